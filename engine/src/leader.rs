@@ -12,7 +12,6 @@ use alloc::format;
 
 mod asking;
 mod audit;
-mod balancing;
 mod blocking;
 mod claims;
 mod closing;
@@ -24,11 +23,9 @@ mod history;
 mod intake;
 mod invariants;
 mod judging;
-mod pacing;
 mod pausing;
 mod probing;
 mod reading;
-mod repeating;
 mod reporting;
 mod stores;
 #[cfg(test)]
@@ -269,7 +266,7 @@ impl Leader {
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.leases.detach(stream).is_some() {
-                    self.divide_soon();
+                    self.dispatcher.divide_soon(&mut self.cx);
                 }
             }
             Input::Wrote { collection, resource_version } => self.world.wrote(&self.cx, &collection, &resource_version),
@@ -288,13 +285,16 @@ impl Leader {
         self.cx.now = self.cx.now.max(now);
         while let Some(timer) = self.cx.timers.due(self.cx.now) {
             match timer {
-                Timer::Item(uid) => self.item_due(&uid),
-                Timer::Row(row) => self.row_due(row),
-                Timer::Balance => self.balance_due(),
-                Timer::Divide => self.divide_due(),
-                Timer::Pace(collection) => self.pace_due(collection),
+                Timer::Item(uid) => self.dispatcher.item_due(&self.cx, &uid),
+                Timer::Row(row) => self.dispatcher.row_due(&mut self.cx, row),
+                Timer::Balance => {
+                    let may_grant = self.may_grant();
+                    self.dispatcher.balance_due(&mut self.cx, may_grant);
+                }
+                Timer::Divide => self.dispatcher.divide_due(&mut self.cx),
+                Timer::Pace(collection) => self.dispatcher.pace_due(&mut self.cx, collection),
                 Timer::Session(session) => self.session_due(session),
-                Timer::Recall(lease) => self.recall_due(lease),
+                Timer::Recall(lease) => self.dispatcher.recall_due(&mut self.cx, lease),
                 Timer::Regrant(lease) => self.regrant_due(lease),
                 Timer::Limit(lease) => self.limit_due(lease),
                 Timer::Inquiry(node) => self.world.mark(node),
@@ -311,9 +311,9 @@ impl Leader {
                 Timer::Settle => self.ask_settle(),
                 Timer::Audit(kind) => self.audit_due(kind),
                 Timer::Recount(kind) => self.audit(kind, true),
-                Timer::PauseEnd(name) => self.pause_end_due(&name),
+                Timer::PauseEnd(name) => self.dispatcher.pause_end_due(&mut self.cx, &name),
                 Timer::PauseRead => self.pause_read_due(),
-                Timer::LateWrites => self.late_writes_due(),
+                Timer::LateWrites => self.dispatcher.late_writes_due(&self.cx),
                 Timer::Inherited => self.inherited_due(),
             }
         }
@@ -341,7 +341,7 @@ impl Leader {
             self.turn_barrier();
             self.grant();
             self.tell_held();
-            self.settle_pauses();
+            self.dispatcher.settle_pauses(&mut self.cx);
             if self.cx.outputs.is_empty() && self.world.dirty.is_empty() {
                 return None;
             }

@@ -3,55 +3,18 @@
 use super::reading::how_served;
 use super::{Leader, Timer};
 use crate::coverage::KindId;
-use crate::object::{Name, Uid};
-use crate::queue::{Blocker, Delay, Item, PROBE_EVERY, Row};
+use crate::object::Name;
+use crate::queue::{Blocker, Item};
 use crate::view::{BlockerView, TroubleView, Unanswered, Undecided, UnresolvedKind, Unseen};
-use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::time::Duration;
 
-/// What is refused to one item alone is tried again after this, and twice as long each time,
-const ALONE_MIN: Duration = PROBE_EVERY;
-/// up to this.
-const ALONE_MAX: Duration = Duration::from_secs(300);
 /// Whose objects say what is allowed.
 const RULES_GROUP: &str = "rbac.authorization.k8s.io";
 
 impl Leader {
-    /// An attempt met this blocker. `looks`: what refused it has looked at the object.
-    pub(super) fn block(&mut self, uid: &Uid, blocker: Blocker, wait: Duration, looks: bool) {
-        if self.dispatcher.queue.is_refused_alone(uid, &blocker, looks) {
-            let wait = self.longer(uid, ALONE_MIN, ALONE_MAX);
-            return self.backoff(uid, wait, Delay::Refused(blocker));
-        }
-        if let Some(row) = self.dispatcher.queue.block(self.cx.now, uid, blocker, wait) {
-            self.cx.timers.set(self.cx.now + wait, Timer::Row(row));
-        }
-    }
-
-    pub(super) fn row_due(&mut self, row: Row) {
-        if !self.dispatcher.queue.is_due(&row, self.cx.now) {
-            return;
-        }
-        if let Some(next) = self.dispatcher.queue.probe(&row, self.cx.now) {
-            self.cx.timers.set(next, Timer::Row(row));
-        }
-    }
-
-    /// What an attempt shows about whatever it was the probe of, if it met `met`.
-    pub(super) fn passed(&mut self, uid: &Uid, report: &WorkReport, met: Option<&Blocker>) {
-        if says_nothing(report) {
-            return;
-        }
-        let carried_out = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
-        if let Some(row) = self.dispatcher.queue.passed(self.cx.now, uid, met, carried_out) {
-            self.row_due(row);
-        }
-    }
-
     /// An object of this kind has changed: it may be a rule that was missing.
     pub(super) fn note_rule(&mut self, kind: KindId, namespace: &Name) {
         if !self.dispatcher.queue.is_anything_forbidden() || &*self.world.coverage.kind(kind).group != RULES_GROUP {
@@ -65,7 +28,8 @@ impl Leader {
     }
 
     fn in_words(&self, blocker: &Blocker) -> String {
-        let pace = if let Blocker::Throttled { collection } = blocker { self.pace_of(collection) } else { None };
+        let pace =
+            if let Blocker::Throttled { collection } = blocker { self.dispatcher.pace_of(collection) } else { None };
         pace.map_or_else(|| blocker.to_string(), |pace| format!("{blocker}, slowed to {pace}"))
     }
 
@@ -141,25 +105,5 @@ impl Leader {
         };
         let more = self.dispatcher.queue.troubled_count().saturating_sub(max);
         (self.dispatcher.queue.troubled().take(max).map(view).collect(), more)
-    }
-}
-
-/// Whether an attempt ended before anything that stands in the way could have shown: it was not sent, not answered, or turned away at
-/// the door.
-fn says_nothing(report: &WorkReport) -> bool {
-    match report.outcome {
-        Outcome::Abandoned | Outcome::Unauthenticated | Outcome::Throttled | Outcome::Ambiguous => true,
-        Outcome::Transient => report.http_status == 0,
-        Outcome::Done
-        | Outcome::Unchanged
-        | Outcome::Gone
-        | Outcome::Replaced
-        | Outcome::Conflict
-        | Outcome::OwnerExists
-        | Outcome::Forbidden
-        | Outcome::AdmissionDenied
-        | Outcome::AdmissionFailed
-        | Outcome::Unsupported
-        | Outcome::Invalid => false,
     }
 }

@@ -16,7 +16,7 @@ use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, Pr
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
 use crate::graph::{Coordinates, Known, NodeId};
-use crate::lease::{Session, SessionId};
+use crate::lease::SessionId;
 use crate::lies::{LIES_MAX, Process};
 use crate::object::{Facts, Object, ObjectRef, ResourceVersion, Uid};
 use crate::work::{GoAwayCause, Outcome, Refusal, RevokeMode, Sighting};
@@ -120,7 +120,7 @@ impl Leader {
             kind.leaps(self.cx.now, version) || self.world.coverage.is_far_ahead(self.cx.now, node.kind(), version);
         let at_once = !aggregated && (is_back || passed || leaps || !version.is_ordered());
         let holds = matches!(outcome, Outcome::Done | Outcome::Unchanged);
-        let claim = Claim::of(target, Says::Shown(sighting.clone()), "observed", self.process_of(session));
+        let claim = Claim::of(target, Says::Shown(sighting.clone()), "observed", self.dispatcher.process_of(session));
         let claim = Claim { since: Some(since.clone()), holds, ..claim };
         self.enter(claim, if at_once { Duration::ZERO } else { SHOWS_WITHIN });
     }
@@ -158,7 +158,7 @@ impl Leader {
             }
             return;
         }
-        let claim = Claim::of(owner, says, "findings", self.process_of(session));
+        let claim = Claim::of(owner, says, "findings", self.dispatcher.process_of(session));
         if let Some(target) = prevents {
             self.claims.prevented.insert(target.uid.clone());
         }
@@ -342,13 +342,9 @@ impl Leader {
         self.claims.prevented.clear();
     }
 
-    pub(super) fn process_of(&self, session: Option<SessionId>) -> Option<Process> {
-        self.dispatcher.leases.session(session?).map(Session::process)
-    }
-
     /// A report of this session cannot be true.
     pub(super) fn untrue(&mut self, session: Option<SessionId>, field: &'static str, why: String) {
-        let who = self.process_of(session);
+        let who = self.dispatcher.process_of(session);
         self.accuse(who, field, why);
     }
 
@@ -371,9 +367,9 @@ impl Leader {
         for id in core::mem::take(&mut self.claims.untrusted) {
             let Some(session) = self.dispatcher.leases.session(id) else { continue };
             let (stream, leases) = (session.stream, session.leases.iter().copied().collect::<Vec<_>>());
-            let process = self.process_of(Some(id));
+            let process = self.dispatcher.process_of(Some(id));
             let left = process.and_then(|process| self.dispatcher.lies.refused_for(self.cx.now, &process));
-            self.revoke(&leases, RevokeMode::Stop, "its reports are not true");
+            self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "its reports are not true");
             if let Some(stream) = stream {
                 let retry_in = left.unwrap_or_default();
                 self.cx.outputs.push_back(Output::Refuse { stream, refusal: Refusal::Untrusted { retry_in } });

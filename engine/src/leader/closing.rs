@@ -205,7 +205,7 @@ impl Leader {
             let is_accepted =
                 self.ledger.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
             // What is decided here too ends here.
-            if is_accepted || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
+            if is_accepted || (logged.step == LoggedStep::Waiting && self.dispatcher.is_decided(&logged)) {
                 continue;
             }
             let decision = logged.decision;
@@ -226,11 +226,6 @@ impl Leader {
         if !self.ledger.inherited.open.is_empty() {
             self.cx.timers.set_after(self.cx.now, REPORTED_WITHIN, Timer::Inherited);
         }
-    }
-
-    fn is_decided(&self, logged: &Logged) -> bool {
-        let item = self.dispatcher.queue.get(&logged.target.uid);
-        item.is_some_and(|item| super::world::reasons::decision(&item.draft) == logged.decision)
     }
 
     /// A decision that an earlier leader may have left open has an end.
@@ -275,7 +270,7 @@ impl Leader {
         }
         let is_lost = unseen && entry.state != State::Synced;
         let Some(Inherited { logged, gone }) = self.ledger.inherited.open.remove(uid) else { return };
-        if self.is_decided(&logged) {
+        if self.dispatcher.is_decided(&logged) {
             return;
         }
         if self.world.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {

@@ -1,6 +1,5 @@
 //! What is decided and how it gets to executors: the queue, sessions and leases, and the pace of writes.
 
-use super::{pacing, repeating};
 use crate::jitter::Jitter;
 use crate::late_writes::LateWrites;
 use crate::lease::{Leases, SessionId};
@@ -9,6 +8,13 @@ use crate::object::Name;
 use crate::queue::Queue;
 use crate::recent::Recent;
 use alloc::collections::BTreeSet;
+mod balancing;
+mod blocking;
+pub(super) mod holds;
+mod pacing;
+pub(super) mod repeating;
+mod sessions;
+mod waits;
 
 #[derive(Debug)]
 pub(super) struct Dispatcher {

@@ -1,13 +1,12 @@
 //! Sessions, grants, reports: everything between the queue and the executors.
 
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
-use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
-use crate::lies::Process;
-use crate::object::{Name, Uid};
+use crate::lease::{Lease, Retired, Session, SessionId, WINDOW_MAX};
+use crate::object::Uid;
 use crate::queue::{Delay, Item, Place};
 use crate::work::{
-    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Origin, Protocols, Refusal, ReturnCause, RevokeMode,
-    Term, ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
+    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Refusal, ReturnCause, Term, ToExecutor, ToLeader,
+    Welcome, WorkItem, WorkLease, WorkReturn,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -16,18 +15,12 @@ use core::time::Duration;
 
 /// A grant that was not started for so long is recalled,
 const RECALL_AFTER: Duration = Duration::from_secs(15);
-/// and after so much longer granted elsewhere.
-const REGRANT_AFTER: Duration = Duration::from_secs(5);
-/// What a started lease may take beyond its execution limit, for the report to arrive.
-const LIMIT_GRACE: Duration = Duration::from_secs(5);
 /// How long reports are still taken on a stream that was sent away.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
 /// Executors that are sent away come back spread over this span for each of them,
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
 /// and over no more than this: few need not wait for one another.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
-/// Refusals of executors that are told of in one term.
-const REFUSED_TOLD_MAX: usize = 256;
 /// An item that an executor cannot do waits for another one.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
@@ -76,14 +69,14 @@ impl Leader {
         self.end_doubts();
         let mut grants: BTreeMap<SessionId, Vec<WorkLease>> = BTreeMap::new();
         while self.dispatcher.queue.has_ready() {
-            let Some(session) = self.next_session() else { break };
+            let Some(session) = self.dispatcher.next_session() else { break };
             let Some(uid) = self.dispatcher.queue.pop() else { break };
             if let Some(lease) = self.lease(&term, session, &uid) {
                 grants.entry(session).or_default().push(lease);
             }
         }
         // Shares first: what is granted may then start at once.
-        self.shares_for(grants.keys());
+        self.dispatcher.shares_for(&mut self.cx, grants.keys());
         for (session, leases) in grants {
             let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else {
                 continue;
@@ -94,21 +87,6 @@ impl Leader {
                 self.cx.send(stream, ToExecutor::Grant { leases });
             }
         }
-    }
-
-    /// The next session after the last one served that would begin at once what it is given, or else has room. One that sits on what it
-    /// was given gets more only where there is no other: it would keep the same items from being done once again.
-    fn next_session(&mut self) -> Option<SessionId> {
-        let choosy = self.dispatcher.leases.sessions().any(|(_, session)| session.is_in_time());
-        let roomy =
-            |&(_, session): &(SessionId, &Session)| session.room() > 0 && (!choosy || session.overdue.is_empty());
-        let turn = self.dispatcher.turn;
-        let part =
-            |after: bool| self.dispatcher.leases.sessions().filter(roomy).filter(move |&(id, _)| (id > turn) == after);
-        let in_turn = || part(true).chain(part(false));
-        let (id, _) = in_turn().find(|(_, session)| session.free_slots() > 0).or_else(|| in_turn().next())?;
-        self.dispatcher.turn = id;
-        Some(id)
     }
 
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
@@ -135,7 +113,7 @@ impl Leader {
         }
         assert!(self.cx.config.mode == Mode::Enforce, "in observe nothing becomes ready");
         if !self.dispatcher.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
-            self.backoff(uid, NO_TAKER, Delay::NoTaker);
+            self.dispatcher.backoff(&mut self.cx, uid, NO_TAKER, Delay::NoTaker);
             return None;
         }
         let destroys = item.draft.destroys_at();
@@ -174,7 +152,7 @@ impl Leader {
             item.overtaken = false;
         }
         self.cx.timers.set_after(self.cx.now, RECALL_AFTER, Timer::Recall(id));
-        self.balance_later();
+        self.dispatcher.balance_later(&mut self.cx);
         Some(WorkLease {
             id,
             term: term.clone(),
@@ -184,41 +162,6 @@ impl Leader {
             previous_attempt_ambiguous: ambiguous,
             traceparent: None,
         })
-    }
-
-    /// Takes leases back from whoever holds them.
-    pub(super) fn revoke(&mut self, leases: &[LeaseId], mode: RevokeMode, reason: &str) {
-        let mut by_session: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
-        for &id in leases {
-            let recallable = |lease: &&Lease| mode == RevokeMode::Stop || lease.started.is_none();
-            if let Some(lease) = self.dispatcher.leases.get(id).filter(recallable) {
-                by_session.entry(lease.session).or_default().push(id);
-            }
-        }
-        for (session, leases) in by_session {
-            let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else {
-                continue;
-            };
-            for batch in leases.chunks(BATCH_MAX_ENTRIES) {
-                self.cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
-            }
-        }
-    }
-
-    /// Stops every attempt that destroys something, and takes back what is not started: a write that waits for its connection may reach
-    /// another server than the one whose watch it was decided by.
-    pub(super) fn stop_destroying(&mut self, reason: &str) {
-        let (destroying, other): (Vec<_>, Vec<_>) =
-            self.dispatcher.leases.iter().partition(|(_, lease)| lease.destroys.is_some());
-        let ids = |leases: Vec<(LeaseId, &Lease)>| leases.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        let (destroying, other) = (ids(destroying), ids(other));
-        self.revoke(&destroying, RevokeMode::Stop, reason);
-        self.revoke(&other, RevokeMode::IfNotStarted, reason);
-    }
-
-    pub(super) fn recall_unstarted(&mut self, reason: &str) {
-        let unstarted = self.dispatcher.leases.unstarted();
-        self.revoke(&unstarted, RevokeMode::IfNotStarted, reason);
     }
 
     pub(super) fn message(&mut self, stream: StreamId, message: ToLeader) {
@@ -232,29 +175,31 @@ impl Leader {
             (ToLeader::Reports { reports, .. }, None) => self.reports(stream, None, reports),
             // Sent before the executor could know that its session has ended: its stream is closed, or about to be.
             (_, None) => {}
-            (ToLeader::Heartbeat { sequence, .. }, Some(session)) => self.heartbeat(stream, session, sequence),
+            (ToLeader::Heartbeat { sequence, .. }, Some(session)) => {
+                self.dispatcher.heartbeat(&mut self.cx, stream, session, sequence)
+            }
             (ToLeader::Window { max_outstanding }, Some(session)) => {
                 if let Some(session) = self.dispatcher.leases.session_mut(session) {
                     session.window = max_outstanding.min(WINDOW_MAX);
                 }
             }
-            (ToLeader::Started { leases }, Some(session)) => self.started(session, &leases),
+            (ToLeader::Started { leases }, Some(session)) => self.dispatcher.started(&mut self.cx, session, &leases),
             (ToLeader::Reports { reports, returns }, Some(session)) => {
                 self.returns(session, &returns);
                 if !reports.is_empty() {
                     self.reports(stream, Some(session), reports);
                 }
-                self.drained(stream, session);
+                self.dispatcher.drained(&mut self.cx, stream, session);
             }
-            (ToLeader::Drain { .. }, Some(session)) => self.drain(stream, session),
+            (ToLeader::Drain { .. }, Some(session)) => self.dispatcher.drain(&mut self.cx, stream, session),
         }
     }
 
     fn hello(&mut self, stream: StreamId, hello: &Hello) {
-        let protocol = match self.admit(hello) {
+        let protocol = match self.dispatcher.admit(&self.cx, hello) {
             Ok(protocol) => protocol,
             Err(refusal) => {
-                self.tell_refusal(&hello.executor, &refusal);
+                self.dispatcher.tell_refusal(&mut self.cx, &hello.executor, &refusal);
                 return self.cx.outputs.push_back(Output::Refuse { stream, refusal });
             }
         };
@@ -278,7 +223,7 @@ impl Leader {
             }
             None => {
                 let id = self.dispatcher.leases.open(self.cx.now, stream, &term, hello);
-                self.arm_session(id);
+                self.dispatcher.arm_session(&mut self.cx, id);
                 id
             }
         };
@@ -294,93 +239,15 @@ impl Leader {
             max_window: WINDOW_MAX,
         };
         self.cx.send(stream, ToExecutor::Welcome(welcome));
-        self.stop_held_of(session);
+        self.dispatcher.stop_held_of(&mut self.cx, session);
         self.cx.event(Event::SessionOpened {
             executor: hello.executor.clone(),
             version: hello.version.clone(),
             protocol,
         });
-        self.welcome_share(session, stream);
-        self.balance();
-    }
-
-    fn tell_refusal(&mut self, executor: &Name, refusal: &Refusal) {
-        let why = match refusal {
-            // It knows a newer leader, or asks one that does not lead: nothing is wrong with it.
-            Refusal::NotLeader | Refusal::TermStale { .. } | Refusal::Drained => return,
-            Refusal::OtherCluster { .. } => "of another cluster",
-            Refusal::ProtocolUnsupported { .. } => "speaks no common protocol",
-            Refusal::Superseded => "superseded by a newer process of its name",
-            Refusal::OutOfTurn => "spoke out of turn",
-            Refusal::NameTaken => "its name belongs to another caller",
-            Refusal::Untrusted { .. } => "its reports were not true",
-            Refusal::TooManySessions { .. } => "too many sessions",
-        };
-        if self.dispatcher.refused.len() < REFUSED_TOLD_MAX && self.dispatcher.refused.insert((executor.clone(), why)) {
-            self.cx.event(Event::ExecutorRefused { executor: executor.clone(), why });
-        }
-    }
-
-    /// Whether this executor is let in, and what its stream speaks then.
-    fn admit(&mut self, hello: &Hello) -> Result<u32, Refusal> {
-        let Some(term) = self.cx.term.clone().filter(|_| !self.cx.stopping) else { return Err(Refusal::NotLeader) };
-        if hello.cluster_uid != self.cx.config.cluster_uid {
-            let (ours, theirs) = (self.cx.config.cluster_uid.clone(), hello.cluster_uid.clone());
-            return Err(Refusal::OtherCluster { ours, theirs });
-        }
-        let (ours, theirs) =
-            (self.cx.config.protocols, Protocols { oldest: hello.min_protocol, newest: hello.max_protocol });
-        let Some(protocol) = ours.common(theirs) else {
-            return Err(Refusal::ProtocolUnsupported { min: ours.oldest, max: ours.newest });
-        };
-        if let Some(known) = hello.known_term.as_ref()
-            && known.election == term.election
-            && known.number > term.number
-        {
-            return Err(Refusal::TermStale { known: known.clone() });
-        }
-        // A name is its caller's as long as there is a session. The executors of this process come before all others.
-        let holder =
-            self.dispatcher.leases.of_executor(&hello.executor).and_then(|id| self.dispatcher.leases.session(id));
-        if hello.origin != Origin::Process && holder.is_some_and(|holder| holder.origin != hello.origin) {
-            return Err(Refusal::NameTaken);
-        }
-        let process = Process {
-            executor: hello.executor.clone(),
-            incarnation: hello.incarnation.clone(),
-            origin: hello.origin.clone(),
-        };
-        if let Some(retry_in) = self.dispatcher.lies.refused_for(self.cx.now, &process) {
-            return Err(Refusal::Untrusted { retry_in });
-        }
-        match self.dispatcher.leases.retired(&process) {
-            Some(Retired::Superseded) => return Err(Refusal::Superseded),
-            Some(Retired::Drained) => return Err(Refusal::Drained),
-            None => {}
-        }
-        if self.is_superseded(&term, hello) {
-            return Err(Refusal::Superseded);
-        }
-        if self.dispatcher.leases.session_count() >= SESSIONS_MAX
-            && self.dispatcher.leases.of_executor(&hello.executor).is_none()
-        {
-            return Err(Refusal::TooManySessions { max: SESSIONS_MAX });
-        }
-        Ok(protocol)
-    }
-
-    /// Whether an earlier leader let the present holder of this name in after the one who says hello.
-    fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
-        let holder =
-            self.dispatcher.leases.of_executor(&hello.executor).and_then(|id| self.dispatcher.leases.session(id));
-        // Of two callers the one is no later process of the other.
-        let is_other = |holder: &&Session| holder.incarnation != hello.incarnation && holder.origin == hello.origin;
-        let other = holder.filter(is_other);
-        match (other, first_session(term, hello)) {
-            (Some(other), Some(first)) => first < other.first,
-            // A process that never had a session is the newest there is.
-            (Some(_), None) | (None, _) => false,
-        }
+        self.dispatcher.welcome_share(&mut self.cx, session, stream);
+        let may_grant = self.may_grant();
+        self.dispatcher.balance(&mut self.cx, may_grant);
     }
 
     fn supersede(&mut self, old: SessionId) {
@@ -404,9 +271,9 @@ impl Leader {
             .filter(|held| held.started && adopted.contains(&held.lease))
             .map(|held| held.lease)
             .collect();
-        self.started(session, &started);
+        self.dispatcher.started(&mut self.cx, session, &started);
         let known: BTreeSet<LeaseId> = adopted.iter().copied().collect();
-        self.note_held(session, hello, &known);
+        self.dispatcher.note_held(session, hello, &known);
         let lost: Vec<LeaseId> = self
             .dispatcher
             .leases
@@ -420,17 +287,11 @@ impl Leader {
         (adopted, dropped)
     }
 
-    fn arm_session(&mut self, id: SessionId) {
-        let Some(session) = self.dispatcher.leases.session(id) else { return };
-        let end = session.last_heard + self.cx.config.session_ttl + self.cx.config.heartbeat_interval;
-        self.cx.timers.set(end, Timer::Session(id));
-    }
-
     pub(super) fn session_due(&mut self, id: SessionId) {
         let Some(session) = self.dispatcher.leases.session(id) else { return };
         let silent = self.cx.now.since(session.last_heard);
         if silent < self.cx.config.session_ttl + self.cx.config.heartbeat_interval {
-            return self.arm_session(id);
+            return self.dispatcher.arm_session(&mut self.cx, id);
         }
         self.end_session(id, "no heartbeat", None);
     }
@@ -438,7 +299,7 @@ impl Leader {
     /// `send_away`: why, and over which span of time those who share that fate come back.
     pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.dispatcher.leases.close(id) else { return };
-        self.note_departure(id, &session, leases.iter().map(|(_, lease)| lease));
+        self.dispatcher.note_departure(&mut self.cx, id, &session, leases.iter().map(|(_, lease)| lease));
         for (_, lease) in &leases {
             self.requeue(lease);
         }
@@ -456,7 +317,7 @@ impl Leader {
             }
         }
         self.cx.event(Event::SessionEnded { executor: session.executor, why, leases: leases.len() });
-        self.divide_soon();
+        self.dispatcher.divide_soon(&mut self.cx);
     }
 
     /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
@@ -473,28 +334,6 @@ impl Leader {
         }
         self.world.mark_uid(&lease.target);
         self.world.mark_deleting_owners(&lease.target);
-    }
-
-    fn heartbeat(&mut self, stream: StreamId, id: SessionId, sequence: u64) {
-        let Some(session) = self.dispatcher.leases.session_mut(id) else { return };
-        session.last_heard = self.cx.now;
-        let Some(term) = self.cx.term.clone() else { return };
-        self.cx.send(stream, ToExecutor::HeartbeatAck { sequence, session_ttl: self.cx.config.session_ttl, term });
-        self.renew_share(id);
-    }
-
-    fn started(&mut self, session: SessionId, leases: &[LeaseId]) {
-        for &id in leases {
-            let now = self.cx.now;
-            if !self.dispatcher.leases.start(now, session, id) {
-                continue;
-            }
-            let Some(target) = self.dispatcher.leases.get(id).map(|lease| lease.target.clone()) else { continue };
-            if let Some(item) = self.dispatcher.queue.get_mut(&target) {
-                item.attempts += 1;
-            }
-            self.cx.timers.set_after(now, self.cx.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
-        }
     }
 
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
@@ -520,39 +359,6 @@ impl Leader {
                     self.requeue(&lease);
                 }
             }
-        }
-    }
-
-    fn drain(&mut self, stream: StreamId, id: SessionId) {
-        let Some(session) = self.dispatcher.leases.session_mut(id) else { return };
-        session.draining = true;
-        let outstanding = u32::try_from(session.leases.len()).unwrap_or(u32::MAX);
-        if outstanding > 0 {
-            self.cx.send(stream, ToExecutor::DrainAck { outstanding });
-        }
-        self.drained(stream, id);
-    }
-
-    /// Lets a draining executor go once nothing is outstanding.
-    fn drained(&mut self, stream: StreamId, id: SessionId) {
-        let Some(session) =
-            self.dispatcher.leases.session(id).filter(|session| session.draining && session.leases.is_empty())
-        else {
-            return;
-        };
-        let (executor, process) = (session.executor.clone(), session.process());
-        self.cx.send(stream, ToExecutor::DrainAck { outstanding: 0 });
-        self.dispatcher.leases.retire(process, Retired::Drained);
-        if let Some((session, _)) = self.dispatcher.leases.close(id) {
-            self.note_departure(id, &session, core::iter::empty());
-        }
-        self.cx.event(Event::SessionEnded { executor, why: "drained", leases: 0 });
-    }
-
-    pub(super) fn recall_due(&mut self, id: LeaseId) {
-        if self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_none()) {
-            self.revoke(&[id], RevokeMode::IfNotStarted, "not started in time");
-            self.cx.timers.set_after(self.cx.now, REGRANT_AFTER, Timer::Regrant(id));
         }
     }
 

@@ -128,7 +128,7 @@ impl Leader {
         let why = new.why;
         self.history.suspicion = Some(new);
         self.cx.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
-        self.stop_destroying(why);
+        self.dispatcher.stop_destroying(&mut self.cx, why);
         self.ask_suspect();
     }
 
@@ -237,7 +237,7 @@ impl Leader {
             Some(why) => {
                 let known = self.history.withheld.replace(why.clone());
                 if known.is_none() {
-                    self.recall_unstarted(&why);
+                    self.dispatcher.recall_unstarted(&mut self.cx, &why);
                 }
                 if known.as_ref() != Some(&why) {
                     self.cx.event(Event::GrantsStopped { why });
@@ -377,7 +377,7 @@ impl Leader {
                 Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             })
             .collect();
-        self.revoke(&leases, RevokeMode::Stop, "the store's history changed");
+        self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store's history changed");
         for id in leases {
             if let Some(lease) = self.dispatcher.leases.end(id) {
                 self.dispatcher.late_writes.give_up(id, &lease);

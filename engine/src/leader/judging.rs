@@ -202,11 +202,13 @@ impl Leader {
                 self.decided(&target.uid, causes, chain, false);
             }
             Put::Same => {}
-            Put::Moved => self.backoff(&target.uid, MOVED, Delay::Moved),
-            Put::Leased(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "a newer decision"),
+            Put::Moved => self.dispatcher.backoff(&mut self.cx, &target.uid, MOVED, Delay::Moved),
+            Put::Leased(lease) => {
+                self.dispatcher.revoke(&mut self.cx, &[lease], RevokeMode::IfNotStarted, "a newer decision")
+            }
         }
         if let Some((target, action)) = repeated {
-            self.delay_repeated(&target, &action);
+            self.dispatcher.delay_repeated(&mut self.cx, &target, &action);
         }
     }
 
@@ -245,7 +247,9 @@ impl Leader {
             return;
         }
         match self.dispatcher.queue.withdraw(&uid) {
-            Err(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "the decision no longer holds"),
+            Err(lease) => {
+                self.dispatcher.revoke(&mut self.cx, &[lease], RevokeMode::IfNotStarted, "the decision no longer holds")
+            }
             Ok(None) => {}
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();

@@ -5,20 +5,16 @@ use crate::coverage::State;
 use crate::hold::meaning::resolved;
 use crate::hold::{Hold, Pause, Scope, Taken};
 use crate::late_writes::Writers;
-use crate::lease::{Lease, Session, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::plan::Brake;
 use crate::time::Time;
 use crate::view::PauseView;
-use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A request that was sent in time may be on its way for so long.
-const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 /// Between two tries to read all pauses while it is not known which there are,
 const READ_AGAIN: Duration = Duration::from_secs(1);
 /// and while their watch is lost.
@@ -58,8 +54,11 @@ impl Leader {
     /// All pauses by name, those that are over included.
     pub fn pauses(&self) -> Vec<PauseView> {
         let view = |entry: &crate::hold::Entry| {
-            let writers =
-                if entry.effective || entry.over { Writers::default() } else { self.writers(&entry.meaning.scope) };
+            let writers = if entry.effective || entry.over {
+                Writers::default()
+            } else {
+                self.dispatcher.writers(&entry.meaning.scope)
+            };
             PauseView {
                 name: entry.pause.name.clone(),
                 uid: entry.pause.uid.clone(),
@@ -129,7 +128,7 @@ impl Leader {
             }
         }
         if !changed.is_empty() {
-            self.press();
+            self.dispatcher.press(&mut self.cx);
         }
     }
 
@@ -176,7 +175,10 @@ impl Leader {
     /// A term begins: which pauses there are is asked for, and executors of earlier terms may still write.
     pub(super) fn begin_pauses(&mut self) {
         self.dispatcher.queue.holds.reset_effective();
-        let until = self.cx.now + self.cx.config.session_ttl + self.cx.config.heartbeat_interval + REQUEST_WITHIN;
+        let until = self.cx.now
+            + self.cx.config.session_ttl
+            + self.cx.config.heartbeat_interval
+            + super::dispatcher::holds::REQUEST_WITHIN;
         self.dispatcher.late_writes.begin_term(until);
         self.cx.timers.set(until, Timer::LateWrites);
         self.pauses.watch.reading = None;
@@ -309,7 +311,7 @@ impl Leader {
         let gone: Vec<(Name, Uid)> =
             self.dispatcher.queue.holds.pauses().filter_map(|entry| gone(&entry.pause)).collect();
         for (name, uid) in gone {
-            self.drop_pause(&name, &uid);
+            self.dispatcher.drop_pause(&mut self.cx, &name, &uid);
         }
         let mut more = list.more;
         let mut pressed = false;
@@ -324,18 +326,18 @@ impl Leader {
             self.dispatcher.queue.unhold(&Hold::TooMany);
         }
         if pressed || more {
-            self.press();
+            self.dispatcher.press(&mut self.cx);
         }
     }
 
     /// A pause as its watch, or whoever wrote it, shows it.
     pub(super) fn pause_seen(&mut self, pause: Pause) {
         match self.take_pause(pause) {
-            Taken::New | Taken::Rescoped => self.press(),
+            Taken::New | Taken::Rescoped => self.dispatcher.press(&mut self.cx),
             Taken::NoRoom => {
                 self.pauses.watch.left_out = true;
                 if self.dispatcher.queue.holds.set_too_many(true) {
-                    self.press();
+                    self.dispatcher.press(&mut self.cx);
                 }
             }
             Taken::Moved | Taken::Same => {}
@@ -343,7 +345,7 @@ impl Leader {
     }
 
     pub(super) fn pause_gone(&mut self, name: &Name, uid: &Uid) {
-        self.drop_pause(name, uid);
+        self.dispatcher.drop_pause(&mut self.cx, name, uid);
         if self.dispatcher.queue.holds.has_too_many() && self.cx.term.is_some() {
             self.ask_pauses();
         }
@@ -376,98 +378,6 @@ impl Leader {
         taken
     }
 
-    fn drop_pause(&mut self, name: &Name, uid: &Uid) {
-        let Some(entry) = self.dispatcher.queue.holds.remove(name, uid) else { return };
-        if !entry.over {
-            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
-            self.cx.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
-        }
-    }
-
-    pub(super) fn pause_end_due(&mut self, name: &Name) {
-        let now = self.cx.now;
-        let Some(entry) = self.dispatcher.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now)
-        else {
-            return;
-        };
-        entry.over = true;
-        self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
-        self.cx.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
-    }
-
-    /// More is held than before: what is ready waits, and what is leased is stopped.
-    fn press(&mut self) {
-        self.dispatcher.queue.hold_ready();
-        let in_scope =
-            |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.dispatcher.queue.holds.is_pressed(place));
-        let leases: Vec<LeaseId> =
-            self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
-        self.revoke(&leases, RevokeMode::Stop, "paused");
-        for session in self.dispatcher.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
-            self.stop_late_writes_of(session);
-        }
-    }
-
-    /// An executor has said hello: whatever it still holds that is held here is stopped.
-    pub(super) fn stop_held_of(&mut self, session: SessionId) {
-        let in_scope = |lease: &Lease| {
-            lease.session == session
-                && lease.destroys.as_ref().is_some_and(|place| self.dispatcher.queue.holds.is_pressed(place))
-        };
-        let leases: Vec<LeaseId> =
-            self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
-        self.revoke(&leases, RevokeMode::Stop, "paused");
-        self.stop_late_writes_of(session);
-    }
-
-    /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
-    fn stop_late_writes_of(&mut self, session: SessionId) {
-        if !self.dispatcher.queue.holds.are_pressed() {
-            return;
-        }
-        let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else { return };
-        for batch in self.dispatcher.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
-            let reason = String::from("paused");
-            self.cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
-        }
-    }
-
-    /// Takes down what an executor says it holds beside the leases that were adopted.
-    pub(super) fn note_held(&mut self, id: SessionId, hello: &Hello, adopted: &BTreeSet<LeaseId>) {
-        let held = hello.held.iter().map(|held| held.lease).collect();
-        let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
-        let begun = begun.map(|held| held.lease).collect();
-        if let Some(session) = self.dispatcher.leases.session(id) {
-            self.dispatcher.late_writes.hello(id, session, &held, begun);
-        }
-    }
-
-    /// A session is over without its executor's word about these leases.
-    pub(super) fn note_departure<'a>(
-        &mut self,
-        id: SessionId,
-        session: &Session,
-        leases: impl Iterator<Item = &'a Lease>,
-    ) {
-        let may_send = session.last_heard + self.cx.config.session_ttl + self.cx.config.heartbeat_interval;
-        let until = self.cx.now.max(may_send) + REQUEST_WITHIN;
-        self.dispatcher.late_writes.session_ended(id, session, leases, until);
-        self.cx.timers.set(until, Timer::LateWrites);
-    }
-
-    pub(super) fn late_writes_due(&mut self) {
-        self.dispatcher.late_writes.tick(self.cx.now);
-    }
-
-    fn writers(&self, scope: &Scope) -> Writers {
-        let mut writers = self.dispatcher.late_writes.writers(scope);
-        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
-        writers
-            .sessions
-            .extend(self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
-        writers
-    }
-
     /// Tells which decisions pauses hold from now on, and which not any more.
     pub(super) fn tell_held(&mut self) {
         if self.cx.term.is_none() {
@@ -481,21 +391,6 @@ impl Leader {
             if self.cx.outputs.len() >= TOLD_AT_ONCE {
                 return;
             }
-        }
-    }
-
-    /// Finds pauses that have become effective.
-    pub(super) fn settle_pauses(&mut self) {
-        if self.cx.term.is_none() {
-            return;
-        }
-        let pending = self.dispatcher.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
-        let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
-        for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
-            if let Some(entry) = self.dispatcher.queue.holds.get_mut(&name) {
-                entry.effective = true;
-            }
-            self.cx.event(Event::PauseEffective { name });
         }
     }
 }

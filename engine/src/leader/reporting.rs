@@ -5,15 +5,15 @@
 
 use super::claims::Says;
 use super::closing::{AwaitedRemoval, Left};
+use super::dispatcher::repeating::essence;
 use super::intake::Source;
-use super::repeating::essence;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
-use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
+use crate::queue::{Blocker, Delay, PROBE_EVERY};
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -111,9 +111,9 @@ impl Leader {
             attempt: report.attempt,
             grounds,
         });
-        self.note_credentials(lease.session, report.outcome);
+        self.dispatcher.note_credentials(lease.session, report.outcome);
         if report.http_status != 0 && report.outcome != Outcome::Throttled {
-            self.meter(&target.group_resource());
+            self.dispatcher.meter(&self.cx, &target.group_resource());
         }
         self.conclude(session, &target, action, &decided_at, &report, &lease);
         ReportResult::Accepted
@@ -146,12 +146,6 @@ impl Leader {
         );
     }
 
-    fn note_credentials(&mut self, session: SessionId, outcome: Outcome) {
-        if let Some(session) = self.dispatcher.leases.session_mut(session) {
-            session.unauthenticated = outcome == Outcome::Unauthenticated;
-        }
-    }
-
     fn conclude(
         &mut self,
         session: Option<SessionId>,
@@ -180,14 +174,14 @@ impl Leader {
         let goes = report.observed.as_ref().is_none_or(|seen| seen.facts.terminating) && action == ActionKind::Delete;
         let what = self.dispatcher.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
         if let Some(what) = what {
-            self.note_carried_out(uid, what);
+            self.dispatcher.note_carried_out(&self.cx, uid, what);
         }
         let next = self.next(session, target, action, report);
         let met = match &next {
             Next::Behind(blocker, _) => Some(blocker.clone()),
             Next::Close | Next::AwaitRemoval | Next::Backoff(_) | Next::GiveBack => None,
         };
-        self.passed(uid, report, met.as_ref());
+        self.dispatcher.passed(&mut self.cx, uid, report, met.as_ref());
         match next {
             Next::Close => {
                 self.dispatcher.queue.remove(uid);
@@ -195,15 +189,15 @@ impl Leader {
             Next::AwaitRemoval => {
                 self.dispatcher.queue.remove(uid);
                 if self.world.graph.primary(uid).is_some() {
-                    let by = self.process_of(session);
+                    let by = self.dispatcher.process_of(session);
                     self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by });
                     self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
-            Next::Backoff(wait) => self.backoff(uid, wait, Delay::Failed),
+            Next::Backoff(wait) => self.dispatcher.backoff(&mut self.cx, uid, wait, Delay::Failed),
             Next::GiveBack => self.dispatcher.queue.give_back(uid),
             Next::Behind(blocker, wait) => {
-                self.block(uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
+                self.dispatcher.block(&mut self.cx, uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
             }
         }
         if self.world.graph.by_uid(uid).next().is_none() {
@@ -230,7 +224,7 @@ impl Leader {
             Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Next::AwaitRemoval,
             Outcome::Conflict => {
                 self.owner_missed(session, target, &report.findings);
-                Next::Backoff(self.longer(&target.uid, CONFLICT_MIN, CONFLICT_MAX))
+                Next::Backoff(self.dispatcher.longer(&mut self.cx, &target.uid, CONFLICT_MIN, CONFLICT_MAX))
             }
             Outcome::OwnerExists => {
                 self.owner_found(session, target, &report.findings);
@@ -245,7 +239,7 @@ impl Leader {
                 Next::Behind(Blocker::Webhook { name }, PROBE_EVERY)
             }
             Outcome::Throttled => {
-                self.pushed_back(&collection, again(THROTTLED));
+                self.dispatcher.pushed_back(&mut self.cx, &collection, again(THROTTLED));
                 Next::Behind(Blocker::Throttled { collection }, Duration::ZERO)
             }
             Outcome::Unsupported => Next::Backoff(PARKED),
@@ -257,7 +251,9 @@ impl Leader {
                 });
                 Next::Backoff(if times > 1 { PARKED } else { TRANSIENT_MIN })
             }
-            Outcome::Transient => Next::Backoff(again(self.longer(&target.uid, TRANSIENT_MIN, TRANSIENT_MAX))),
+            Outcome::Transient => {
+                Next::Backoff(again(self.dispatcher.longer(&mut self.cx, &target.uid, TRANSIENT_MIN, TRANSIENT_MAX)))
+            }
             Outcome::Ambiguous => {
                 if let Some(item) = self.dispatcher.queue.get_mut(&target.uid) {
                     item.ambiguous = true;
@@ -277,27 +273,6 @@ impl Leader {
         }
     }
 
-    /// The wait after one more failure in a row: doubling, jittered, bounded.
-    pub(super) fn longer(&mut self, uid: &Uid, first: Duration, max: Duration) -> Duration {
-        let Some(item) = self.dispatcher.queue.get_mut(uid) else { return first };
-        let full = first.saturating_mul(1 << item.failures.min(16)).min(max);
-        item.failures = item.failures.saturating_add(1);
-        self.cx.jitter.between(full / 2, full)
-    }
-
-    pub(super) fn backoff(&mut self, uid: &Uid, wait: Duration, why: Delay) {
-        let until = self.cx.now + wait;
-        self.dispatcher.queue.place(uid, Place::Backoff { until, why });
-        self.cx.timers.set(until, Timer::Item(uid.clone()));
-    }
-
-    pub(super) fn item_due(&mut self, uid: &Uid) {
-        let due = |place: &Place| matches!(place, Place::Backoff { until, .. } if *until <= self.cx.now);
-        if self.dispatcher.queue.get(uid).is_some_and(|item| due(&item.place)) {
-            self.dispatcher.queue.make_ready(uid);
-        }
-    }
-
     /// A delete was accepted, and its object has neither gone nor changed: look.
     pub(super) fn write_due(&mut self, uid: &Uid) {
         let now = self.cx.now;
@@ -308,7 +283,8 @@ impl Leader {
         let by = write.by.take();
         match self.world.graph.primary(uid) {
             Some(id) => {
-                self.note_carried_out(
+                self.dispatcher.note_carried_out(
+                    &self.cx,
                     uid,
                     essence(&Action::Delete {
                         propagation_policy: PropagationPolicy::Background,

@@ -1,6 +1,8 @@
 //! Work for executors with nothing to do, where all there is was granted to others that have not begun it.
 
-use super::{Leader, Timer};
+use super::super::Timer;
+use super::super::context::Context;
+use super::Dispatcher;
 use crate::lease::SessionId;
 use crate::work::{LeaseId, RevokeMode};
 use alloc::collections::BTreeMap;
@@ -10,30 +12,29 @@ use core::time::Duration;
 /// A grant that was not begun for so long waits for a slot: its holder is busy.
 const WAITS_AFTER: Duration = Duration::from_millis(250);
 
-impl Leader {
+impl Dispatcher {
     /// Something was granted, and may have to wait.
-    pub(super) fn balance_later(&mut self) {
-        if !self.dispatcher.balancing {
-            self.dispatcher.balancing = true;
-            self.cx.timers.set(self.cx.now + WAITS_AFTER, Timer::Balance);
+    pub(in crate::leader) fn balance_later(&mut self, cx: &mut Context) {
+        if !self.balancing {
+            self.balancing = true;
+            cx.timers.set(cx.now + WAITS_AFTER, Timer::Balance);
         }
     }
 
-    pub(super) fn balance_due(&mut self) {
-        self.dispatcher.balancing = false;
-        self.balance();
-        if self.dispatcher.leases.has_unstarted() {
-            self.balance_later();
+    pub(in crate::leader) fn balance_due(&mut self, cx: &mut Context, may_grant: bool) {
+        self.balancing = false;
+        self.balance(cx, may_grant);
+        if self.leases.has_unstarted() {
+            self.balance_later(cx);
         }
     }
 
     /// Asks for as many grants back as others could begin at once.
-    pub(super) fn balance(&mut self) {
-        if self.dispatcher.queue.has_ready() || !self.may_grant() || !self.dispatcher.leases.has_unstarted() {
+    pub(in crate::leader) fn balance(&mut self, cx: &mut Context, may_grant: bool) {
+        if self.queue.has_ready() || !may_grant || !self.leases.has_unstarted() {
             return;
         }
         let mut idle: Vec<(SessionId, usize)> = self
-            .dispatcher
             .leases
             .sessions()
             .filter(|(_, session)| session.is_in_time())
@@ -43,7 +44,7 @@ impl Leader {
         if idle.is_empty() {
             return;
         }
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting(cx);
         let mut recalled = Vec::new();
         // One from each holder in turn.
         while !idle.is_empty() && !waiting.is_empty() {
@@ -61,28 +62,28 @@ impl Leader {
             });
         }
         for &lease in &recalled {
-            if let Some(lease) = self.dispatcher.leases.get_mut(lease) {
+            if let Some(lease) = self.leases.get_mut(lease) {
                 lease.recalled = true;
             }
         }
-        self.revoke(&recalled, RevokeMode::IfNotStarted, "another executor has nothing to do");
+        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "another executor has nothing to do");
     }
 
     /// Grants that wait for a slot and were not asked for back, by holder; the last to be begun is the last.
-    fn waiting(&self) -> BTreeMap<SessionId, Vec<LeaseId>> {
+    pub(in crate::leader) fn waiting(&self, cx: &Context) -> BTreeMap<SessionId, Vec<LeaseId>> {
         let mut waiting: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
-        for id in self.dispatcher.leases.unstarted() {
-            let Some(lease) = self.dispatcher.leases.get(id) else { continue };
-            if !lease.recalled && self.cx.now.since(lease.granted) >= WAITS_AFTER {
+        for id in self.leases.unstarted() {
+            let Some(lease) = self.leases.get(id) else { continue };
+            if !lease.recalled && cx.now.since(lease.granted) >= WAITS_AFTER {
                 waiting.entry(lease.session).or_default().push(id);
             }
         }
         waiting
     }
 
-    fn can_do(&self, session: SessionId, lease: LeaseId) -> bool {
-        let kind = || Some(self.dispatcher.queue.get(&self.dispatcher.leases.get(lease)?.target)?.draft.action.kind());
-        let Some(session) = self.dispatcher.leases.session(session) else { return false };
+    pub(in crate::leader) fn can_do(&self, session: SessionId, lease: LeaseId) -> bool {
+        let kind = || Some(self.queue.get(&self.leases.get(lease)?.target)?.draft.action.kind());
+        let Some(session) = self.leases.session(session) else { return false };
         kind().is_some_and(|kind| session.kinds.contains(&kind))
     }
 }

@@ -1,7 +1,9 @@
 //! Success has a memory: what was carried out and has to be done again at once is undone by somebody, or was never done by the server that
 //! accepted it. Without this the two would go on at the pace of the network.
 
-use super::{Event, Leader};
+use super::super::Event;
+use super::super::context::Context;
+use super::Dispatcher;
 use crate::object::{Digest, ObjectRef, Uid};
 use crate::queue::Delay;
 use crate::time::Time;
@@ -9,7 +11,7 @@ use crate::work::Action;
 use core::time::Duration;
 
 /// Targets of which it is remembered what was carried out last.
-pub(super) const CARRIED_OUT_MAX: usize = 65_536;
+pub(in crate::leader) const CARRIED_OUT_MAX: usize = 65_536;
 /// What is decided again within this after it was carried out has been undone.
 const UNDONE_WITHIN: Duration = Duration::from_secs(60);
 /// The first wait, which doubles each time,
@@ -18,37 +20,37 @@ const UNDONE_MIN: Duration = Duration::from_secs(1);
 const UNDONE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CarriedOut {
+pub(in crate::leader) struct CarriedOut {
     what: u64,
     at: Time,
     /// How often it has been undone.
     times: u32,
 }
 
-impl Leader {
+impl Dispatcher {
     /// This was carried out, and its target is still there.
-    pub(super) fn note_carried_out(&mut self, uid: &Uid, what: u64) {
-        let waited = |known: &&CarriedOut| self.cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
-        let known = self.dispatcher.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
+    pub(in crate::leader) fn note_carried_out(&mut self, cx: &Context, uid: &Uid, what: u64) {
+        let waited = |known: &&CarriedOut| cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
+        let known = self.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
         let times = known.map_or(0, |known| known.times);
-        self.dispatcher.carried_out.put(uid.clone(), CarriedOut { what, at: self.cx.now, times });
+        self.carried_out.put(uid.clone(), CarriedOut { what, at: cx.now, times });
     }
 
     /// Has a decision wait that was carried out a moment ago, and was undone since.
-    pub(super) fn delay_repeated(&mut self, target: &ObjectRef, action: &Action) {
+    pub(in crate::leader) fn delay_repeated(&mut self, cx: &mut Context, target: &ObjectRef, action: &Action) {
         let what = essence(action);
-        let recent = |known: &&CarriedOut| known.what == what && self.cx.now.since(known.at) <= UNDONE_WITHIN;
-        let Some(known) = self.dispatcher.carried_out.get(&target.uid).filter(recent).copied() else { return };
+        let recent = |known: &&CarriedOut| known.what == what && cx.now.since(known.at) <= UNDONE_WITHIN;
+        let Some(known) = self.carried_out.get(&target.uid).filter(recent).copied() else { return };
         let times = known.times.saturating_add(1);
-        self.dispatcher.carried_out.put(target.uid.clone(), CarriedOut { times, ..known });
+        self.carried_out.put(target.uid.clone(), CarriedOut { times, ..known });
         let wait = UNDONE_MIN.saturating_mul(1 << (times - 1).min(16)).min(UNDONE_MAX);
-        self.backoff(&target.uid, wait, Delay::Undone { times });
-        self.cx.event(Event::Undone { target: target.clone(), action: action.kind(), times, wait });
+        self.backoff(cx, &target.uid, wait, Delay::Undone { times });
+        cx.event(Event::Undone { target: target.clone(), action: action.kind(), times, wait });
     }
 }
 
 /// What an action comes to, whatever else its target says.
-pub(super) fn essence(action: &Action) -> u64 {
+pub(in crate::leader) fn essence(action: &Action) -> u64 {
     let mut digest = Digest::default();
     digest.text(action.kind().as_str());
     match action {

@@ -1,6 +1,8 @@
 //! How fast executors write: shares of what the administrator allows, and collections for which the API server has pushed back.
 
-use super::{Leader, StreamId, Timer};
+use super::super::context::Context;
+use super::super::{StreamId, Timer};
+use super::Dispatcher;
 use crate::lease::{Session, SessionId};
 use crate::object::GroupResource;
 use crate::pace::{Bucket, Rate};
@@ -39,7 +41,7 @@ const METERED: Duration = Duration::from_secs(1);
 
 /// Everything about pace that the leader remembers.
 #[derive(Debug, Default)]
-pub(super) struct Pacing {
+pub(in crate::leader) struct Pacing {
     divided: Option<Time>,
     /// The one timer that counts.
     divide_at: Option<Time>,
@@ -67,80 +69,78 @@ struct Meter {
     last: u32,
 }
 
-impl Leader {
+impl Dispatcher {
     /// A session on a new stream: it may not write before it has a share.
-    pub(super) fn welcome_share(&mut self, session: SessionId, stream: StreamId) {
-        if self.cx.cap().is_none() {
+    pub(in crate::leader) fn welcome_share(&mut self, cx: &mut Context, session: SessionId, stream: StreamId) {
+        if cx.cap().is_none() {
             return;
         }
-        self.say_share(stream, Rate::ZERO);
-        if let Some(session) = self.dispatcher.leases.session_mut(session) {
+        self.say_share(cx, stream, Rate::ZERO);
+        if let Some(session) = self.leases.session_mut(session) {
             session.share = Some(Rate::ZERO);
         }
-        self.divide_soon();
+        self.divide_soon(cx);
     }
 
     /// Those who are about to be granted something need a share.
-    pub(super) fn shares_for<'a>(&mut self, sessions: impl Iterator<Item = &'a SessionId>) {
-        let mut lacking = sessions.filter_map(|&id| self.dispatcher.leases.session(id)).map(|session| session.share);
-        if self.cx.cap().is_some() && lacking.any(|share| share.is_none_or(|share| share == Rate::ZERO)) {
-            self.divide_soon();
+    pub(in crate::leader) fn shares_for<'a>(
+        &mut self,
+        cx: &mut Context,
+        sessions: impl Iterator<Item = &'a SessionId>,
+    ) {
+        let mut lacking = sessions.filter_map(|&id| self.leases.session(id)).map(|session| session.share);
+        if cx.cap().is_some() && lacking.any(|share| share.is_none_or(|share| share == Rate::ZERO)) {
+            self.divide_soon(cx);
         }
     }
 
-    pub(super) fn renew_share(&mut self, id: SessionId) {
-        let Some((stream, share)) =
-            self.dispatcher.leases.session(id).and_then(|session| Some((session.stream?, session.share?)))
+    pub(in crate::leader) fn renew_share(&mut self, cx: &mut Context, id: SessionId) {
+        let Some((stream, share)) = self.leases.session(id).and_then(|session| Some((session.stream?, session.share?)))
         else {
             return;
         };
-        self.say_share(stream, share);
+        self.say_share(cx, stream, share);
     }
 
     /// Divides anew now, or as soon as that is allowed again.
-    pub(super) fn divide_soon(&mut self) {
-        if self.cx.cap().is_none() {
+    pub(in crate::leader) fn divide_soon(&mut self, cx: &mut Context) {
+        if cx.cap().is_none() {
             return;
         }
-        let at = self.dispatcher.pacing.divided.map_or(self.cx.now, |divided| divided + DIVIDE_APART);
-        if at <= self.cx.now {
-            self.divide();
-        } else if self.dispatcher.pacing.divide_at.is_none_or(|known| at < known) {
-            self.divide_later(at);
+        let at = self.pacing.divided.map_or(cx.now, |divided| divided + DIVIDE_APART);
+        if at <= cx.now {
+            self.divide(cx);
+        } else if self.pacing.divide_at.is_none_or(|known| at < known) {
+            self.divide_later(cx, at);
         }
     }
 
-    pub(super) fn divide_due(&mut self) {
-        if self.dispatcher.pacing.divide_at.is_some_and(|at| at <= self.cx.now) {
-            self.dispatcher.pacing.divide_at = None;
-            self.divide();
+    pub(in crate::leader) fn divide_due(&mut self, cx: &mut Context) {
+        if self.pacing.divide_at.is_some_and(|at| at <= cx.now) {
+            self.pacing.divide_at = None;
+            self.divide(cx);
         }
     }
 
-    fn divide_later(&mut self, at: Time) {
-        self.dispatcher.pacing.divide_at = Some(at);
-        self.cx.timers.set(at, Timer::Divide);
+    pub(in crate::leader) fn divide_later(&mut self, cx: &mut Context, at: Time) {
+        self.pacing.divide_at = Some(at);
+        cx.timers.set(at, Timer::Divide);
     }
 
     /// Equal shares for all who have something to do, or, where nobody has, for all who might get something.
-    fn divide(&mut self) {
-        let Some(cap) = self.cx.cap() else { return };
-        let now = self.cx.now;
-        self.dispatcher.pacing.divided = Some(now);
-        let connected: Vec<SessionId> = self
-            .dispatcher
-            .leases
-            .sessions()
-            .filter(|(_, session)| session.stream.is_some())
-            .map(|(id, _)| id)
-            .collect();
+    pub(in crate::leader) fn divide(&mut self, cx: &mut Context) {
+        let Some(cap) = cx.cap() else { return };
+        let now = cx.now;
+        self.pacing.divided = Some(now);
+        let connected: Vec<SessionId> =
+            self.leases.sessions().filter(|(_, session)| session.stream.is_some()).map(|(id, _)| id).collect();
         for &id in &connected {
-            if let Some(session) = self.dispatcher.leases.session_mut(id).filter(|session| !session.leases.is_empty()) {
+            if let Some(session) = self.leases.session_mut(id).filter(|session| !session.leases.is_empty()) {
                 session.busy_until = now + IDLE_AFTER;
             }
         }
         let may = |session: &&Session| !session.draining && session.window > 0;
-        let takers = || connected.iter().filter_map(|&id| Some((id, self.dispatcher.leases.session(id).filter(may)?)));
+        let takers = || connected.iter().filter_map(|&id| Some((id, self.leases.session(id).filter(may)?)));
         let mut takers_of: Vec<SessionId> =
             takers().filter(|(_, session)| now < session.busy_until).map(|(id, _)| id).collect();
         if takers_of.is_empty() {
@@ -149,41 +149,39 @@ impl Leader {
         let share = cap.divided(takers_of.len());
         for &id in &connected {
             let share = if takers_of.binary_search(&id).is_ok() { share } else { Rate::ZERO };
-            let Some(session) = self.dispatcher.leases.session_mut(id).filter(|session| session.share != Some(share))
-            else {
+            let Some(session) = self.leases.session_mut(id).filter(|session| session.share != Some(share)) else {
                 continue;
             };
             session.share = Some(share);
-            self.renew_share(id);
+            self.renew_share(cx, id);
         }
-        if !connected.is_empty() && self.dispatcher.pacing.divide_at.is_none() {
-            self.divide_later(now + DIVIDE_EVERY);
+        if !connected.is_empty() && self.pacing.divide_at.is_none() {
+            self.divide_later(cx, now + DIVIDE_EVERY);
         }
     }
 
-    fn say_share(&mut self, stream: StreamId, share: Rate) {
-        let valid_for = self.cx.config.heartbeat_interval * SHARE_BEATS;
-        self.cx.send(stream, ToExecutor::Throttle { max_writes_per_second: share, valid_for });
+    pub(in crate::leader) fn say_share(&mut self, cx: &mut Context, stream: StreamId, share: Rate) {
+        let valid_for = cx.config.heartbeat_interval * SHARE_BEATS;
+        cx.send(stream, ToExecutor::Throttle { max_writes_per_second: share, valid_for });
     }
 
     /// The API server has answered something about this collection, other than that it was too much.
-    pub(super) fn meter(&mut self, collection: &GroupResource) {
-        let now = self.cx.now;
-        let meter =
-            self.dispatcher.pacing.meters.entry(collection.clone()).or_insert(Meter { since: now, count: 0, last: 0 });
+    pub(in crate::leader) fn meter(&mut self, cx: &Context, collection: &GroupResource) {
+        let now = cx.now;
+        let meter = self.pacing.meters.entry(collection.clone()).or_insert(Meter { since: now, count: 0, last: 0 });
         meter.turn(now);
         meter.count = meter.count.saturating_add(1);
     }
 
     /// The API server pushes back: nothing more of this collection for `wait`, and half as much as before after that.
-    pub(super) fn pushed_back(&mut self, collection: &GroupResource, wait: Duration) {
-        let now = self.cx.now;
+    pub(in crate::leader) fn pushed_back(&mut self, cx: &mut Context, collection: &GroupResource, wait: Duration) {
+        let now = cx.now;
         let quiet_until = now + wait;
-        let measured = self.dispatcher.pacing.meters.get_mut(collection).map_or(0, |meter| {
+        let measured = self.pacing.meters.get_mut(collection).map_or(0, |meter| {
             meter.turn(now);
             meter.last.max(meter.count)
         });
-        let (limit, new) = match self.dispatcher.pacing.limits.get_mut(collection) {
+        let (limit, new) = match self.pacing.limits.get_mut(collection) {
             Some(limit) => {
                 // All that was under way when it began is one pushing back.
                 if now >= limit.quiet_until {
@@ -197,44 +195,43 @@ impl Leader {
                 let slowed_from = Rate::per_second(measured.max(START_MIN));
                 let bucket = Bucket::new(now, slowed_from.divided(2));
                 let limit = Limit { bucket, quiet_until, slowed_from, raise_at: quiet_until, look_at: quiet_until };
-                (self.dispatcher.pacing.limits.entry(collection.clone()).or_insert(limit), true)
+                (self.pacing.limits.entry(collection.clone()).or_insert(limit), true)
             }
         };
         limit.bucket.hold_until(limit.quiet_until);
         limit.raise_at = limit.quiet_until + RAISE_EVERY;
         limit.look_at = limit.quiet_until;
-        self.cx.timers.set(limit.look_at, Timer::Pace(collection.clone()));
+        cx.timers.set(limit.look_at, Timer::Pace(collection.clone()));
         if new {
-            self.dispatcher.queue.raise(now, Blocker::Throttled { collection: collection.clone() });
+            self.queue.raise(now, Blocker::Throttled { collection: collection.clone() });
         }
-        let unstarted: Vec<LeaseId> = self.dispatcher.leases.unstarted();
+        let unstarted: Vec<LeaseId> = self.leases.unstarted();
         let of_it = |id: &LeaseId| {
-            let target = self.dispatcher.leases.get(*id).and_then(|lease| self.dispatcher.queue.get(&lease.target));
+            let target = self.leases.get(*id).and_then(|lease| self.queue.get(&lease.target));
             target.is_some_and(|item| item.draft.target.group_resource() == *collection)
         };
         let recalled: Vec<LeaseId> = unstarted.into_iter().filter(of_it).collect();
-        self.revoke(&recalled, RevokeMode::IfNotStarted, "the API server pushes back");
+        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "the API server pushes back");
     }
 
     /// Lets go what a slowed collection's pace allows.
-    pub(super) fn pace_due(&mut self, collection: GroupResource) {
-        let now = self.cx.now;
-        let Some(limit) = self.dispatcher.pacing.limits.get_mut(&collection).filter(|limit| limit.look_at <= now)
-        else {
+    pub(in crate::leader) fn pace_due(&mut self, cx: &mut Context, collection: GroupResource) {
+        let now = cx.now;
+        let Some(limit) = self.pacing.limits.get_mut(&collection).filter(|limit| limit.look_at <= now) else {
             return;
         };
         let blocker = Blocker::Throttled { collection: collection.clone() };
         if now >= limit.raise_at {
             let faster = limit.faster();
             if faster >= limit.slowed_from.plus(limit.slowed_from) {
-                self.dispatcher.pacing.limits.remove(&collection);
-                return self.dispatcher.queue.lift(&blocker);
+                self.pacing.limits.remove(&collection);
+                return self.queue.lift(&blocker);
             }
             limit.bucket.set_rate(now, faster);
             limit.raise_at = now + RAISE_EVERY;
         }
-        let room = self.dispatcher.leases.sessions().any(|(_, session)| session.room() > 0);
-        let behind = if room { self.dispatcher.queue.behind(&blocker) } else { 0 };
+        let room = self.leases.sessions().any(|(_, session)| session.room() > 0);
+        let behind = if room { self.queue.behind(&blocker) } else { 0 };
         let mut released = 0;
         while released < behind && limit.bucket.take(now) {
             released += 1;
@@ -244,13 +241,13 @@ impl Leader {
         }
         let next = if released < behind { limit.bucket.next() } else { Some(now + PACE_IDLE) };
         limit.look_at = next.map_or(limit.raise_at, |next| next.min(limit.raise_at)).max(now + PACE_MIN);
-        self.cx.timers.set(limit.look_at, Timer::Pace(collection));
-        self.dispatcher.queue.release(&blocker, released);
+        cx.timers.set(limit.look_at, Timer::Pace(collection));
+        self.queue.release(&blocker, released);
     }
 
     /// What is let go of a slowed collection.
-    pub(super) fn pace_of(&self, collection: &GroupResource) -> Option<Rate> {
-        self.dispatcher.pacing.limits.get(collection).map(|limit| limit.bucket.rate())
+    pub(in crate::leader) fn pace_of(&self, collection: &GroupResource) -> Option<Rate> {
+        self.pacing.limits.get(collection).map(|limit| limit.bucket.rate())
     }
 }
 

@@ -1,0 +1,122 @@
+//! What pauses stop, and when nothing of what they hold can be written any more.
+
+use super::super::context::Context;
+use super::super::{Event, Timer};
+use super::Dispatcher;
+use crate::hold::{Hold, Scope};
+use crate::late_writes::Writers;
+use crate::lease::{Lease, Session, SessionId};
+use crate::object::{Name, Uid};
+use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A request that was sent in time may be on its way for so long.
+pub(in crate::leader) const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+
+impl Dispatcher {
+    pub(in crate::leader) fn drop_pause(&mut self, cx: &mut Context, name: &Name, uid: &Uid) {
+        let Some(entry) = self.queue.holds.remove(name, uid) else { return };
+        if !entry.over {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+            cx.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
+        }
+    }
+
+    pub(in crate::leader) fn pause_end_due(&mut self, cx: &mut Context, name: &Name) {
+        let now = cx.now;
+        let Some(entry) = self.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
+            return;
+        };
+        entry.over = true;
+        self.queue.unhold(&Hold::Pause(name.clone()));
+        cx.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
+    }
+
+    /// More is held than before: what is ready waits, and what is leased is stopped.
+    pub(in crate::leader) fn press(&mut self, cx: &mut Context) {
+        self.queue.hold_ready();
+        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place));
+        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        self.revoke(cx, &leases, RevokeMode::Stop, "paused");
+        for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
+            self.stop_late_writes_of(cx, session);
+        }
+    }
+
+    /// An executor has said hello: whatever it still holds that is held here is stopped.
+    pub(in crate::leader) fn stop_held_of(&mut self, cx: &mut Context, session: SessionId) {
+        let in_scope = |lease: &Lease| {
+            lease.session == session && lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place))
+        };
+        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        self.revoke(cx, &leases, RevokeMode::Stop, "paused");
+        self.stop_late_writes_of(cx, session);
+    }
+
+    /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
+    pub(in crate::leader) fn stop_late_writes_of(&mut self, cx: &mut Context, session: SessionId) {
+        if !self.queue.holds.are_pressed() {
+            return;
+        }
+        let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
+        for batch in self.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
+            let reason = String::from("paused");
+            cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
+        }
+    }
+
+    /// Takes down what an executor says it holds beside the leases that were adopted.
+    pub(in crate::leader) fn note_held(&mut self, id: SessionId, hello: &Hello, adopted: &BTreeSet<LeaseId>) {
+        let held = hello.held.iter().map(|held| held.lease).collect();
+        let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
+        let begun = begun.map(|held| held.lease).collect();
+        if let Some(session) = self.leases.session(id) {
+            self.late_writes.hello(id, session, &held, begun);
+        }
+    }
+
+    /// A session is over without its executor's word about these leases.
+    pub(in crate::leader) fn note_departure<'a>(
+        &mut self,
+        cx: &mut Context,
+        id: SessionId,
+        session: &Session,
+        leases: impl Iterator<Item = &'a Lease>,
+    ) {
+        let may_send = session.last_heard + cx.config.session_ttl + cx.config.heartbeat_interval;
+        let until = cx.now.max(may_send) + REQUEST_WITHIN;
+        self.late_writes.session_ended(id, session, leases, until);
+        cx.timers.set(until, Timer::LateWrites);
+    }
+
+    pub(in crate::leader) fn late_writes_due(&mut self, cx: &Context) {
+        self.late_writes.tick(cx.now);
+    }
+
+    pub(in crate::leader) fn writers(&self, scope: &Scope) -> Writers {
+        let mut writers = self.late_writes.writers(scope);
+        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
+        writers
+            .sessions
+            .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
+        writers
+    }
+
+    /// Finds pauses that have become effective.
+    pub(in crate::leader) fn settle_pauses(&mut self, cx: &mut Context) {
+        if cx.term.is_none() {
+            return;
+        }
+        let pending = self.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
+        let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
+        for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
+            if let Some(entry) = self.queue.holds.get_mut(&name) {
+                entry.effective = true;
+            }
+            cx.event(Event::PauseEffective { name });
+        }
+    }
+}
