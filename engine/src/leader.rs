@@ -18,15 +18,18 @@ mod closing;
 mod context;
 mod contract;
 mod dispatcher;
+mod doubting;
 mod granting;
 mod history;
 mod intake;
 mod invariants;
 mod judging;
+mod ledger;
 mod pausing;
 mod probing;
 mod reading;
 mod reporting;
+mod rewinding;
 mod stores;
 #[cfg(test)]
 mod tests;
@@ -46,10 +49,10 @@ pub use reading::{
     Walked,
 };
 
-use closing::Ledger;
 use context::Context;
 use dispatcher::Dispatcher;
 use history::History;
+use ledger::Ledger;
 use pausing::Pauses;
 use probing::Prober;
 use world::World;
@@ -144,8 +147,8 @@ enum Purpose {
     },
     /// Does this collection keep up with the main store?
     Store(KindId),
-    /// For nothing any more: it was asked of a history, or for a round, that is over.
-    Void,
+    /// Stale: the history or the round of the barrier that it was sent for has ended.
+    Stale,
 }
 
 /// A probe that is under way.

@@ -254,7 +254,7 @@ impl Leader {
 
     /// Asks what there is room for.
     pub(super) fn ask_questions(&mut self) {
-        if self.cx.term.is_none() || self.cx.stopping || self.is_stopped_by_doubt() {
+        if self.cx.term.is_none() || self.cx.stopping || self.history.is_in_doubt() {
             return;
         }
         while let Some((kind, id)) = self.prober.questions.next(self.cx.now, ProbeId(self.prober.last + 1)) {
@@ -416,7 +416,7 @@ impl Leader {
             return;
         }
         if self.world.graph.node(id).is_observed() {
-            self.ledger.writes.remove(&object.uid);
+            self.ledger.end_removal(&object.uid);
             return self.sighted(object, sighting);
         }
         if let Known::Absent(proof) = self.world.graph.node(id).known()

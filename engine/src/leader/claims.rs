@@ -77,12 +77,20 @@ pub(super) struct Claims {
     untrusted: Vec<SessionId>,
 }
 
-impl Leader {
-    /// Whether what a report said about this object is still to be shown.
-    pub(super) fn is_claimed(&self, uid: &Uid) -> bool {
-        self.claims.open.get(uid).is_some_and(|claim| claim.holds) || self.claims.prevented.contains(uid)
+impl Claims {
+    /// Claims of a history that is lost say nothing.
+    pub(super) fn forget(&mut self) {
+        self.open.clear();
+        self.prevented.clear();
     }
 
+    /// Whether what a report said about this object is still to be shown.
+    pub(super) fn covers(&self, uid: &Uid) -> bool {
+        self.open.get(uid).is_some_and(|claim| claim.holds) || self.prevented.contains(uid)
+    }
+}
+
+impl Leader {
     /// Takes what an attempt saw of its target. `holds`: it was written.
     pub(super) fn claim_target(
         &mut self,
@@ -182,7 +190,7 @@ impl Leader {
     /// A claim that is not settled is asked about.
     pub(super) fn ask_claim(&mut self, uid: &Uid) {
         let Some(claim) = self.claims.open.get(uid).filter(|claim| claim.asked.is_none()) else { return };
-        if self.claims.under_way >= UNDER_WAY_MAX || self.history.suspicion.is_some() {
+        if self.claims.under_way >= UNDER_WAY_MAX || self.history.is_suspect() {
             return self.cx.timers.set_after(self.cx.now, ASK_AGAIN, Timer::Claim(uid.clone()));
         }
         let object = claim.object.clone();
@@ -264,7 +272,7 @@ impl Leader {
     ) -> Option<ProbeAnswer> {
         let version = answer.resource_version.clone();
         let entry = self.world.coverage.kind(kind);
-        if entry.rewound.is_some() || self.history.suspicion.is_some() {
+        if entry.rewound.is_some() || self.history.is_suspect() {
             return None;
         }
         let leaps = entry.leaps(self.cx.now, &version);
@@ -334,12 +342,6 @@ impl Leader {
             self.world.mark_uid(&claim.object.uid);
             self.world.mark_deleting_owners(&claim.object.uid);
         }
-    }
-
-    /// Claims of a history that is over say nothing.
-    pub(super) fn forget_claims(&mut self) {
-        self.claims.open.clear();
-        self.claims.prevented.clear();
     }
 
     /// A report of this session cannot be true.

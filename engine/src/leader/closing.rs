@@ -2,18 +2,15 @@
 //!
 //! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
 
+use super::ledger::{AcceptedDelete, Inherited};
 use super::{Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
 use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
-use crate::lies::Process;
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
 use crate::queue::Place;
-use crate::time::Time;
 use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::ops::Bound;
 use core::time::Duration;
 
 /// So long executors may report what they were given in earlier terms, before what has no end is closed without them: longer than an
@@ -45,50 +42,6 @@ impl Left {
     }
 }
 
-/// What a deletion was carried out on and the graph still holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AcceptedDelete {
-    decision: u64,
-    /// A DELETE of ours was accepted; otherwise it was found to be done.
-    ours: bool,
-    /// It was told which finalizers hold it.
-    told: bool,
-}
-
-/// Decisions of earlier leaders that have no end in the log yet.
-#[derive(Debug, Default)]
-pub(super) struct Inheritance {
-    open: BTreeMap<Uid, Inherited>,
-    /// How far the present round of closing has come.
-    after: Option<Uid>,
-}
-
-#[derive(Debug)]
-struct Inherited {
-    logged: Logged,
-    /// As in [`Lease::gone`].
-    gone: Option<Option<ResourceVersion>>,
-}
-
-/// A write whose object has to go, or to show that it stays.
-#[derive(Clone, Debug)]
-pub(super) struct AwaitedRemoval {
-    pub(super) since: Time,
-    /// Who reported it.
-    pub(super) by: Option<Process>,
-}
-
-/// Decisions that were carried out, or inherited, and whose end is not in the log yet.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
-    /// Deletes that were accepted and whose DELETED has not come, with when they were.
-    pub(super) writes: BTreeMap<Uid, AwaitedRemoval>,
-    /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
-    pub(super) accepted_deletes: BTreeMap<Uid, AcceptedDelete>,
-    /// Decisions of earlier leaders that have no end in the log yet, by target.
-    pub(super) inherited: Inheritance,
-}
-
 impl Leader {
     /// A deletion was carried out.
     pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
@@ -100,28 +53,19 @@ impl Leader {
 
     fn delete_accepted(&mut self, uid: &Uid, decision: u64, ours: bool) {
         let Some(id) = self.world.graph.primary(uid) else { return };
-        // An earlier DELETE of ours is what holds it in deletion.
-        let before = self.ledger.accepted_deletes.get(uid).copied();
-        let ours = ours || before.is_some_and(|before| before.ours);
-        let told = before.is_some_and(|before| before.told && before.decision == decision);
-        self.ledger.accepted_deletes.insert(uid.clone(), AcceptedDelete { decision, ours, told });
+        self.ledger.accept(uid, decision, ours);
         self.tell_finalizers(id);
     }
 
     /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
-        if self.ledger.accepted_deletes.is_empty()
-            || !self.world.graph.get(id).is_some_and(|node| node.is_terminating())
-        {
+        let is_terminating = |id| self.world.graph.get(id).is_some_and(|node| node.is_terminating());
+        if !self.ledger.has_accepted_any() || !is_terminating(id) {
             return;
         }
         let node = self.world.graph.node(id);
         let uid = node.uid();
-        let Some(accepted) =
-            self.ledger.accepted_deletes.get_mut(&uid).filter(|accepted| accepted.ours && !accepted.told)
-        else {
-            return;
-        };
+        let Some(decision) = self.ledger.unreported(&uid) else { return };
         let (Some(facts), Some(resource_version)) = (node.facts(), node.resource_version()) else { return };
         let of_others = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
         let finalizers: Vec<Name> =
@@ -129,8 +73,7 @@ impl Leader {
         if finalizers.is_empty() {
             return;
         }
-        accepted.told = true;
-        let decision = accepted.decision;
+        self.ledger.set_reported(&uid);
         let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
         if self.cx.term.is_some() {
             self.cx.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
@@ -140,7 +83,7 @@ impl Leader {
     /// An observed object is about to leave the graph; whether it goes by us.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.world.graph.node(id).uid();
-        let accepted = self.ledger.accepted_deletes.remove(&uid);
+        let accepted = self.ledger.end_accepted(&uid);
         let deletion = self.dispatcher.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
             Place::Leased(lease) => Some(lease),
@@ -149,7 +92,7 @@ impl Leader {
         let by_us = lease.is_some() || accepted.is_some_and(|accepted| accepted.ours);
         let Left::Collection { deleted } = left else { return by_us };
         if let Some(AcceptedDelete { decision, .. }) = accepted {
-            self.ends_inherited(&uid, decision);
+            self.ledger.ends_inherited(&uid, decision);
             let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
             self.cx.confirm(target, deleted, grounds);
             return by_us;
@@ -162,16 +105,13 @@ impl Leader {
         if let Some((decision, true)) = decided {
             // An attempt without an answer has landed.
             self.dispatcher.queue.remove(&uid);
-            self.ends_inherited(&uid, decision);
+            self.ledger.ends_inherited(&uid, decision);
             let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
             self.cx.confirm(target, deleted, grounds);
             return true;
         }
-        let inherited = self.ledger.inherited.open.get_mut(&uid).filter(|inherited| inherited.is_by_executor());
-        let Some(inherited) = inherited else { return by_us };
-        // Its executor may still report.
-        inherited.gone = Some(deleted);
-        if decided.is_some_and(|(decision, _)| decision == inherited.logged.decision) {
+        let Some(inherited) = self.ledger.inherited_has_gone(&uid, deleted) else { return by_us };
+        if decided.is_some_and(|(decision, _)| decision == inherited) {
             self.dispatcher.queue.remove(&uid);
         }
         true
@@ -188,7 +128,7 @@ impl Leader {
         match (landed, &lease.gone) {
             (Some(target), Some(version)) => {
                 self.dispatcher.queue.remove(&lease.target);
-                self.ends_inherited(&lease.target, lease.grounds.decision);
+                self.ledger.ends_inherited(&lease.target, lease.grounds.decision);
                 self.cx.confirm(target, version.clone(), lease.grounds.clone());
             }
             (Some(_), None) | (None, _) => self.drop_item(&lease.target, lease.grounds.clone()),
@@ -202,64 +142,51 @@ impl Leader {
         }
         for logged in logged.into_iter().take(LOGGED_MAX) {
             let uid = logged.target.uid.clone();
-            let is_accepted =
-                self.ledger.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
+            let is_accepted = self.ledger.accepted(&uid).is_some_and(|known| known.decision == logged.decision);
             // What is decided here too ends here.
             if is_accepted || (logged.step == LoggedStep::Waiting && self.dispatcher.is_decided(&logged)) {
                 continue;
             }
-            let decision = logged.decision;
-            let step = logged.step;
-            let inherited = Inherited { logged, gone: None };
-            if inherited.is_by_executor() {
+            let (decision, step) = (logged.decision, logged.step);
+            let before = self.ledger.inherit(logged);
+            if self.ledger.inherited(&uid).is_some_and(Inherited::is_by_executor) {
                 self.world.tombstones.credit(&uid);
             }
-            let before = self.ledger.inherited.open.insert(uid.clone(), inherited);
-            if let Some(before) = before.filter(|before| before.logged.decision != decision) {
-                self.world.supersede_logged(&mut self.cx, before.logged);
+            if let Some(before) = before.filter(|before| before.decision != decision) {
+                self.world.supersede_logged(&mut self.cx, before);
             }
             if step == LoggedStep::Accepted && self.world.graph.primary(&uid).is_some() {
-                self.ledger.inherited.open.remove(&uid);
+                self.ledger.end_inherited(&uid);
                 self.delete_accepted(&uid, decision, true);
             }
         }
-        if !self.ledger.inherited.open.is_empty() {
+        if self.ledger.has_inherited_any() {
             self.cx.timers.set_after(self.cx.now, REPORTED_WITHIN, Timer::Inherited);
-        }
-    }
-
-    /// A decision that an earlier leader may have left open has an end.
-    pub(super) fn ends_inherited(&mut self, uid: &Uid, decision: u64) {
-        if self.ledger.inherited.open.get(uid).is_some_and(|inherited| inherited.logged.decision == decision) {
-            self.ledger.inherited.open.remove(uid);
         }
     }
 
     /// The store went back: nothing that was decided before holds.
     pub(super) fn void_inherited(&mut self) {
-        for (_, inherited) in core::mem::take(&mut self.ledger.inherited).open {
-            self.world.supersede_logged(&mut self.cx, inherited.logged);
+        for logged in self.ledger.take_inherited() {
+            self.world.supersede_logged(&mut self.cx, logged);
         }
     }
 
     /// Nobody has reported what became of these.
     pub(super) fn inherited_due(&mut self) {
-        let from = self.ledger.inherited.after.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.ledger.inherited.open.range((from, Bound::Unbounded)).map(|(uid, _)| uid.clone());
-        let uids: Vec<Uid> = next.take(CLOSED_AT_ONCE).collect();
+        let uids = self.ledger.next_inherited(CLOSED_AT_ONCE);
         for uid in &uids {
             self.close_inherited(uid);
         }
         if uids.len() == CLOSED_AT_ONCE {
-            self.ledger.inherited.after = uids.last().cloned();
             self.cx.timers.set_after(self.cx.now, CLOSED_EVERY, Timer::Inherited);
-        } else if !self.ledger.inherited.open.is_empty() {
+        } else if self.ledger.has_inherited_any() {
             self.cx.timers.set_after(self.cx.now, REPORTED_WITHIN, Timer::Inherited);
         }
     }
 
     fn close_inherited(&mut self, uid: &Uid) {
-        let Some(inherited) = self.ledger.inherited.open.get(uid) else { return };
+        let Some(inherited) = self.ledger.inherited(uid) else { return };
         let target = inherited.logged.target.clone();
         let kind = self.world.coverage.kind_of(&target);
         let entry = self.world.coverage.kind(kind);
@@ -269,7 +196,7 @@ impl Leader {
             return;
         }
         let is_lost = unseen && entry.state != State::Synced;
-        let Some(Inherited { logged, gone }) = self.ledger.inherited.open.remove(uid) else { return };
+        let Some(Inherited { logged, gone }) = self.ledger.end_inherited(uid) else { return };
         if self.dispatcher.is_decided(&logged) {
             return;
         }
@@ -335,9 +262,9 @@ impl Leader {
 
     fn settled_late(&mut self, target: &ObjectRef, action: ActionKind, decision: u64, ours: bool) {
         let uid = &target.uid;
-        let open = self.ledger.inherited.open.get(uid).filter(|inherited| inherited.logged.decision == decision);
+        let open = self.ledger.inherited(uid).filter(|inherited| inherited.logged.decision == decision);
         let shown = open.and_then(|inherited| inherited.gone.clone());
-        self.ends_inherited(uid, decision);
+        self.ledger.ends_inherited(uid, decision);
         if action != ActionKind::Delete {
             return;
         }
@@ -352,12 +279,5 @@ impl Leader {
             let grounds = self.world.grounds_of(&self.cx, uid, decision);
             self.cx.confirm(target.clone(), shown.flatten(), grounds);
         }
-    }
-}
-
-impl Inherited {
-    /// Whether an executor had the deletion of it.
-    fn is_by_executor(&self) -> bool {
-        self.logged.action == ActionKind::Delete && self.logged.step != LoggedStep::Waiting
     }
 }

@@ -37,7 +37,7 @@ impl Leader {
 
     pub(super) fn term_lost(&mut self, leader_endpoint: String) {
         self.cx.leader_endpoint = leader_endpoint;
-        self.ledger.inherited = super::closing::Inheritance::default();
+        self.ledger.forget_inherited();
         if self.cx.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
             self.cx.event(Event::TermLost);
@@ -60,7 +60,7 @@ impl Leader {
 
     /// Whether anything may be granted.
     pub(super) fn may_grant(&self) -> bool {
-        self.cx.term.is_some() && !self.cx.stopping && !self.is_stopped_by_doubt() && self.history.withheld.is_none()
+        self.cx.term.is_some() && !self.cx.stopping && self.history.may_grant()
     }
 
     /// Gives ready items to executors with room, one each in turn.
@@ -92,7 +92,7 @@ impl Leader {
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // Facts that came since the decision count.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
-        let anew = self.history.blind && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
+        let anew = self.history.is_blind() && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
         for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
             if anew {
                 self.world.mark(id);

@@ -193,7 +193,7 @@ impl Leader {
             return;
         }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        self.remember_gone(object.uid.clone(), kind);
+        self.history.remember_gone(object.uid.clone(), kind);
         let Some(id) = self.world.graph.find(&object.uid, &at) else { return };
         let entry = self.world.coverage.kind(kind);
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
@@ -298,7 +298,10 @@ impl Leader {
             }
             self.world.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
-        if known.is_none() && self.has_gone(&object.uid, kind) && self.world.coverage.kind(kind).rewound.is_none() {
+        if known.is_none()
+            && self.history.has_gone(&object.uid, kind)
+            && self.world.coverage.kind(kind).rewound.is_none()
+        {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
@@ -402,7 +405,7 @@ impl Leader {
         }
         self.world.mark_uid(&uid);
         self.world.changes.note(&uid);
-        self.ledger.writes.remove(&uid);
+        self.ledger.end_removal(&uid);
         self.settle_claim(&uid);
         self.world.tombstones.put(Tombstone {
             object: object.clone(),

@@ -29,8 +29,7 @@ impl Leader {
     fn judge_object(&mut self, id: NodeId) {
         let uid = self.world.graph.node(id).uid();
         // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
-        if self.world.graph.primary(&uid) != Some(id) || self.ledger.writes.contains_key(&uid) || self.is_claimed(&uid)
-        {
+        if self.world.graph.primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid) {
             return;
         }
         self.world.tell_misplaced(&mut self.cx, id);
@@ -110,7 +109,7 @@ impl Leader {
         let is_under_way = |dependent: NodeId| {
             let uid = self.world.graph.node(dependent).uid();
             // What was written to it has not been shown yet, and may have left less for it to wait for.
-            self.is_claimed(&uid)
+            self.claims.covers(&uid)
                 || self.dispatcher.queue.get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                     matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
@@ -133,8 +132,8 @@ impl Leader {
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
         let namespace = self.world.graph.node(id).namespace().clone();
         // What a round has asked before a connection broke does not replace what may be of another history now.
-        let from = if self.history.blind && self.world.is_any_dependent_hidden(&self.cx, id) {
-            self.history.barrier_from
+        let from = if self.history.is_blind() && self.world.is_any_dependent_hidden(&self.cx, id) {
+            self.history.barrier_from()
         } else {
             0
         };
@@ -195,7 +194,7 @@ impl Leader {
             Put::New | Put::Replaced => {
                 if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {
                     let grounds = self.world.grounds_now(&self.cx, &before);
-                    self.ends_inherited(&target.uid, grounds.decision);
+                    self.ledger.ends_inherited(&target.uid, grounds.decision);
                     let (target, action) = (before.target, before.action.kind());
                     self.cx.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }
@@ -255,7 +254,7 @@ impl Leader {
                 let action = item.draft.action.kind();
                 let grounds = self.world.grounds_now(&self.cx, &item.draft);
                 let target = item.draft.target;
-                self.ends_inherited(&uid, grounds.decision);
+                self.ledger.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
                 // What another node of this uid asked for may have given way to it.
                 self.world.mark_uid(&uid);
@@ -268,7 +267,7 @@ impl Leader {
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
         let Some(item) = self.dispatcher.queue.remove(uid) else { return };
         let action = item.draft.action.kind();
-        self.ends_inherited(uid, grounds.decision);
+        self.ledger.ends_inherited(uid, grounds.decision);
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
     }
 

@@ -29,6 +29,28 @@ pub(super) struct Prober {
     pub(super) audits: BTreeMap<KindId, Time>,
 }
 
+impl Prober {
+    /// Answers about these collections say nothing any more: they were asked for by a history that is lost.
+    pub(super) fn void(&mut self, kinds: &[KindId]) {
+        for asked in self.under_way.values_mut() {
+            let is_stale = match &asked.purpose {
+                Purpose::Suspect(of, _)
+                | Purpose::Doubt(of, _)
+                | Purpose::Settle(of, _)
+                | Purpose::Store(of)
+                | Purpose::Audit { kind: of, .. } => kinds.contains(of),
+                // Questions about single objects give their places back when they are answered. Rounds of the barrier begin anew.
+                Purpose::Existence { .. } | Purpose::Claim { .. } => false,
+                Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Stale => false,
+            };
+            if is_stale {
+                asked.purpose = Purpose::Stale;
+            }
+        }
+        self.questions.void();
+    }
+}
+
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
         let Some(served) = &self.world.coverage.kind(kind).served else { return };
@@ -38,8 +60,7 @@ impl Leader {
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
         let (kind_name, version) = (served.kind.clone(), served.version.clone());
         // Whether it was one server of several that answered from the past, another connection may show.
-        let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..))
-            && self.history.suspicion.as_ref().is_some_and(|why| why.is_of_answers());
+        let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..)) && self.history.wants_other_servers();
         let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
         let known = self.world.known(kind);
         self.prober.under_way.insert(id, Asked { purpose, known });
@@ -62,7 +83,7 @@ impl Leader {
             | Purpose::Existence { kind, by: CheckBy::List, .. }
             | Purpose::Claim { kind, .. }
             | Purpose::Store(kind) => Some(*kind),
-            Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Void => None,
+            Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Stale => None,
         };
         let ordered = of.is_some_and(|kind| self.world.has_order(kind, &known, &purpose));
         let answer = answer.and_then(|answer| match &answer.resource_version {
@@ -89,7 +110,7 @@ impl Leader {
             | Purpose::Existence { .. }
             | Purpose::Claim { .. }
             | Purpose::Store(_)
-            | Purpose::Void => answer,
+            | Purpose::Stale => answer,
         };
         if let Ok(answer) = &answer
             && let Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) =
@@ -106,7 +127,7 @@ impl Leader {
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
             Purpose::Store(kind) => self.store_answered(kind, &known, answer),
-            Purpose::Existence { .. } | Purpose::Claim { .. } | Purpose::Void => {}
+            Purpose::Existence { .. } | Purpose::Claim { .. } | Purpose::Stale => {}
         }
     }
 
@@ -143,7 +164,7 @@ impl Leader {
         // An answer to a question of an earlier round says nothing of what came after it was asked.
         for asked in self.prober.under_way.values_mut() {
             if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
-                asked.purpose = Purpose::Void;
+                asked.purpose = Purpose::Stale;
             }
         }
         for round in self.world.deletions.values_mut() {
@@ -157,7 +178,7 @@ impl Leader {
 
     /// Whether rounds of the barrier go on: not while it is unknown where the store stands.
     pub(super) fn may_turn_barrier(&self) -> bool {
-        self.cx.term.is_some() && self.history.suspicion.is_none() && !self.is_rewound()
+        self.cx.term.is_some() && !self.history.is_suspect() && !self.history.is_rewound()
     }
 
     /// Begins and ends rounds of the barrier.
@@ -230,7 +251,7 @@ impl Leader {
             return true;
         }
         let overtaken = entry.high.as_ref().is_some_and(|(high, _)| answer.resource_version.is_before(high));
-        if overtaken && answer.objects.iter().any(|object| self.has_gone(&object.uid, kind)) {
+        if overtaken && answer.objects.iter().any(|object| self.history.has_gone(&object.uid, kind)) {
             return false;
         }
         for object in answer.objects {

@@ -76,15 +76,8 @@ impl Leader {
             "this replica does not lead"
         } else if self.cx.stopping {
             "the process is stopping"
-        } else if self.history.settling.is_some() && self.cx.config.policy.on_store_rewind == super::OnStoreRewind::Hold
-        {
-            "the store's history changed; start this process anew to go on"
-        } else if self.is_rewound() {
-            "the store's history changed, and it is not yet certain that what is known now fits together"
-        } else if let Some(suspicion) = &self.history.suspicion {
-            return Some(alloc::format!("{}, and the store has not said where it stands", suspicion.why()));
         } else {
-            return self.history.withheld.clone();
+            return self.history.stopped(&self.cx.config);
         };
         Some(String::from(why))
     }
@@ -127,7 +120,7 @@ impl Leader {
 
     /// How often a store was seen to go back. What was told of positions before says nothing of those after.
     pub fn histories(&self) -> u64 {
-        self.history.histories
+        self.history.count()
     }
 
     /// Whether the graph holds exactly these objects of a collection, each at its version.

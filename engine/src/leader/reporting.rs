@@ -4,7 +4,7 @@
 //! says of an object is a claim (see `claims`): it enters the graph when the API server has shown it to the graph service.
 
 use super::claims::Says;
-use super::closing::{AwaitedRemoval, Left};
+use super::closing::Left;
 use super::dispatcher::repeating::essence;
 use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
@@ -157,7 +157,7 @@ impl Leader {
     ) {
         let uid = &target.uid;
         if report.outcome.is_success() {
-            self.ends_inherited(uid, lease.grounds.decision);
+            self.ledger.ends_inherited(uid, lease.grounds.decision);
             if action == ActionKind::Delete {
                 self.deletion_done(target, report.outcome, lease);
             }
@@ -190,7 +190,7 @@ impl Leader {
                 self.dispatcher.queue.remove(uid);
                 if self.world.graph.primary(uid).is_some() {
                     let by = self.dispatcher.process_of(session);
-                    self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by });
+                    self.ledger.await_removal(self.cx.now, uid.clone(), by);
                     self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
@@ -275,12 +275,7 @@ impl Leader {
 
     /// A delete was accepted, and its object has neither gone nor changed: look.
     pub(super) fn write_due(&mut self, uid: &Uid) {
-        let now = self.cx.now;
-        let Some(write) = self.ledger.writes.get_mut(uid).filter(|write| now.since(write.since) >= WRITE_SHOWS_WITHIN)
-        else {
-            return;
-        };
-        let by = write.by.take();
+        let Some(by) = self.ledger.overdue(self.cx.now, uid, WRITE_SHOWS_WITHIN) else { return };
         match self.world.graph.primary(uid) {
             Some(id) => {
                 self.dispatcher.note_carried_out(
@@ -302,7 +297,7 @@ impl Leader {
                 self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
             None => {
-                self.ledger.writes.remove(uid);
+                self.ledger.end_removal(uid);
             }
         }
     }
@@ -397,7 +392,7 @@ impl Leader {
                 kind,
                 "a consistent list lacks an object that the watch has not shown as deleted",
             );
-            self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by: None });
+            self.ledger.await_removal(self.cx.now, uid.clone(), None);
             self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {
             self.take_out(id, None, Left::Collection { deleted: None });

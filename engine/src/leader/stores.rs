@@ -44,7 +44,7 @@ impl Leader {
 
     pub(super) fn stores_due(&mut self) {
         self.prober.comparing = false;
-        if self.is_stopped_by_doubt() {
+        if self.history.is_in_doubt() {
             return self.compare_in_a_moment();
         }
         let apart = self.world.coverage.apart(self.cx.now, APART_AFTER);

@@ -275,7 +275,7 @@ impl Bench {
 
     fn input(&mut self, input: Input) {
         self.leader.handle(self.now, input);
-        self.dispatcher.drain(&mut self.cx);
+        self.drain();
     }
 
     fn drain(&mut self) {
@@ -304,11 +304,11 @@ impl Bench {
             self.now = self.now.max(at);
             self.leader.handle(self.now, Input::Message { stream: STREAM, message: beat() });
             self.leader.tick(self.now);
-            self.dispatcher.drain(&mut self.cx);
+            self.drain();
         }
         self.now = end;
         self.leader.tick(self.now);
-        self.dispatcher.drain(&mut self.cx);
+        self.drain();
     }
 
     fn hello(&mut self, stream: StreamId, hello: Hello) {

@@ -39,7 +39,7 @@ impl Leader {
             Verdict::Foreground { blocking, unblock, .. } => self.foreground(id, blocking, !unblock.is_empty()),
             Verdict::Orphaning { dependents, .. } => self.orphaning(id, dependents),
         };
-        if (self.ledger.writes.contains_key(uid) || self.is_claimed(uid)) && verdict == VerdictView::Collectable {
+        if (self.ledger.awaits_removal(uid) || self.claims.covers(uid)) && verdict == VerdictView::Collectable {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }

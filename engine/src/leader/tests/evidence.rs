@@ -251,7 +251,7 @@ fn with_hold_a_store_that_went_back_stops_everything_until_the_process_starts_an
         bench.list(resource, 91, vec![]);
     }
     bench.pass(Duration::from_secs(3600));
-    assert!(bench.leader.status().stopped.is_some_and(|why| why.contains("anew")));
+    assert!(bench.leader.status().stopped.is_some_and(|why| why.contains("restart")));
 }
 
 #[test]

@@ -1,17 +1,32 @@
 //! Which collections can say where the store stands, and what rests on those that have yet to.
 
+use super::super::Event;
 use super::super::Timer;
 use super::super::context::Context;
 use super::World;
+use crate::coverage::Contradiction;
 use crate::coverage::{KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::graph::{self, NodeId, Presence};
 use crate::object::ResourceVersion;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 /// A contradiction counts for so long: proofs take more answers meanwhile.
 pub(in crate::leader) const CONTRADICTION_COUNTS: Duration = Duration::from_secs(600);
+
+/// Contradictions within this of each other are one: they void nothing more.
+const CONTRADICTIONS_APART: Duration = Duration::from_millis(500);
+
+/// The history of a store that went back.
+#[derive(Debug)]
+pub(in crate::leader) struct Lost {
+    /// Collections that are listed again.
+    pub(in crate::leader) kinds: Vec<KindId>,
+    /// It was the main store, on which every collection but those behind an APIService rests.
+    pub(in crate::leader) everything: bool,
+}
 
 impl World {
     /// What lists of single names have shown of a collection is asked anew.
@@ -96,5 +111,87 @@ impl World {
         let node = self.graph.node(id);
         let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.graph.node(owner).kind()));
         kinds.into_iter().find(|&kind| self.coverage.kind(kind).is_in_doubt())
+    }
+
+    pub(in crate::leader) fn is_any_watched_kind_in_doubt(&self) -> bool {
+        self.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt())
+    }
+
+    /// Notes that answers about a collection contradict each other: what its lists of single names have proven counts no more.
+    pub(in crate::leader) fn contradicted(&mut self, cx: &mut Context, kind: KindId, why: String) {
+        let now = cx.now;
+        let entry = self.coverage.kind_mut(kind);
+        let before = entry.contradiction.take().filter(|before| now.since(before.last) < CONTRADICTION_COUNTS);
+        let is_fresh = before.as_ref().is_none_or(|before| now.since(before.last) >= CONTRADICTIONS_APART);
+        let count = before.map_or(1, |before| before.count.saturating_add(1));
+        entry.contradiction = Some(Contradiction { why: why.clone(), count, last: now });
+        if count == 1 {
+            cx.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
+        }
+        if let Some(served) = &entry.served {
+            cx.event(Event::Inconsistent { collection: served.group_resource.clone(), why });
+        }
+        if is_fresh {
+            self.void_lists(cx, kind);
+        }
+    }
+
+    /// The store of a collection went back: its collections are listed again, and lower versions are expected of them. `None` where the kind
+    /// is not served any more.
+    pub(in crate::leader) fn lose_history(&mut self, cx: &mut Context, kind: KindId, why: String) -> Option<Lost> {
+        let collection = self.coverage.kind(kind).served.as_ref()?.group_resource.clone();
+        let everything = !self.coverage.kind(kind).is_aggregated();
+        cx.event(Event::Rewound { collection, why });
+        let kinds: Vec<KindId> = self
+            .coverage
+            .served()
+            // Behind an APIService there may be the same store: what is kept elsewhere is only listed once more.
+            .filter(|&(id, other)| other.is_watched() && (id == kind || everything))
+            .map(|(id, _)| id)
+            .collect();
+        for &id in &kinds {
+            self.relist(cx, id, "the store's history changed");
+        }
+        // What is not served now may be again: it is of the other history too.
+        for id in self.coverage.ids() {
+            let entry = self.coverage.kind_mut(id);
+            if id == kind || everything {
+                // A collection that is only asked has no list that a new one replaces.
+                entry.rewound = (entry.served.is_none() || entry.is_watched()).then_some(entry.list);
+                entry.high = None;
+                entry.floor = None;
+                entry.doubtful = false;
+            }
+        }
+        if everything {
+            self.coverage.forget_main_store();
+        }
+        Some(Lost { kinds, everything })
+    }
+
+    /// What was concluded from the lost history is void, and every node is judged again.
+    pub(in crate::leader) fn void_history(&mut self, cx: &mut Context, lost: &Lost) {
+        self.emptied.clear();
+        self.remember_former(cx);
+        self.former.lose(cx.now);
+        self.graph.lose_orphaned();
+        for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
+            let of = self.graph.node(id).kind();
+            if told && (lost.everything || lost.kinds.contains(&of)) {
+                self.inquiries.remove(&id);
+                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.mark_dependents(id);
+            }
+            self.mark(id);
+        }
+    }
+
+    /// Nodes of kinds that are known from a lost history alone, because nothing serves them now.
+    pub(in crate::leader) fn of_lost_kinds(&self) -> Vec<NodeId> {
+        let is_lost = |id: &KindId| {
+            let kind = self.coverage.kind(*id);
+            kind.served.is_none() && kind.rewound.is_some()
+        };
+        self.coverage.ids().filter(is_lost).flat_map(|kind| self.nodes_of(kind)).collect()
     }
 }
