@@ -44,7 +44,7 @@ fn main() -> io::Result<()> {
     let mut out = io::stderr().lock();
     let begun = Instant::now();
     let (mut leader, families) = world(objects);
-    let status = leader.status();
+    let status = leader.queries().status();
     writeln!(out, "{} objects, {} references, listed in {:.1?}", status.nodes, status.edges, begun.elapsed())?;
     writeln!(out, "{:<34}{:>10}{:>10}{:>10}{:>14}", "", "p50", "p99", "longest", "longest hold")?;
     small(&mut leader, families, &mut out)?;
@@ -87,10 +87,13 @@ fn small(leader: &mut Leader, families: usize, out: &mut impl Write) -> io::Resu
     for number in 0..ASKED {
         let owner = (number * 7919) % families;
         let child = uid(&format!("f{owner}-{}", number % FAMILY));
-        assert_eq!(get.asked(|times| times.held(|| leader.nodes(&child))).len(), 1);
+        assert_eq!(get.asked(|times| times.held(|| leader.queries().nodes(&child))).len(), 1);
         let name = format!("f{owner}-{}", number % FAMILY);
-        assert_eq!(find.asked(|times| times.held(|| leader.uids_at("", "Secret", "shop", &name, 10))).len(), 1);
-        assert!(explain.asked(|times| times.held(|| leader.explain(&child))).is_some());
+        assert_eq!(
+            find.asked(|times| times.held(|| leader.queries().uids_at("", "Secret", "shop", &name, 10))).len(),
+            1
+        );
+        assert!(explain.asked(|times| times.held(|| leader.queries().explain(&child))).is_some());
         let found = dependents.asked(|times| walk(leader, &format!("f{owner}"), 1, times));
         assert_eq!(found, FAMILY);
         // A child is written again.
@@ -128,21 +131,21 @@ fn large(leader: &Leader, out: &mut impl Write) -> io::Result<()> {
     let (mut stuck, mut cycles, mut export, mut follow) =
         (Times::default(), Times::default(), Times::default(), Times::default());
     let mut scan = Scan::default();
-    stuck.asked(|times| while times.held(|| scan.stuck(leader, STEP)).is_some() {});
+    stuck.asked(|times| while times.held(|| scan.stuck(&leader.queries(), STEP)).is_some() {});
     stuck.tell("FindStuckObjects", out)?;
     let mut search = CycleSearch::new(false);
-    cycles.asked(|times| while !times.held(|| search.step(leader, SCAN_STEP)) {});
+    cycles.asked(|times| while !times.held(|| search.step(&leader.queries(), SCAN_STEP)) {});
     cycles.tell("FindCycles, its look at the graph", out)?;
     let mut scan = Scan::default();
-    export.asked(|times| while times.held(|| scan.export(leader, STEP)).is_some() {});
+    export.asked(|times| while times.held(|| scan.export(&leader.queries(), STEP)).is_some() {});
     export.tell("ExportGraph", out)?;
     follow.asked(|times| {
         let mut next = Some(0);
         while let Some(place) = next {
-            let (uids, rest) = times.held(|| leader.uids_from(place, STEP));
+            let (uids, rest) = times.held(|| leader.queries().uids_from(place, STEP));
             next = rest;
             for step in uids.chunks(WATCH_STEP) {
-                times.held(|| step.iter().filter_map(|uid| leader.linked(uid)).count());
+                times.held(|| step.iter().filter_map(|uid| leader.queries().linked(uid)).count());
             }
         }
     });
@@ -153,7 +156,7 @@ fn walk(leader: &Leader, from: &str, max_depth: u32, times: &mut Times) -> usize
     let options = DependentsOptions { max_depth, blocking_only: false, max_objects: 200_000 };
     let mut walk = DependentsWalk::new(uid(from), options);
     let mut all = 0;
-    while let Some(found) = times.held(|| walk.step(leader, STEP, usize::MAX)) {
+    while let Some(found) = times.held(|| walk.step(&leader.queries(), STEP, usize::MAX)) {
         all += found.len();
     }
     all
@@ -167,8 +170,8 @@ fn preview(leader: &Leader, target: &str, times: &mut Times) -> usize {
         ignore_holds: false,
         max_objects: 200_000,
     });
-    while !times.held(|| planning.step(leader, STEP)) {}
-    let frame = times.held(|| leader.frame());
+    while !times.held(|| planning.step(&leader.queries(), STEP)) {}
+    let frame = times.held(|| leader.queries().frame());
     planning.finish(frame).entries.len()
 }
 

@@ -12,7 +12,6 @@ use alloc::format;
 
 mod asking;
 mod audit;
-mod blocking;
 mod claims;
 mod closing;
 mod context;
@@ -25,9 +24,10 @@ mod intake;
 mod invariants;
 mod judging;
 mod ledger;
+mod pauses;
 mod pausing;
 mod probing;
-mod reading;
+mod queries;
 mod reporting;
 mod rewinding;
 mod stores;
@@ -44,16 +44,16 @@ pub use contract::{
     Config, Event, FINALIZERS_TOLD_MAX, Input, InvalidReferences, Mode, Named, OnStoreRewind, Output, PauseAnswer,
     PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId,
 };
-pub use reading::{
-    ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Scan,
-    Walked,
+pub use queries::{
+    ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Queries,
+    Scan, Walked,
 };
 
 use context::Context;
 use dispatcher::Dispatcher;
 use history::History;
 use ledger::Ledger;
-use pausing::Pauses;
+use pauses::Pauses;
 use probing::Prober;
 use world::World;
 
@@ -209,6 +209,20 @@ impl Leader {
         }
     }
 
+    /// The leader for readers.
+    pub fn queries(&self) -> Queries<'_> {
+        Queries {
+            cx: &self.cx,
+            world: &self.world,
+            history: &self.history,
+            dispatcher: &self.dispatcher,
+            pauses: &self.pauses,
+            prober: &self.prober,
+            claims: &self.claims,
+            ledger: &self.ledger,
+        }
+    }
+
     /// These facts come next. Worth a call where there are many: it makes taking them in faster, and changes nothing.
     pub fn prefetch(&self, inputs: &[Input]) {
         let objects = inputs.iter().filter_map(|input| {
@@ -261,7 +275,7 @@ impl Leader {
             Input::Unusable { collection, why } => self.world.unusable(&mut self.cx, collection, why),
             Input::Probed { probe, answer } => self.probed(probe, answer),
             Input::PausesListed(list) => self.pauses_listed(list),
-            Input::PausesFollowed { position } => self.pauses_followed(position),
+            Input::PausesFollowed { position } => self.pauses.followed(position),
             Input::PausesLost { error } => self.pauses_lost(error),
             Input::PauseSeen(pause) => self.pause_seen(pause),
             Input::PauseGone { name, uid } => self.pause_gone(&name, &uid),

@@ -116,7 +116,7 @@ fn main() -> io::Result<()> {
     let ran = run(&mut leader, again);
     tell(&mut out, "others in their place", &ran)?;
     worst = worst.max(ran.worst);
-    let status = leader.status();
+    let status = leader.queries().status();
     writeln!(out, "in the end {} nodes, {} references", status.nodes, status.edges)?;
     let Some(path) = std::env::var_os("JSON") else { return Ok(()) };
     // Cargo runs benchmarks in the directory of their crate.

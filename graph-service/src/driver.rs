@@ -9,7 +9,7 @@ use crate::election::Validity;
 use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
 use crate::render::Render;
 use crate::traces::Traces;
-use engine::leader::{Input, Leader, Output, StreamId};
+use engine::leader::{Input, Leader, Output, Queries, StreamId};
 use engine::work::ToExecutor;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,9 +66,9 @@ impl Reader {
     }
 
     /// Calls `look` under a read lock. Keep it short: the collector waits for it.
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&Leader) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Queries<'_>) -> T) -> T {
         // A poisoned lock means that the driver panicked and the process is ending. Reading is harmless.
-        look(&self.leader.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.leader.read().unwrap_or_else(PoisonError::into_inner).queries())
     }
 }
 
@@ -209,7 +209,9 @@ impl Driver {
 
     fn wake_at(&self) -> tokio::time::Instant {
         let now = tokio::time::Instant::now();
-        let deadline = self.reader().with(Leader::next_deadline).map(|deadline| self.clock.instant(deadline));
+        let leader = self.leader.read().unwrap_or_else(PoisonError::into_inner);
+        let deadline = leader.next_deadline().map(|deadline| self.clock.instant(deadline));
+        drop(leader);
         let wake = deadline.map_or(now + HEARTBEAT, |deadline| deadline.clamp(now + PAUSE_MIN, now + HEARTBEAT));
         self.stop_by.map_or(wake, |limit| wake.min(limit))
     }

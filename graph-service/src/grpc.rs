@@ -15,7 +15,6 @@ use bounds::Bounded;
 use connection::Incoming;
 use deadline::DeadlineLayer;
 use door::DoorLayer;
-use engine::leader::Leader;
 use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
 use http::Response;
@@ -151,7 +150,7 @@ impl Shared {
     /// Metadata of an answer about these collections.
     fn meta_about(&self, about: &About) -> ResponseMeta {
         let positions = self.freshness.now();
-        self.meta_of(&self.reader.with(Leader::collections), positions.token(about))
+        self.meta_of(&self.reader.with(|queries| queries.collections()), positions.token(about))
     }
 
     fn meta_of(&self, collections: &[CollectionStatus], as_of: ConsistencyToken) -> ResponseMeta {

@@ -8,7 +8,7 @@ use crate::ingest;
 use crate::messages::Leadership;
 use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
-use engine::leader::Leader;
+use engine::leader::Queries;
 use engine::object::Uid;
 use engine::view::{
     BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind, Unseen, Waiting, Waits,
@@ -69,14 +69,14 @@ struct Look {
 }
 
 impl Look {
-    fn at(leader: &Leader) -> Look {
+    fn at(queries: &Queries<'_>) -> Look {
         Look {
-            status: leader.status(),
-            pauses: leader.pauses(),
-            collections: leader.collections(),
-            unresolved: leader.unresolved_kinds(UNRESOLVED_MAX),
-            executors: leader.executors(),
-            blockers: leader.blockers(BLOCKERS_MAX),
+            status: queries.status(),
+            pauses: queries.pauses(),
+            collections: queries.collections(),
+            unresolved: queries.unresolved_kinds(UNRESOLVED_MAX),
+            executors: queries.executors(),
+            blockers: queries.blockers(BLOCKERS_MAX),
         }
     }
 }
@@ -102,7 +102,7 @@ impl Health {
         let Some(running) = self.running.get() else {
             return self.starting.lock().unwrap_or_else(PoisonError::into_inner).clone();
         };
-        progress::sentence(&running.ingest.status(), &running.reader.with(Leader::collections))
+        progress::sentence(&running.ingest.status(), &running.reader.with(|queries| queries.collections()))
     }
 
     /// The time since the last round of the collector.
@@ -119,7 +119,7 @@ impl Health {
     /// Whether discovery has succeeded and no collection keeps readiness waiting.
     pub(crate) fn is_ready(&self) -> bool {
         let Some(running) = self.running.get() else { return false };
-        let collections = running.reader.with(Leader::collections);
+        let collections = running.reader.with(|queries| queries.collections());
         running.ingest.status().discovered && are_settled(&collections, self.clock)
     }
 }
@@ -179,10 +179,10 @@ impl Probe for Health {
         if let Some(running) = self.running.get() {
             let clock = self.clock;
             // In pieces, so that the collector never waits for all of it.
-            let status = running.reader.with(Leader::status);
-            let waits = running.reader.with(|leader| leader.queue_waits(clock.now()));
-            let pauses = running.reader.with(Leader::pauses);
-            let collections = running.reader.with(Leader::collections);
+            let status = running.reader.with(|queries| queries.status());
+            let waits = running.reader.with(|queries| queries.queue_waits(clock.now()));
+            let pauses = running.reader.with(|queries| queries.pauses());
+            let collections = running.reader.with(|queries| queries.collections());
             let stalled = self.stalled(&waits, status.term.is_some());
             self.metrics.refresh(&Snapshot {
                 status: &status,
@@ -208,7 +208,7 @@ impl Probe for Health {
             return Some(Ok(dot::graph(&[], None)));
         }
         // Copied under the lock, written without it.
-        let (nodes, more) = running.reader.with(|leader| leader.component(&wanted, GRAPH_NODES_MAX));
+        let (nodes, more) = running.reader.with(|queries| queries.component(&wanted, GRAPH_NODES_MAX));
         Some(Ok(dot::graph(&nodes, more.then_some(GRAPH_NODES_MAX))))
     }
 }

@@ -244,6 +244,27 @@ impl Questions {
             row.answered(times);
         }
     }
+
+    /// How many questions wait, and why.
+    pub(super) fn view(&self, coverage: &Coverage) -> View {
+        let unanswered = |(&kind, row): (&KindId, &Row)| {
+            let failing = row.failing.as_ref()?;
+            let served = coverage.kind(kind).served.as_ref()?;
+            Some(Unanswered {
+                collection: served.group_resource.clone(),
+                owners: if failing.is_down() { row.len() + row.under_way } else { row.failed.len() },
+                why: failing.why.clone(),
+                since: failing.since,
+                next: row.failed.keys().next().map_or(failing.next, |&(at, _)| at.min(failing.next)),
+                asking: row.under_way > 0,
+            })
+        };
+        View {
+            waiting: self.rows.values().map(Row::len).sum(),
+            under_way: self.under_way,
+            unanswered: self.rows.iter().filter_map(unanswered).collect(),
+        }
+    }
 }
 
 impl Leader {
@@ -464,27 +485,6 @@ impl Leader {
                 self.contradicted(kind, why.clone());
                 self.ask_again(kind, id, 0, &Failure::senseless(why));
             }
-        }
-    }
-
-    /// How many questions wait, and why.
-    pub(super) fn questions(&self) -> View {
-        let unanswered = |(&kind, row): (&KindId, &Row)| {
-            let failing = row.failing.as_ref()?;
-            let served = self.world.coverage.kind(kind).served.as_ref()?;
-            Some(Unanswered {
-                collection: served.group_resource.clone(),
-                owners: if failing.is_down() { row.len() + row.under_way } else { row.failed.len() },
-                why: failing.why.clone(),
-                since: failing.since,
-                next: row.failed.keys().next().map_or(failing.next, |&(at, _)| at.min(failing.next)),
-                asking: row.under_way > 0,
-            })
-        };
-        View {
-            waiting: self.prober.questions.rows.values().map(Row::len).sum(),
-            under_way: self.prober.questions.under_way,
-            unanswered: self.prober.questions.rows.iter().filter_map(unanswered).collect(),
         }
     }
 }

@@ -12,6 +12,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// The group whose objects say what is allowed.
+const RULES_GROUP: &str = "rbac.authorization.k8s.io";
+
 /// Who showed an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -183,7 +186,9 @@ impl Leader {
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {
         if self.advance(kind, &object.resource_version) {
-            self.note_rule(kind, &object.namespace);
+            if *self.world.coverage.kind(kind).group == *RULES_GROUP {
+                self.dispatcher.rules_changed(&mut self.cx, &object.namespace);
+            }
             self.take_in(kind, object, Source::Watch);
         }
     }

@@ -1,12 +1,8 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
-use crate::coverage::State;
-use crate::evidence::Proof;
 use crate::follow::{Failure, WatchEnd};
 use crate::graph::Graph;
-use crate::graph::NodeId;
-use crate::lease::SessionId;
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::time::Time;
@@ -16,7 +12,6 @@ use crate::work::{
     Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Origin, Outcome, Protocols, Refusal, ReturnCause,
     RevokeMode, Sighting, Term, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -436,7 +431,7 @@ impl Bench {
     }
 
     fn undecided(&self) -> Vec<(Undecided, usize)> {
-        self.leader.status().undecided
+        self.leader.queries().status().undecided
     }
 
     /// Answers all probes but questions about single objects: the store stands at `position`, the collections hold nothing else than `objects`; and that there are no

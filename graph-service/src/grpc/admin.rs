@@ -7,7 +7,6 @@ use super::names::Cursor;
 use super::{Shared, status};
 use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
-use engine::leader::Leader;
 use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::AdminService;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
@@ -56,10 +55,10 @@ struct State {
 impl State {
     fn now(&self) -> GetStatusResponse {
         let now = self.shared.clock.now();
-        let (status, waits) = self.shared.reader.with(|leader| (leader.status(), leader.queue_waits(now)));
+        let (status, waits) = self.shared.reader.with(|queries| (queries.status(), queries.queue_waits(now)));
         let (blockers, troubles) =
-            self.shared.reader.with(|leader| (leader.blockers(OBSTACLES_MAX), leader.troubles(OBSTACLES_MAX)));
-        let (pauses, collections) = self.shared.reader.with(|leader| (leader.pauses(), leader.collections()));
+            self.shared.reader.with(|queries| (queries.blockers(OBSTACLES_MAX), queries.troubles(OBSTACLES_MAX)));
+        let (pauses, collections) = self.shared.reader.with(|queries| (queries.pauses(), queries.collections()));
         let stalled_for = self.shared.health.stalled(&waits, status.term.is_some());
         let loop_idle = self.shared.health.loop_idle();
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
@@ -116,7 +115,7 @@ impl AdminService for Admin {
     ) -> Result<Response<ListExecutorsResponse>, Status> {
         let ListExecutorsRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("executors", page_size, &page_token)?;
-        let executors = self.shared.reader.with(Leader::executors);
+        let executors = self.shared.reader.with(|queries| queries.executors());
         let clock = self.shared.clock.wire();
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         let name = |executor: &Executor| {
@@ -132,7 +131,7 @@ impl AdminService for Admin {
         let ListPausesRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("pauses", page_size, &page_token)?;
         let clock = self.shared.clock.wire();
-        let pauses = self.shared.reader.with(Leader::pauses);
+        let pauses = self.shared.reader.with(|queries| queries.pauses());
         let pauses = pauses.into_iter().map(|view| bounds::short(proto::convert::pause(view, clock))).collect();
         let (pauses, next_page_token) = cursor.page(pauses, |pause: &Pause| pause.name.clone());
         Ok(Response::new(ListPausesResponse { pauses, next_page_token, meta: Some(self.shared.meta()) }))
@@ -141,7 +140,7 @@ impl AdminService for Admin {
     async fn get_pause(&self, request: Request<GetPauseRequest>) -> Result<Response<GetPauseResponse>, Status> {
         let request = request.into_inner();
         let name = pause_name(&request.name)?;
-        let pauses = self.shared.reader.with(Leader::pauses);
+        let pauses = self.shared.reader.with(|queries| queries.pauses());
         let view = pauses.into_iter().find(|view| &*view.name == name).ok_or_else(|| status::pause_not_found(name))?;
         let pause = Some(proto::convert::pause(view, self.shared.clock.wire()));
         Ok(Response::new(GetPauseResponse { pause, meta: Some(self.shared.meta()) }))
@@ -154,7 +153,7 @@ impl AdminService for Admin {
         let visibility = self.shared.visibility(request.extensions())?;
         let mut order =
             PauseOrder::try_from(request.into_inner()).map_err(|error| status::bad_field(&error.field, &error.why))?;
-        let resolved = self.shared.reader.with(|leader| leader.resolve_scope(&order.scope));
+        let resolved = self.shared.reader.with(|queries| queries.resolve_scope(&order.scope));
         order.scope = resolved.map_err(|why| status::bad_field("scope", &why))?;
         if order.request_id.is_empty() {
             order.request_id = Uuid::new_v4().to_string();

@@ -125,7 +125,7 @@ impl Freshness {
 
     /// The positions of all collections, as a token. Call this before reading the answer.
     pub(super) fn now(&self) -> Positions {
-        let (histories, positions) = self.reader.with(|leader| (leader.histories(), leader.positions()));
+        let (histories, positions) = self.reader.with(|queries| (queries.histories(), queries.positions()));
         let cluster_uid = self.cluster_uid.clone();
         Positions { token: Token { cluster_uid, process: self.process, histories, ..Token::default() }, positions }
     }
@@ -181,8 +181,8 @@ impl Freshness {
                 &token.cluster_uid,
             ));
         }
-        let (histories, collections) = self.reader.with(|leader| {
-            (leader.histories(), leader.collections().into_iter().map(|status| status.kind.group_resource))
+        let (histories, collections) = self.reader.with(|queries| {
+            (queries.histories(), queries.collections().into_iter().map(|status| status.kind.group_resource))
         });
         if token.process == self.process && token.histories != histories {
             return Err(status::token_from_other_history("a store was restored since the token was issued"));
@@ -215,7 +215,7 @@ impl Freshness {
             if !version.is_ordered() {
                 return Err(field(&format!("has a resource version for {collection} that is not a decimal number")));
             }
-            if self.reader.with(|leader| leader.reached(&collection)).is_none() {
+            if self.reader.with(|queries| queries.reached(&collection)).is_none() {
                 return Err(field(&format!("names {collection}, which the API server does not serve")));
             }
             Ok(Target { collection, bound: version, stand: None, settled: None, asked: false })
@@ -232,7 +232,7 @@ impl Freshness {
                     State::Listing | State::Synced | State::Stale => true,
                     State::Failed | State::Ignored => false,
                 };
-                let all = self.reader.with(engine::leader::Leader::collections).into_iter();
+                let all = self.reader.with(|queries| queries.collections()).into_iter();
                 all.filter(|status| followed(status.state)).map(|status| status.kind.group_resource).collect()
             }
         };
@@ -287,8 +287,8 @@ impl Freshness {
         loop {
             rounds.mark_unchanged();
             let mut refused = None;
-            self.reader.with(|leader| {
-                open.retain(|target| match progress(target, leader) {
+            self.reader.with(|queries| {
+                open.retain(|target| match progress(target, queries) {
                     Progress::Reached => false,
                     Progress::Behind(_) | Progress::NotComparable => true,
                     Progress::Unsynced => {
@@ -325,7 +325,7 @@ impl Freshness {
         {
             return Some(at.clone());
         }
-        let Reached { version, position, .. } = self.reader.with(|leader| leader.reached(&target.collection))?;
+        let Reached { version, position, .. } = self.reader.with(|queries| queries.reached(&target.collection))?;
         let from = position.filter(|position| position.is_before(&target.bound))?;
         let _turn = self.asking.acquire().await;
         let (collection, to) = (target.collection.clone(), target.bound.clone());
@@ -374,7 +374,7 @@ impl Freshness {
 
     /// The position of a collection, by a question that is sent after this call. Calls before that question share it.
     async fn stand(&self, collection: &GroupResource, until: Instant) -> Result<Arc<Stand>, Status> {
-        let Some(Reached { version, position, .. }) = self.reader.with(|leader| leader.reached(collection)) else {
+        let Some(Reached { version, position, .. }) = self.reader.with(|queries| queries.reached(collection)) else {
             return Err(status::collection_unsynced(&collection.to_string()));
         };
         let question = self.question(collection);
@@ -408,7 +408,7 @@ impl Freshness {
 
     fn too_late(&self, target: &Target) -> Status {
         let collection = target.collection.to_string();
-        match self.reader.with(|leader| progress(target, leader)) {
+        match self.reader.with(|queries| progress(target, queries)) {
             Progress::NotComparable => status::not_comparable(&collection),
             Progress::Unsynced => status::collection_unsynced(&collection),
             Progress::Behind(position) => {
@@ -428,8 +428,8 @@ enum Given {
     Latest,
 }
 
-fn progress(target: &Target, leader: &engine::leader::Leader) -> Progress {
-    let Some(Reached { state, position, .. }) = leader.reached(&target.collection) else { return Progress::Unsynced };
+fn progress(target: &Target, queries: &engine::leader::Queries<'_>) -> Progress {
+    let Some(Reached { state, position, .. }) = queries.reached(&target.collection) else { return Progress::Unsynced };
     match state {
         State::Failed | State::Ignored => return Progress::Unsynced,
         State::Listing | State::Synced | State::Stale => {}
@@ -442,7 +442,7 @@ fn progress(target: &Target, leader: &engine::leader::Leader) -> Progress {
         return Progress::Reached;
     }
     let listed = target.stand.as_ref().and_then(|stand| stand.objects.as_ref());
-    if position.is_some() && listed.is_some_and(|objects| leader.shows(&target.collection, objects)) {
+    if position.is_some() && listed.is_some_and(|objects| queries.shows(&target.collection, objects)) {
         return Progress::Reached;
     }
     match position {

@@ -13,7 +13,7 @@ use super::pages::{self, Answers, Listed, Paging};
 use super::{Shared, status};
 use crate::ingest::questions::Texts;
 use dependents::Dependents;
-use engine::leader::{DependentsOptions, DependentsWalk, Found, Leader, OwnersWalk, Planning, Tombstone};
+use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries, Tombstone};
 use engine::object::{GroupResource, Uid};
 use engine::view::{Explanation, LISTED_MAX, NodeView, PresenceView};
 use futures::stream::BoxStream;
@@ -77,7 +77,7 @@ impl Graph {
     async fn owners(&self, start: Uid, max_depth: u32) -> Result<Vec<Found>, Status> {
         let _turn = self.shared.long_read().await?;
         let mut walk = OwnersWalk::new(start, max_depth, WALK_MAX);
-        while !self.shared.reader.with(|leader| walk.step(leader, STEP)) {
+        while !self.shared.reader.with(|queries| walk.step(queries, STEP)) {
             tokio::task::yield_now().await;
         }
         let walked = apart(move || walk.finish()).await?;
@@ -114,18 +114,19 @@ impl Graph {
         if !visibility.sees_everything() {
             return About::Everything;
         }
-        let collection = |object: &ObjectRef, leader: &Leader| {
+        let collection = |object: &ObjectRef, queries: &Queries<'_>| {
             let uid = Uid::parse(&object.uid);
-            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid), visibility)).map(|node| node.object);
-            let gone = || uid.as_ref().and_then(|uid| leader.tombstone(uid)).map(|tombstone| tombstone.object.clone());
+            let node = uid.as_ref().and_then(|uid| best_known(queries.nodes(uid), visibility)).map(|node| node.object);
+            let gone = || uid.as_ref().and_then(|uid| queries.tombstone(uid)).map(|tombstone| tombstone.object.clone());
             let known = node.or_else(gone).map(|object| object.group_resource());
             let named =
                 || GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
             let found = known.unwrap_or_else(named);
-            leader.reached(&found).is_some().then_some(found)
+            queries.reached(&found).is_some().then_some(found)
         };
-        let all =
-            |leader: &Leader| objects.iter().map(|object| collection(object, leader)).collect::<Option<BTreeSet<_>>>();
+        let all = |queries: &Queries<'_>| {
+            objects.iter().map(|object| collection(object, queries)).collect::<Option<BTreeSet<_>>>()
+        };
         self.shared.reader.with(all).map_or(About::Everything, About::Collections)
     }
 
@@ -136,7 +137,7 @@ impl Graph {
 
     /// The best-known visible state of an object.
     fn best_known(&self, uid: &Uid, visibility: &Visibility) -> Option<NodeView> {
-        best_known(self.shared.reader.with(|leader| leader.nodes(uid)), visibility)
+        best_known(self.shared.reader.with(|queries| queries.nodes(uid)), visibility)
     }
 
     /// The visible objects of a walk, and the number of hidden ones. Call this before any filter: filters could
@@ -218,7 +219,7 @@ impl GraphService for Graph {
                 answer.not_answered.push(object);
                 continue;
             }
-            let nodes = self.shared.reader.with(|leader| leader.nodes(&uid));
+            let nodes = self.shared.reader.with(|queries| queries.nodes(&uid));
             visibility.learn(namespaces(nodes.iter())).await?;
             match best_known(nodes, &visibility).map(Node::from) {
                 Some(node) if node.encoded_len() + pages::ENTRY_BYTES <= left || answer.nodes.is_empty() => {
@@ -312,7 +313,7 @@ impl GraphService for Graph {
         let known = self.resolve(r#ref, &visibility).await?;
         let (uid, clock) = (known.uid(), self.shared.clock.wire());
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
-        let mut explained = self.shared.reader.with(|leader| leader.explain(uid));
+        let mut explained = self.shared.reader.with(|queries| queries.explain(uid));
         self.look_inside(explained.as_mut_slice()).await?;
         let mut answer = match explained.filter(|of| visibility.sees(&of.object.object.namespace)) {
             Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
@@ -357,10 +358,10 @@ impl GraphService for Graph {
             let unseen = self.take_unseen(&request.targets, &mut options, &visibility).await?;
             let _turn = self.shared.long_read().await?;
             let mut planning = Planning::new(options);
-            while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
+            while !self.shared.reader.with(|queries| planning.step(queries, STEP)) {
                 tokio::task::yield_now().await;
             }
-            let frame = self.shared.reader.with(Leader::frame);
+            let frame = self.shared.reader.with(|queries| queries.frame());
             let (plan, (mut entries, mut totals)) = apart(move || {
                 let plan = planning.finish(frame);
                 let shown = convert::plan(&plan, clock);
@@ -431,7 +432,7 @@ impl GraphService for Graph {
         let ListCoverageRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("collections", page_size, &page_token)?;
         let meta = self.shared.meta();
-        let collections = self.shared.reader.with(Leader::collections);
+        let collections = self.shared.reader.with(|queries| queries.collections());
         let clock = self.shared.clock.wire();
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         let of =

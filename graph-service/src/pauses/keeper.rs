@@ -4,7 +4,6 @@ use super::press::status_patch;
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
 use crate::clock::Clock;
 use crate::driver::Reader;
-use engine::leader::Leader;
 use engine::object::Uid;
 use engine::view::PauseView;
 use http::Method;
@@ -50,7 +49,7 @@ struct Keeper {
 
 impl Keeper {
     async fn look(&mut self) {
-        let pauses = self.reader.with(|leader| leader.status().term.map(|_| Leader::pauses(leader)));
+        let pauses = self.reader.with(|queries| queries.status().term.map(|_| queries.pauses()));
         let Some(pauses) = pauses else {
             // Another leader writes meanwhile.
             self.written.clear();

@@ -5,7 +5,7 @@ use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
 use crate::driver::Reader;
 use crate::messages::Control;
 use engine::hold;
-use engine::leader::{Input, Leader};
+use engine::leader::{Input, Queries};
 use engine::object::Uid;
 use engine::view::PauseView;
 use http::{Method, StatusCode};
@@ -57,7 +57,7 @@ impl Press {
         };
         let uid = pause.uid.clone();
         self.tell(Input::PauseSeen(pause)).await?;
-        let look = || self.reader.with(|leader| (leader.status().term.is_some(), find(leader, &uid)));
+        let look = || self.reader.with(|queries| (queries.status().term.is_some(), find(queries, &uid)));
         let by = Instant::now() + EFFECTIVE_WITHIN;
         let mut looks = interval(LOOK_EVERY);
         loop {
@@ -79,7 +79,7 @@ impl Press {
 
     /// Deletes a pause, and waits until this replica has dropped it.
     pub(crate) async fn resume(&self, name: &str) -> Result<(), Failure> {
-        let known = self.reader.with(|leader| leader.pauses().into_iter().find(|view| *view.name == *name));
+        let known = self.reader.with(|queries| queries.pauses().into_iter().find(|view| *view.name == *name));
         let answer = self.send(Method::DELETE, &format!("{PATH}/{name}"), &Value::Null).await?;
         match answer.status {
             StatusCode::OK | StatusCode::ACCEPTED => {}
@@ -138,8 +138,8 @@ impl Press {
     }
 }
 
-fn find(leader: &Leader, uid: &Uid) -> Option<PauseView> {
-    leader.pauses().into_iter().find(|view| view.uid == *uid)
+fn find(queries: &Queries<'_>, uid: &Uid) -> Option<PauseView> {
+    queries.pauses().into_iter().find(|view| view.uid == *uid)
 }
 
 fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {

@@ -92,7 +92,7 @@ impl World {
     fn preview_and_delete(&mut self, random: &mut Random) -> bool {
         let Some(leader) = self.replicas.iter().find_map(|replica| replica.leader.as_ref()) else { return false };
         let known = |life: &&Life| {
-            let nodes = leader.nodes(&life.object.uid);
+            let nodes = leader.queries().nodes(&life.object.uid);
             // The instances of a definition go without a collector.
             life.exists()
                 && life.kind != DEFINITIONS
@@ -165,6 +165,6 @@ fn plan(leader: &Leader, target: &Uid, propagation_policy: Option<PropagationPol
         ignore_holds: false,
         max_objects: OBJECTS_MAX,
     });
-    while !planning.step(leader, 100) {}
-    planning.finish(leader.frame())
+    while !planning.step(&leader.queries(), 100) {}
+    planning.finish(leader.queries().frame())
 }

@@ -258,8 +258,8 @@ impl World {
             0 => executor.started + executor.buffered,
             window => window as usize,
         };
-        let windows: usize = leader.executors().iter().map(room).sum();
-        let leased = leader.status().leased;
+        let windows: usize = leader.queries().executors().iter().map(room).sum();
+        let leased = leader.queries().status().leased;
         if leased > windows {
             return Err(format!("replica {at} has {leased} leases out in windows of {windows}"));
         }
@@ -457,7 +457,7 @@ impl World {
         let mut wrong = Vec::new();
         let (mut edges, mut objects) = (0, 0);
         for life in self.server.truth.lives.values() {
-            let nodes = leader.nodes(&life.object.uid);
+            let nodes = leader.queries().nodes(&life.object.uid);
             // Of a kind that went, the graph keeps what it saw last, unless its definition said that nothing is left.
             if !self.server.truth.served[life.kind] {
                 continue;
@@ -478,12 +478,13 @@ impl World {
                 _ => wrong.push(format!("{} is {observed:?} in the graph", life.named())),
             }
         }
-        let status = leader.status();
+        let status = leader.queries().status();
         let whole = self.server.truth.served[..STORED].iter().all(|&served| served);
         if whole && (status.edges != edges || status.nodes - status.virtual_nodes != objects) {
             wrong.push(format!("{edges} edges and {objects} objects are {status:?} in the graph"));
         }
         let unsynced = leader
+            .queries()
             .collections()
             .into_iter()
             .find(|status| status.kind.access == Access::Watched && status.state != State::Synced);

@@ -515,8 +515,11 @@ impl World {
         if !left.is_empty() {
             self.still_for = 0;
             if self.now > self.calm_since + CALM_S * S {
-                let status: Vec<_> =
-                    self.replicas.iter().filter_map(|replica| Some(replica.leader.as_ref()?.status())).collect();
+                let status: Vec<_> = self
+                    .replicas
+                    .iter()
+                    .filter_map(|replica| Some(replica.leader.as_ref()?.queries().status()))
+                    .collect();
                 self.violate(format!(
                     "after {CALM_S} quiet seconds {} things are left: {left:#?}\n{status:?}",
                     left.len()

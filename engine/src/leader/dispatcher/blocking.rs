@@ -3,7 +3,7 @@
 use super::super::Timer;
 use super::super::context::Context;
 use super::Dispatcher;
-use crate::object::Uid;
+use crate::object::{Name, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
 use crate::work::{Outcome, WorkReport};
 use core::time::Duration;
@@ -15,6 +15,16 @@ const ALONE_MIN: Duration = PROBE_EVERY;
 const ALONE_MAX: Duration = Duration::from_secs(300);
 
 impl Dispatcher {
+    /// An object of RBAC has changed: it may be a rule that was missing. `namespace` is empty for one that counts everywhere.
+    pub(in crate::leader) fn rules_changed(&mut self, cx: &mut Context, namespace: &Name) {
+        if !self.queue.is_anything_forbidden() {
+            return;
+        }
+        for (row, due) in self.queue.rules_changed(cx.now, Some(namespace).filter(|name| !name.is_empty())) {
+            cx.timers.set(due, Timer::Row(row));
+        }
+    }
+
     /// An attempt met this blocker. `looks`: what refused it has looked at the object.
     pub(in crate::leader) fn block(
         &mut self,

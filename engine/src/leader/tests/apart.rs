@@ -48,7 +48,7 @@ fn granted(bench: &mut Bench) -> Vec<String> {
 }
 
 fn kept_apart(bench: &Bench) -> Vec<GroupResource> {
-    bench.leader.status().kept_apart
+    bench.leader.queries().status().kept_apart
 }
 
 fn separate() -> Policy {
@@ -69,7 +69,7 @@ fn a_collection_whose_every_answer_is_from_another_time_proves_no_owner_absent()
         assert!(grants.iter().any(|grant| grant.ends_with(" b")), "at {jobs}, the others go on: {grants:?}");
         assert_eq!(kept_apart(&bench), [collection("jobs")], "at {jobs}");
         assert_eq!(rewinds(&bench), 0, "at {jobs}");
-        let unanswered = bench.leader.status().questions.unanswered;
+        let unanswered = bench.leader.queries().status().questions.unanswered;
         assert!(unanswered.iter().any(|of| of.collection == collection("jobs")), "at {jobs}: {unanswered:?}");
     }
 }

@@ -38,7 +38,7 @@ fn in_namespace(resource: &str, namespace: &str, name: &str, rv: u64) -> Object 
 fn readers_see_what_stands_in_the_way() {
     let mut bench = blocked_with(&["a", "b"], Outcome::Forbidden);
     bench.seen("configmaps", in_namespace("configmaps", "b", "b2", 160).owned_by("nodes", "o"));
-    let (blockers, more) = bench.leader.blockers(10);
+    let (blockers, more) = bench.leader.queries().blockers(10);
     let seen: Vec<_> = blockers.iter().map(|blocker| (&*blocker.what, blocker.items, blocker.probing)).collect();
     let expected = [
         ("forbidden: delete of configmaps in namespace b", 2, false),
@@ -46,9 +46,9 @@ fn readers_see_what_stands_in_the_way() {
     ];
     assert_eq!((&*seen, more), (&expected[..], 0));
     assert_eq!(blockers[0].next_probe, Some(Time::from_origin(Duration::from_secs(5))));
-    assert_eq!(bench.leader.blockers(1).1, 1, "a list that is cut says so");
+    assert_eq!(bench.leader.queries().blockers(1).1, 1, "a list that is cut says so");
     bench.pass(Duration::from_secs(5));
-    assert!(bench.leader.blockers(10).0.iter().any(|blocker| blocker.probing));
+    assert!(bench.leader.queries().blockers(10).0.iter().any(|blocker| blocker.probing));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_probe_without_an_answer_wakes_nobody() {
         report.http_status = 0;
     });
     assert_eq!(bench.grants(), NOTHING);
-    assert_eq!(bench.leader.blockers(10).0.len(), 1);
+    assert_eq!(bench.leader.queries().blockers(10).0.len(), 1);
     bench.pass(Duration::from_secs(5));
     let lease = bench.granted.remove(0);
     bench.report(&lease, Outcome::Done);
@@ -173,8 +173,8 @@ fn an_object_that_is_denied_where_others_pass_is_tried_alone_and_less_and_less_o
     bench.report(&lease, Outcome::Done);
     refuse(&mut bench, "a", Outcome::AdmissionDenied);
     refuse(&mut bench, "z", Outcome::AdmissionFailed);
-    assert_eq!(bench.leader.blockers(10).0[0].items, 1, "z alone: nobody else stands behind the webhook");
-    let reason = bench.leader.explain(&uid("a")).unwrap().reasons.remove(0);
+    assert_eq!(bench.leader.queries().blockers(10).0[0].items, 1, "z alone: nobody else stands behind the webhook");
+    let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::AdmissionDenied);
     assert_eq!(reason.detail, "refused by w, which lets others pass: admission_denied: policy says no to a");
     let mut tries = 0;
@@ -221,9 +221,9 @@ fn what_failed_most_often_comes_first_with_what_was_said_last() {
         }
         bench.pass(Duration::from_secs(1));
     }
-    let (troubles, more) = bench.leader.troubles(1);
+    let (troubles, more) = bench.leader.queries().troubles(1);
     assert_eq!((&*troubles[0].object.name, troubles[0].attempts, more), ("b", 13, 1));
     assert_eq!(troubles[0].why, "attempt 13 failed: transient: the server answers too slowly");
-    let (blockers, _) = one_denied_among_failures().leader.blockers(1);
+    let (blockers, _) = one_denied_among_failures().leader.queries().blockers(1);
     assert_eq!(blockers[0].said, "admission_failed: policy says no to z");
 }

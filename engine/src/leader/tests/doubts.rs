@@ -74,7 +74,7 @@ fn an_owner_waits_by_name_for_a_kind_that_cannot_even_list_its_namespace() {
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 2)]);
     for owner in ["o", "p"] {
-        let reasons = bench.leader.explain(&uid(owner)).unwrap().reasons;
+        let reasons = bench.leader.queries().explain(&uid(owner)).unwrap().reasons;
         let named = |reason: &crate::view::Reason| {
             reason.code == ReasonCode::CollectionUnsynced && reason.detail.contains("configmaps")
         };
@@ -110,15 +110,15 @@ fn what_rests_on_a_collection_in_doubt_says_so() {
     breaks(&mut bench, "configmaps");
     bench.deleted("things", "o", 105);
     answer(&mut bench, |probe| is_of(probe, "configmaps"));
-    let reason = bench.leader.explain(&uid("a")).unwrap().reasons.remove(0);
+    let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::CollectionInDoubt);
     assert_eq!(reason.detail, "configmaps has not said where it stands since the connection to it broke");
-    let (blockers, _) = bench.leader.blockers(10);
+    let (blockers, _) = bench.leader.queries().blockers(10);
     assert_eq!((&*blockers[0].what, blockers[0].items, blockers[0].next_probe), ("in_doubt: configmaps", 1, None));
-    assert_eq!(bench.leader.status().blocked, [("in_doubt", 1)]);
+    assert_eq!(bench.leader.queries().status().blocked, [("in_doubt", 1)]);
     answer(&mut bench, |_| false);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
-    assert_eq!(bench.leader.status().blocked, []);
+    assert_eq!(bench.leader.queries().status().blocked, []);
 }
 
 #[test]
@@ -142,6 +142,6 @@ fn a_late_answer_does_not_keep_a_kind_in_doubt_that_was_seen_further_before_it_c
         }
         bench.pass(Duration::from_millis(500));
     }
-    assert_eq!(bench.leader.status().blocked, []);
+    assert_eq!(bench.leader.queries().status().blocked, []);
     assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
 }

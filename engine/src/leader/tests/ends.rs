@@ -242,7 +242,7 @@ fn an_attempt_without_an_answer_whose_object_goes_is_confirmed() {
     bench.pass(Duration::from_secs(60));
     let last = phases(&bench, "a").last().copied();
     assert_eq!(last, Some("confirmed"));
-    assert!(bench.leader.tombstone(&uid("a")).unwrap().caused_by_us);
+    assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us);
 }
 
 /// Another leader that takes over, whose watches have shown what the first one's had. It had a lease out.
@@ -281,11 +281,11 @@ fn a_report_of_an_earlier_term_ends_its_decision_in_the_log_of_the_next_leader()
     let (mut bench, lease) = taken_over();
     bench.deleted("configmaps", "a", 104);
     bench.hello(STREAM, hello("e1", "i1"));
-    assert!(!bench.leader.tombstone(&uid("a")).unwrap().caused_by_us);
+    assert!(!bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us);
     assert_eq!(late(&mut bench, vec![done(&lease)]), [ReportResult::AcceptedLate]);
     assert!(phases(&bench, "a").ends_with(&["late", "confirmed"]), "{:?}", phases(&bench, "a"));
     assert_eq!(told(&bench, "a").last().unwrap().1, lease.item.decision());
-    assert!(bench.leader.tombstone(&uid("a")).unwrap().caused_by_us);
+    assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us);
     let before = bench.events.len();
     assert_eq!(late(&mut bench, vec![done(&lease)]), [ReportResult::AcceptedLate], "sent again");
     assert_eq!(bench.events.len(), before, "and told once");
@@ -297,10 +297,10 @@ fn a_late_report_about_what_is_still_there_proves_nothing_of_it() {
     bench.hello(STREAM, hello("e1", "i1"));
     let again = bench.take("a");
     assert_eq!(late(&mut bench, vec![done(&lease)]), [ReportResult::AcceptedLate]);
-    assert!(bench.leader.tombstone(&uid("a")).is_none());
+    assert!(bench.leader.queries().tombstone(&uid("a")).is_none());
     bench.report(&again, Outcome::Gone);
     bench.deleted("configmaps", "a", 104);
-    assert!(bench.leader.tombstone(&uid("a")).unwrap().caused_by_us, "by the DELETE of the earlier term");
+    assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us, "by the DELETE of the earlier term");
     assert_eq!(confirmed_at(&bench), [Some(version(104))]);
 }
 
@@ -333,7 +333,7 @@ fn what_the_log_shows_as_given_out_when_its_object_goes_went_by_us() {
         if !gone_before {
             bench.deleted("configmaps", "a", 104);
         }
-        assert!(bench.leader.tombstone(&uid("a")).unwrap().caused_by_us, "at once");
+        assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us, "at once");
         assert_eq!(confirmed_at(&bench), [], "its executor may still report");
         bench.pass(Duration::from_secs(61));
         assert_eq!(confirmed_at(&bench).len(), 1, "{gone_before}");
@@ -381,7 +381,7 @@ fn a_deletion_that_an_earlier_leader_saw_accepted_is_confirmed_by_the_next() {
     bench.deleted("configmaps", "a", 105);
     assert_eq!(phases(&bench, "a"), ["decided", "awaiting", "withdrawn", "confirmed"]);
     assert_eq!(confirmed_at(&bench), [Some(version(105))]);
-    assert!(bench.leader.tombstone(&uid("a")).unwrap().caused_by_us);
+    assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn no_404_is_proof() {
             assert_eq!(bench.grants(), NOTHING, "after {result:?}");
             bench.found("o", result.clone());
         }
-        assert_eq!(bench.leader.status().undecided.len(), 1);
+        assert_eq!(bench.leader.queries().status().undecided.len(), 1);
     }
 }
 
@@ -124,7 +124,7 @@ fn a_kind_that_is_not_served_proves_nothing_until_it_is() {
     bench.pass(Duration::from_secs(600));
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
-    assert_eq!(bench.leader.unresolved_kinds(10).len(), 1);
+    assert_eq!(bench.leader.queries().unresolved_kinds(10).len(), 1);
     bench.serve("things");
     bench.list("things", 120, vec![]);
     bench.pass(Duration::from_secs(1));
@@ -188,15 +188,15 @@ fn a_store_that_goes_back_voids_every_proof() {
         let objects = if resource == "things" { vec![object("things", "o", 80)] } else { vec![] };
         bench.list(resource, 91, objects);
     }
-    assert!(bench.leader.status().stopped.is_some());
+    assert!(bench.leader.queries().status().stopped.is_some());
     bench.list("configmaps", 92, vec![object("configmaps", "a", 85).owned_by("things", "o")]);
     for _ in 0..12 {
         bench.pass(Duration::from_secs(5));
-        assert!(bench.leader.status().stopped.is_some(), "a minute of reads has to fit together");
+        assert!(bench.leader.queries().status().stopped.is_some(), "a minute of reads has to fit together");
         bench.answer_probes(95, &[]);
     }
     bench.pass(Duration::from_secs(600));
-    assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None), "o is back, and so a stays");
+    assert_eq!((bench.grants(), bench.leader.queries().status().stopped), (vec![], None), "o is back, and so a stays");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn with_hold_a_store_that_went_back_stops_everything_until_the_process_starts_an
         bench.list(resource, 91, vec![]);
     }
     bench.pass(Duration::from_secs(3600));
-    assert!(bench.leader.status().stopped.is_some_and(|why| why.contains("restart")));
+    assert!(bench.leader.queries().status().stopped.is_some_and(|why| why.contains("restart")));
 }
 
 #[test]
@@ -314,7 +314,8 @@ fn a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meet
     answers(true, 3 * 3600);
     answers(false, 3600);
     assert_eq!(told(&bench, "403"), 1, "once, not every time");
-    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    let things =
+        bench.leader.queries().collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
     assert_eq!(things.map(|of| of.error), Some(String::new()), "and no longer than it is so");
     bench.seen("things", object("things", "o", 200));
     bench.seen("configmaps", object("configmaps", "a", 201).owned_by("things", "o"));

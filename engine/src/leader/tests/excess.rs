@@ -19,17 +19,20 @@ fn an_object_with_too_many_references_is_kept_and_said_to_be() {
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::TooManyReferences, 1)]);
-    let status = bench.leader.status();
+    let status = bench.leader.queries().status();
     assert_eq!((status.edges, status.virtual_nodes), (0, 0), "none of its references is kept");
     assert_eq!(status.excessive.iter().map(|object| &*object.name).collect::<Vec<_>>(), ["a"]);
-    let why = bench.leader.explain(&uid("a")).unwrap();
+    let why = bench.leader.queries().explain(&uid("a")).unwrap();
     assert_eq!((why.verdict, why.reasons[0].code), (VerdictView::Held, ReasonCode::TooManyReferences));
     assert!(why.reasons[0].detail.contains("5002"), "{:?}", why.reasons);
     let told = |event: &&Event| matches!(event, Event::TooManyReferences { count: 5001, .. });
     assert_eq!(bench.events.iter().filter(told).count(), 1);
     // It has fewer now, and is judged as any other.
     bench.seen("configmaps", heavy("a", 103, 1));
-    assert_eq!((bench.undecided(), bench.leader.status().excessive), (vec![(Undecided::OwnerUnverified, 1)], vec![]));
+    assert_eq!(
+        (bench.undecided(), bench.leader.queries().status().excessive),
+        (vec![(Undecided::OwnerUnverified, 1)], vec![])
+    );
     assert_eq!(bench.leader.inconsistency(), None);
 }
 
@@ -64,7 +67,7 @@ fn fifty_thousand_equal_references_are_one() {
         let mut heavy = object("configmaps", "a", 102).blocking("things", "o");
         heavy.facts.owners = vec![heavy.facts.owners[0].clone(); 50_000].into();
         bench.seen("configmaps", heavy);
-        assert_eq!(bench.leader.status().edges, 1);
+        assert_eq!(bench.leader.queries().status().edges, 1);
         bench.seen("things", object("things", "o", 103).terminating(finalizer));
         let expected = if finalizer == "orphan" { "remove o from a" } else { "delete(Background) a if o waits" };
         assert_eq!(bench.grants(), [expected]);
@@ -83,7 +86,7 @@ fn kinds_that_nothing_names_any_more_are_dropped() {
         };
         tenant.facts.owners = (0..1000).map(strange).collect();
         bench.seen("configmaps", tenant);
-        assert_eq!(bench.leader.status().edges, 1000);
+        assert_eq!(bench.leader.queries().status().edges, 1000);
     }
     let kinds = bench.leader.world.coverage.ids().count();
     assert!(kinds < 3000, "{kinds} kinds of 1003 that are named");
@@ -189,7 +192,7 @@ fn very_many_claims_to_one_uid_are_told_apart() {
     }
     bench.seen("things", object("things", "o", 103));
     bench.seen("configmaps", object("configmaps", "c", 104).owned_by("things", "o"));
-    let status = bench.leader.status();
+    let status = bench.leader.queries().status();
     assert_eq!((status.edges, status.virtual_nodes, status.nodes), (4001, 2000, 2004));
     assert_eq!(bench.leader.inconsistency(), None);
     bench.deleted("things", "o", 105);
@@ -198,7 +201,7 @@ fn very_many_claims_to_one_uid_are_told_apart() {
     for dependent in ["a", "b", "c"] {
         bench.deleted("configmaps", dependent, 106);
     }
-    assert_eq!(bench.leader.status().nodes, 0);
+    assert_eq!(bench.leader.queries().status().nodes, 0);
     assert_eq!(bench.leader.inconsistency(), None);
 }
 

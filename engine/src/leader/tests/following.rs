@@ -23,7 +23,7 @@ fn a_walk_that_goes_on_later_finds_all_that_depend_on_the_owner_throughout() {
     let mut walk = DependentsWalk::new(uid("o"), down(1));
     let (mut found, mut rv) = (Vec::new(), 1000);
     let named = |number: u64| object("configmaps", &format!("c{number:05}"), 102 + number);
-    while let Some(some) = walk.step(&bench.leader, 1, 1) {
+    while let Some(some) = walk.step(&bench.leader.queries(), 1, 1) {
         found.extend(some.into_iter().map(|found| found.node.object.name));
         // Some go, some come, and of some the references change, so that they change places.
         let turn = rv - 1000;
@@ -45,13 +45,13 @@ fn a_walk_that_goes_on_later_finds_all_that_depend_on_the_owner_throughout() {
 fn a_walk_leaves_out_what_depends_on_the_owner_no_more_also_where_another_object_has_its_node() {
     let mut bench = crowd(10);
     let mut walk = DependentsWalk::new(uid("o"), down(1));
-    let first = walk.step(&bench.leader, 100, 1).unwrap();
+    let first = walk.step(&bench.leader.queries(), 100, 1).unwrap();
     assert_eq!(first[0].node.object.name.to_string(), "c00000");
     bench.seen("configmaps", object("configmaps", "c00005", 1000));
     bench.deleted("configmaps", "c00006", 1001);
     bench.seen("configmaps", object("configmaps", "stranger", 1002));
     let mut rest = BTreeSet::new();
-    while let Some(found) = walk.step(&bench.leader, 100, 1) {
+    while let Some(found) = walk.step(&bench.leader.queries(), 100, 1) {
         rest.extend(found.into_iter().map(|found| found.node.object.name.to_string()));
     }
     let stays = [1, 2, 3, 4, 7, 8, 9].map(|number: u64| format!("c{number:05}"));
@@ -63,7 +63,7 @@ fn one_step_takes_no_more_than_its_budget_of_a_crowd() {
     let bench = crowd(5_000);
     let mut walk = DependentsWalk::new(uid("o"), down(9));
     let (mut steps, mut all) = (0, 0);
-    while let Some(found) = walk.step(&bench.leader, 100, usize::MAX) {
+    while let Some(found) = walk.step(&bench.leader.queries(), 100, usize::MAX) {
         steps += 1;
         all += found.len();
     }
@@ -77,7 +77,7 @@ fn who_pages_through_dependents_misses_none_that_stays() {
     let mut rv = 1000;
     let (mut found, mut before) = (BTreeSet::new(), None);
     loop {
-        let (some, rest) = bench.leader.dependents_of(&uid("o"), before, 10);
+        let (some, rest) = bench.leader.queries().dependents_of(&uid("o"), before, 10);
         found.extend(some);
         let Some(rest) = rest else { break };
         before = Some(rest);
@@ -88,7 +88,7 @@ fn who_pages_through_dependents_misses_none_that_stays() {
             bench.deleted("configmaps", &format!("c{gone:05}"), rv);
         }
     }
-    let left = bench.leader.uids_from(0, 1000).0.into_iter().filter(|other| *other != uid("o"));
+    let left = bench.leader.queries().uids_from(0, 1000).0.into_iter().filter(|other| *other != uid("o"));
     let missed: Vec<Uid> = left.filter(|other| !found.contains(other)).collect();
     assert_eq!(missed, []);
 }
@@ -97,9 +97,9 @@ fn who_pages_through_dependents_misses_none_that_stays() {
 fn whatever_may_look_different_is_among_the_changes() {
     let mut bench = crowd(2);
     let changed = |bench: &mut Bench, change: &dyn Fn(&mut Bench)| -> BTreeSet<Uid> {
-        let from = bench.leader.next_change();
+        let from = bench.leader.queries().next_change();
         change(bench);
-        bench.leader.changed(from, 1000).unwrap().into_iter().collect()
+        bench.leader.queries().changed(from, 1000).unwrap().into_iter().collect()
     };
     let [o, first, second] = ["o", "c00000", "c00001"].map(uid);
     // Its own state, and the number of its owner's dependents.
@@ -112,15 +112,15 @@ fn whatever_may_look_different_is_among_the_changes() {
     assert!(seen.contains(&o) && seen.contains(&second), "{seen:?}");
     let seen = changed(&mut bench, &|bench| bench.deleted("configmaps", "c00001", 202));
     assert!(seen.contains(&second) && seen.contains(&o), "{seen:?}");
-    assert!(bench.leader.linked(&second).is_none() && bench.leader.linked(&first).is_some());
-    assert_eq!(bench.leader.owners_of(&first), Some(Vec::new()));
+    assert!(bench.leader.queries().linked(&second).is_none() && bench.leader.queries().linked(&first).is_some());
+    assert_eq!(bench.leader.queries().owners_of(&first), Some(Vec::new()));
 }
 
 #[test]
 fn what_only_has_a_new_version_is_told_of_and_not_judged_again() {
     let mut bench = crowd(1);
     let dependent = |rv| object("configmaps", "c00000", rv).owned_by("things", "o");
-    let from = bench.leader.next_change();
+    let from = bench.leader.queries().next_change();
     let mut see = |object: Object| {
         bench.leader.handle(bench.now, Input::Seen { collection: collection("configmaps"), object });
         let waits = !bench.leader.world.dirty.is_empty();
@@ -133,7 +133,7 @@ fn what_only_has_a_new_version_is_told_of_and_not_judged_again() {
     assert!(see(dependent(203)));
     let id = bench.leader.world.graph.primary(&uid("c00000")).unwrap();
     assert_eq!(bench.leader.world.graph.node(id).resource_version(), Some(version(203)));
-    let told = bench.leader.changed(from, 1000).unwrap();
+    let told = bench.leader.queries().changed(from, 1000).unwrap();
     assert_eq!(told.iter().filter(|told| **told == uid("c00000")).count(), 4);
 }
 
@@ -158,18 +158,18 @@ fn what_is_decided_goes_by_the_last_version() {
 fn how_fresh_the_graph_is_can_be_asked_for() {
     let mut bench = crowd(2);
     let configmaps = collection("configmaps");
-    let reached = bench.leader.reached(&configmaps).unwrap();
+    let reached = bench.leader.queries().reached(&configmaps).unwrap();
     assert_eq!((reached.state, reached.position), (crate::coverage::State::Synced, Some(version(103))));
-    assert!(bench.leader.reached(&GroupResource { group: "".into(), resource: "nobodies".into() }).is_none());
+    assert!(bench.leader.queries().reached(&GroupResource { group: "".into(), resource: "nobodies".into() }).is_none());
     let both = [(uid("c00000"), version(102)), (uid("c00001"), version(103))];
-    assert!(bench.leader.shows(&configmaps, &both));
-    assert!(!bench.leader.shows(&configmaps, &both[..1]));
-    assert!(!bench.leader.shows(&configmaps, &[both[0].clone(), (uid("c00001"), version(104))]));
-    assert!(!bench.leader.shows(&collection("things"), &both));
-    assert_eq!(bench.leader.histories(), 0);
+    assert!(bench.leader.queries().shows(&configmaps, &both));
+    assert!(!bench.leader.queries().shows(&configmaps, &both[..1]));
+    assert!(!bench.leader.queries().shows(&configmaps, &[both[0].clone(), (uid("c00001"), version(104))]));
+    assert!(!bench.leader.queries().shows(&collection("things"), &both));
+    assert_eq!(bench.leader.queries().histories(), 0);
     // The store goes back: nothing is known of positions until it is listed again.
     bench.seen("configmaps", object("configmaps", "c00000", 50));
-    assert_eq!(bench.leader.histories(), 1);
-    assert_eq!(bench.leader.reached(&configmaps).unwrap().position, None);
-    assert!(bench.leader.positions().is_empty());
+    assert_eq!(bench.leader.queries().histories(), 1);
+    assert_eq!(bench.leader.queries().reached(&configmaps).unwrap().position, None);
+    assert!(bench.leader.queries().positions().is_empty());
 }

@@ -85,7 +85,8 @@ fn an_answer_from_before_what_was_known_stops_grants_until_three_answers_agree()
     bench.found("o", FindingResult::Absent(Some(version(211))));
     bench.deleted("nodes", "n", 454);
     assert_eq!(told(&bench), ["a list stands at 211, after 453 was seen"]);
-    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    let things =
+        bench.leader.queries().collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
     assert_eq!(things.and_then(|of| of.inconsistent).as_deref(), Some("a list stands at 211, after 453 was seen"));
     for agreed in 0..3 {
         assert_eq!(bench.grants(), NOTHING, "after {agreed}");
@@ -95,7 +96,8 @@ fn an_answer_from_before_what_was_known_stops_grants_until_three_answers_agree()
     }
     assert_eq!(bench.grants(), ["delete(Background) b"]);
     bench.pass(Duration::from_secs(700));
-    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    let things =
+        bench.leader.queries().collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
     assert_eq!(things.and_then(|of| of.inconsistent), None, "and is forgotten when answers agree");
 }
 
@@ -273,7 +275,7 @@ fn a_hundred_thousand_owners_are_asked_for_a_few_at_a_time_and_a_collection_that
         assert!(bench.questions().len() <= 1, "one at a time while it fails");
         fails(&mut bench);
     }
-    let questions = bench.leader.status().questions;
+    let questions = bench.leader.queries().status().questions;
     assert_eq!(questions.waiting + questions.under_way, 2_000);
     assert_eq!(questions.unanswered.len(), 1);
     assert_eq!((questions.unanswered[0].owners, &*questions.unanswered[0].why), (2_000, "500"));

@@ -27,7 +27,7 @@ fn where_the_group_that_was_seen_first_goes_the_other_one_acts() {
     assert_eq!(&*lease.item.target.resource, "configmaps");
     bench.report(&lease, Outcome::Done);
     bench.deleted("configmaps", "a", 104);
-    assert_eq!(bench.leader.status().nodes, 0, "no node of the lost group is left over");
+    assert_eq!(bench.leader.queries().status().nodes, 0, "no node of the lost group is left over");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_dependent_of_a_kind_that_is_watched_no_more_is_not_written_to() {
     bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("configmaps") }));
     bench.deleted("things", "o", 103);
     bench.pass(Duration::from_secs(1));
-    assert_eq!((bench.grants(), bench.leader.status().nodes), (vec![], 0));
+    assert_eq!((bench.grants(), bench.leader.queries().status().nodes), (vec![], 0));
 }
 
 /// The reference of `dependent` leads to `o` of kind `resource`; then the kind is served in the other scope, and listed without `o`.

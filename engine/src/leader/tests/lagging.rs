@@ -92,7 +92,7 @@ fn a_store_that_is_written_to_further_on_has_not_settled_where_it_seems_to_have_
     for second in 0..60 {
         wrote(&mut bench, 150 + second);
         answered(&mut bench, 1, 95);
-        assert!(bench.leader.status().stopped.is_some(), "after {second} answers");
+        assert!(bench.leader.queries().status().stopped.is_some(), "after {second} answers");
         for resource in core::mem::take(&mut bench.relists) {
             bench.list(&resource.resource, 95, vec![]);
         }
@@ -102,7 +102,7 @@ fn a_store_that_is_written_to_further_on_has_not_settled_where_it_seems_to_have_
         bench.list(&resource.resource, 300, vec![]);
     }
     answered(&mut bench, 20, 301);
-    assert_eq!(bench.leader.status().stopped, None);
+    assert_eq!(bench.leader.queries().status().stopped, None);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_write_that_was_answered_after_the_store_went_back_stops_nothing_for_good() 
             bench.list(&resource.resource, 96, vec![]);
         }
     }
-    assert_eq!(bench.leader.status().stopped, None);
+    assert_eq!(bench.leader.queries().status().stopped, None);
 }
 
 #[test]

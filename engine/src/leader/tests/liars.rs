@@ -125,17 +125,17 @@ fn a_lie_in_any_field_stops_nothing_and_is_counted() {
         let mut bench = bench();
         let lease = bench.take("a");
         bench.report_with(&lease, |report| lie(&lease, report));
-        assert_eq!(bench.leader.status().stopped, None, "{what}");
+        assert_eq!(bench.leader.queries().status().stopped, None, "{what}");
         truth(&mut bench);
         assert_eq!(untrue(&bench).first(), Some(field), "{what}: {:?}", untrue(&bench));
-        assert!(bench.leader.executors()[0].untrue_reports > 0, "{what}");
+        assert!(bench.leader.queries().executors()[0].untrue_reports > 0, "{what}");
         let stopped = |event: &&Event| {
             matches!(event, Event::GrantsStopped { .. } | Event::Rewound { .. } | Event::Inconsistent { .. })
         };
         assert_eq!(bench.events.iter().find(stopped), None, "{what}");
         assert_eq!(bench.relists, [], "{what}");
         assert!(!bench.events.iter().any(|event| matches!(event, Event::Prevented { .. })), "{what}");
-        let a = &bench.leader.nodes(&uid("a"))[0];
+        let a = &bench.leader.queries().nodes(&uid("a"))[0];
         assert_eq!(
             (a.resource_version.clone(), a.facts.owners.len(), a.facts.terminating),
             (Some(version(102)), 1, false),
@@ -187,7 +187,7 @@ fn after_ten_lies_an_executor_is_sent_away_and_its_work_done_by_another() {
     let mut bench = bench();
     assert_eq!(lie_on(&mut bench), LIES_MAX);
     assert!(matches!(&bench.refused[..], [Refusal::Untrusted { .. }]), "{:?}", bench.refused);
-    assert_eq!(bench.leader.executors(), []);
+    assert_eq!(bench.leader.queries().executors(), []);
     let last = bench.events.iter().rev().find(|event| matches!(event, Event::Untrue { .. }));
     assert!(matches!(last, Some(Event::Untrue { count: LIES_MAX, refused: true, .. })), "{last:?}");
     bench.granted.clear();
@@ -199,7 +199,7 @@ fn after_ten_lies_an_executor_is_sent_away_and_its_work_done_by_another() {
     bench.refused.clear();
     bench.pass(Duration::from_secs(600));
     bench.hello(StreamId(3), hello("e1", "i1"));
-    assert_eq!((bench.refused.len(), bench.leader.executors().last().unwrap().untrue_reports), (0, 0));
+    assert_eq!((bench.refused.len(), bench.leader.queries().executors().last().unwrap().untrue_reports), (0, 0));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn an_executor_that_is_ahead_of_the_watch_costs_nothing_and_is_no_liar() {
         Sighting { uid: now.uid.clone(), resource_version: now.resource_version.clone(), facts: now.facts.clone() };
     bench.report_with(&lease, |report| report.observed = Some(seen));
     assert_eq!((bench.questions().len(), bench.grants().len()), (0, 0));
-    let verdict = bench.leader.explain(&uid("a")).unwrap().verdict;
+    let verdict = bench.leader.queries().explain(&uid("a")).unwrap().verdict;
     assert_eq!(verdict, crate::view::VerdictView::InProgress);
     bench.seen("configmaps", now);
     bench.pass(Duration::from_secs(10));
@@ -245,10 +245,10 @@ fn a_server_that_lags_makes_no_liar_of_an_executor() {
     let before = object("configmaps", "a", 102).blocking("things", "o");
     let before = Sighting { uid: before.uid, resource_version: before.resource_version, facts: before.facts };
     bench.found("a", FindingResult::Exists(before));
-    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(102)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(102)));
     bench.pass(Duration::from_millis(500));
     assert!(bench.probes.iter().any(|probe| probe.object.is_some() && probe.fresh), "by another connection");
     bench.found("a", FindingResult::Exists(seen));
-    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(107)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(107)));
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }

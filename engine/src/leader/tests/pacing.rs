@@ -122,7 +122,7 @@ fn readers_see_how_far_a_collection_is_slowed_down() {
     fleet.join(4);
     fleet.garbage(100);
     fleet.run(SECOND / 2);
-    let (blockers, _) = fleet.leader.blockers(10);
+    let (blockers, _) = fleet.leader.queries().blockers(10);
     assert_eq!((&*blockers[0].what, blockers[0].next_probe), ("throttled: configmaps, slowed to 5.0/s", None));
     assert_eq!(blockers[0].items, 100, "what was not started is taken back");
 }

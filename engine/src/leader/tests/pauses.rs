@@ -70,7 +70,7 @@ impl Bench {
     }
 
     fn pause_view(&self, name: &str) -> PauseView {
-        self.leader.pauses().into_iter().find(|view| &*view.name == name).unwrap()
+        self.leader.queries().pauses().into_iter().find(|view| &*view.name == name).unwrap()
     }
 
     /// The leases that were told to stop, since the last call.
@@ -115,9 +115,9 @@ fn a_pause_in_mid_cascade_stops_what_is_leased_and_holds_the_rest() {
     bench.pass(Duration::from_millis(1));
     let view = bench.pause_view("p");
     assert_eq!((view.held, view.effective, view.sessions_remaining), (10, true, 0));
-    assert_eq!(bench.leader.status().held, 10);
+    assert_eq!(bench.leader.queries().status().held, 10);
     assert!(bench.events.contains(&Event::PauseEffective { name: "p".into() }));
-    let explained = bench.leader.explain(&uid("d3")).unwrap();
+    let explained = bench.leader.queries().explain(&uid("d3")).unwrap();
     assert_eq!(explained.verdict, VerdictView::Held);
     assert_eq!(explained.reasons[0].code, ReasonCode::Paused);
     assert_eq!(explained.reasons[0].detail, "pauses/p: because", "and what would release it");
@@ -126,7 +126,7 @@ fn a_pause_in_mid_cascade_stops_what_is_leased_and_holds_the_rest() {
     assert_eq!(bench.grants(), NOTHING);
     bench.resume("p");
     assert_eq!(bench.grants().len(), 4, "the window is full again");
-    assert_eq!(bench.leader.status().held, 0);
+    assert_eq!(bench.leader.queries().status().held, 0);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn pauses_overlap() {
     assert_eq!((bench.grants(), bench.pause_view("a").held), (Vec::new(), 3), "the other holds them now");
     bench.press(pause("c", 3));
     bench.press(of_namespace("elsewhere", pause("a", 4)));
-    assert!(bench.leader.pauses()[0].scope.targets.len() == 1);
+    assert!(bench.leader.queries().pauses()[0].scope.targets.len() == 1);
     assert_eq!((bench.grants(), bench.pause_view("c").held), (Vec::new(), 3), "a narrower scope releases to the other");
     bench.resume("c");
     assert_eq!(bench.grants().len(), 3);
@@ -351,9 +351,9 @@ fn the_order_in_which_pauses_are_shown_does_not_matter() {
     assert_eq!(bench.pause_view("p").scope, Scope::default());
     // A list from before it was written does not know of it; a later one that lacks it ends it.
     bench.input(Input::PausesListed(list(8, vec![])));
-    assert_eq!(bench.leader.pauses().len(), 1);
+    assert_eq!(bench.leader.queries().pauses().len(), 1);
     bench.input(Input::PausesListed(list(10, vec![])));
-    assert_eq!(bench.leader.pauses().len(), 0);
+    assert_eq!(bench.leader.queries().pauses().len(), 0);
 }
 
 #[test]
@@ -368,13 +368,13 @@ fn a_new_leader_destroys_nothing_before_it_knows_which_pauses_there_are() {
         bench.pass(Duration::from_millis(300));
         assert_eq!(bench.grants(), NOTHING);
         assert_eq!(bench.questions(), ["never-seen by List"], "questions are asked");
-        assert!(bench.leader.status().pauses_unknown.is_some() && bench.leader.status().held == 1);
+        assert!(bench.leader.queries().status().pauses_unknown.is_some() && bench.leader.queries().status().held == 1);
         bench
     };
     let mut bench = take_over();
     bench.answer_reads(&Ok(PauseAnswer::NotServed));
     assert_eq!(bench.grants(), ["delete(Background) d0"]);
-    assert_eq!(bench.leader.status().pauses_unknown, None);
+    assert_eq!(bench.leader.queries().status().pauses_unknown, None);
 
     let mut bench = take_over();
     bench.answer_reads(&Ok(PauseAnswer::Served(list(7, vec![pause("p", 6)]))));
@@ -383,7 +383,7 @@ fn a_new_leader_destroys_nothing_before_it_knows_which_pauses_there_are() {
     let mut bench = take_over();
     for _ in 0..3 {
         bench.answer_reads(&Err("403 Forbidden".to_string()));
-        assert!(bench.leader.status().pauses_unknown.unwrap().contains("403"), "it says why");
+        assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("403"), "it says why");
         bench.pass(Duration::from_secs(1));
     }
     let told = bench.events.iter().filter(|event| matches!(event, Event::PausesUnknown { .. })).count();
@@ -403,7 +403,7 @@ fn an_answer_from_before_the_term_is_no_answer() {
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     bench.input(Input::TermGained(term(3)));
     bench.input(Input::PausesRead { read: old, answer: Ok(PauseAnswer::NotServed) });
-    assert!(bench.leader.status().pauses_unknown.is_some());
+    assert!(bench.leader.queries().status().pauses_unknown.is_some());
 }
 
 #[test]
@@ -416,16 +416,16 @@ fn a_lost_watch_of_pauses_is_made_up_for_by_lists_and_then_holds() {
         bench.answer_reads(&Ok(PauseAnswer::Served(list(6 + second, vec![]))));
         bench.pass(Duration::from_secs(1));
     }
-    assert_eq!(bench.leader.status().pauses_unknown, None, "lists do as well");
+    assert_eq!(bench.leader.queries().status().pauses_unknown, None, "lists do as well");
     for _ in 0..12 {
         bench.answer_reads(&Err("refused".to_string()));
         bench.pass(Duration::from_secs(1));
     }
-    assert!(bench.leader.status().pauses_unknown.unwrap().contains("refused"));
+    assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("refused"));
     bench.seen("things", object("things", "o2", 110));
     bench.seen("configmaps", object("configmaps", "a", 111).owned_by("things", "o2"));
     bench.deleted("things", "o2", 112);
-    assert_eq!((bench.grants(), bench.leader.status().held), (Vec::new(), 1));
+    assert_eq!((bench.grants(), bench.leader.queries().status().held), (Vec::new(), 1));
     bench.input(Input::PausesFollowed { position: None });
     bench.answer_reads(&Ok(PauseAnswer::Served(list(90, vec![]))));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
@@ -439,15 +439,15 @@ fn more_pauses_than_are_kept_hold_everything_until_there_are_fewer() {
     for number in 0..PAUSES_MAX {
         bench.press(of_namespace("elsewhere", pause(&format!("p{number}"), 1)));
     }
-    assert_eq!(bench.leader.status().held, 0);
+    assert_eq!(bench.leader.queries().status().held, 0);
     bench.press(of_namespace("elsewhere", pause("one-more", 2)));
-    assert_eq!(bench.leader.status().held, 1);
-    assert!(bench.leader.status().pauses_unknown.unwrap().contains("1000"));
+    assert_eq!(bench.leader.queries().status().held, 1);
+    assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("1000"));
     bench.resume("p0");
-    assert_eq!(bench.leader.status().held, 1, "which one was left out is not known");
+    assert_eq!(bench.leader.queries().status().held, 1, "which one was left out is not known");
     let rest = (1..PAUSES_MAX).map(|number| of_namespace("elsewhere", pause(&format!("p{number}"), 1))).collect();
     bench.answer_reads(&Ok(PauseAnswer::Served(list(3, rest))));
-    assert_eq!((bench.leader.status().held, bench.leader.status().pauses_unknown), (0, None));
+    assert_eq!((bench.leader.queries().status().held, bench.leader.queries().status().pauses_unknown), (0, None));
 }
 
 #[test]
@@ -456,10 +456,10 @@ fn after_the_store_went_back_pauses_are_asked_for_and_those_known_hold_on() {
     bench.press(pause("p", 104));
     bench.press(pause("q", 105));
     bench.bookmark("configmaps", 50);
-    assert!(bench.leader.status().pauses_unknown.is_some());
-    assert_eq!(bench.leader.pauses().len(), 2);
+    assert!(bench.leader.queries().status().pauses_unknown.is_some());
+    assert_eq!(bench.leader.queries().pauses().len(), 2);
     bench.answer_reads(&Ok(PauseAnswer::Served(list(51, vec![of_namespace("elsewhere", pause("p", 40))]))));
-    let pauses = bench.leader.pauses();
+    let pauses = bench.leader.queries().pauses();
     assert_eq!(pauses.len(), 1, "what the store holds now counts, at whatever version");
     assert_eq!(pauses[0].scope.targets.len(), 1);
 }

@@ -29,8 +29,8 @@ fn plan(bench: &Bench, target: &str) -> Plan {
         max_objects: 1000,
     };
     let mut planning = Planning::new(options);
-    while !planning.step(&bench.leader, 1) {}
-    planning.finish(bench.leader.frame())
+    while !planning.step(&bench.leader.queries(), 1) {}
+    planning.finish(bench.leader.queries().frame())
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
@@ -162,8 +162,8 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
     };
     let of = |options: PlanOptions| {
         let mut planning = Planning::new(options);
-        while !planning.step(&bench.leader, 1) {}
-        steps(&planning.finish(bench.leader.frame()))
+        while !planning.step(&bench.leader.queries(), 1) {}
+        steps(&planning.finish(bench.leader.queries().frame()))
     };
     assert_eq!(of(orphaning.clone()), ["1 Held held", "1 Waits root"]);
     assert_eq!(of(PlanOptions { ignore_holds: true, ..orphaning }), ["2 Orphaned held", "3 Delete root"]);
@@ -177,16 +177,16 @@ fn a_namespace_that_goes_says_that_it_is_not_empty_and_never_that_it_goes_by_its
     bench.seen("namespaces", going);
     bench.seen("configmaps", object("configmaps", "stays", 111).terminating("example.com/f"));
     bench.seen("configmaps", object("configmaps", "more", 112));
-    let told = bench.leader.explain(&uid("ns")).unwrap();
+    let told = bench.leader.queries().explain(&uid("ns")).unwrap();
     assert_eq!(told.verdict, VerdictView::Blocked);
     assert_eq!(told.reasons[0].code, ReasonCode::ContentsRemain);
     bench.input(Input::ListFailed { collection: collection("things"), error: "no".to_string(), broke: false });
-    let told = bench.leader.explain(&uid("ns")).unwrap();
+    let told = bench.leader.queries().explain(&uid("ns")).unwrap();
     let codes: Vec<ReasonCode> = told.reasons.iter().map(|reason| reason.code).collect();
     assert_eq!(codes, [ReasonCode::ContentsRemain, ReasonCode::CollectionUnsynced]);
 
-    let mut look = ContentsLook::of(&bench.leader, [uid("ns")]);
-    while !look.step(&bench.leader, 1) {}
+    let mut look = ContentsLook::of(&bench.leader.queries(), [uid("ns")]);
+    while !look.step(&bench.leader.queries(), 1) {}
     let found = look.finish().remove(&uid("ns")).unwrap();
     assert_eq!((found.detail.as_str(), found.count), ("ConfigMap 2", 2));
     assert_eq!(found.related.iter().map(|at| &*at.name).collect::<Vec<_>>(), ["stays"], "what holds it is named");
@@ -205,7 +205,7 @@ fn what_an_annotation_holds_is_found_among_what_does_not_move() {
     bench.deleted("things", "gone", 112);
     let mut scan = Scan::default();
     let mut found = Vec::new();
-    while let Some(stuck) = scan.stuck(&bench.leader, 1) {
+    while let Some(stuck) = scan.stuck(&bench.leader.queries(), 1) {
         found.extend(stuck.into_iter().map(|told| (told.object.object.name.to_string(), told.verdict)));
     }
     assert_eq!(found, [("held".to_string(), VerdictView::Held)]);

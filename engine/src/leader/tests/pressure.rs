@@ -24,12 +24,12 @@ fn a_webhook_that_denies_for_an_hour_is_asked_now_and_then_and_all_go_once_it_al
     };
     let attempts = work(&mut bench, Duration::from_secs(3600), denied);
     assert!(attempts <= 500 + 3600 / 5, "{attempts} attempts in an hour");
-    assert!(bench.leader.status().backing_off == 500);
+    assert!(bench.leader.queries().status().backing_off == 500);
     let named =
         |event: &Event| matches!(event, Event::Attempted { message, .. } if message.contains("guard.example.com"));
     assert!(bench.events.iter().any(named));
     let attempts = work(&mut bench, Duration::from_secs(6), done);
-    assert_eq!((attempts, bench.leader.status().queued), (500, 0), "within seconds of the change");
+    assert_eq!((attempts, bench.leader.queries().status().queued), (500, 0), "within seconds of the change");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_server_that_pushes_back_is_left_alone_for_as_long_as_it_asks_and_others_go_
     assert!(bench.events.iter().any(other), "another kind is not held up");
     // What is left of the seven seconds, then faster each second.
     let attempts = work(&mut bench, Duration::from_secs(7 + 10), done);
-    assert_eq!((attempts, bench.leader.status().queued), (300, 0), "within seconds of the change");
+    assert_eq!((attempts, bench.leader.queries().status().queued), (300, 0), "within seconds of the change");
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn a_kind_whose_list_takes_a_quarter_of_an_hour_holds_up_nobody_else() {
         }
         if minute % 4 == 3 {
             // The token of the next page has expired: what came before it stays.
-            let nodes = bench.leader.status().nodes;
+            let nodes = bench.leader.queries().status().nodes;
             bench.input(Input::ListFailed {
                 collection: collection("remotes"),
                 error: "410 Expired".to_string(),
                 broke: false,
             });
             bench.input(Input::ListBegun { collection: collection("remotes") });
-            assert_eq!(bench.leader.status().nodes, nodes);
+            assert_eq!(bench.leader.queries().status().nodes, nodes);
         }
         let (owner, child) = (format!("p{minute}"), format!("c{minute}"));
         bench.seen("things", object("things", &owner, 200 + 10 * minute));
@@ -136,7 +136,7 @@ fn an_executor_that_dies_half_way_leaves_nothing_undone_and_touches_no_namesake(
         assert_eq!(lease.item.target.uid, before.item.target.uid, "by uid and version, so twice is once");
         assert_eq!(lease.item.preconditions, before.item.preconditions);
     }
-    assert_eq!(bench.leader.nodes(&uid("namesake")).len(), 1);
+    assert_eq!(bench.leader.queries().nodes(&uid("namesake")).len(), 1);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on() {
         });
     }
     bench.answer_probes(440, &[]);
-    assert!(bench.leader.status().stopped.is_some());
+    assert!(bench.leader.queries().status().stopped.is_some());
     for resource in ["configmaps", "nodes", "things"] {
         bench.list(resource, 440, vec![]);
     }
@@ -173,7 +173,7 @@ fn what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on() {
     bench.seen("configmaps", object("configmaps", "of-gone", 470).owned_by("things", "gone"));
     bench.seen("configmaps", object("configmaps", "of-new", 480).owned_by("things", "new"));
     bench.deleted("things", "gone", 490);
-    while bench.leader.status().stopped.is_some() {
+    while bench.leader.queries().status().stopped.is_some() {
         bench.pass(Duration::from_secs(5));
         bench.answer_probes(500, &[]);
     }
@@ -195,7 +195,7 @@ fn a_backup_whose_revisions_were_raised_is_another_history_too() {
     bench.input(lost);
     bench.list("things", 1_000_000_000, vec![object("things", "back", 101)]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })), "its DELETED was seen");
-    assert!(bench.leader.status().stopped.is_some());
+    assert!(bench.leader.queries().status().stopped.is_some());
     bench.list("things", 1_000_000_001, vec![object("things", "back", 101)]);
     bench.list("nodes", 1_000_000_001, vec![]);
     let a = object("configmaps", "a", 102).owned_by("things", "back");
@@ -204,7 +204,7 @@ fn a_backup_whose_revisions_were_raised_is_another_history_too() {
         bench.pass(Duration::from_secs(5));
         bench.answer_probes(1_000_000_001, &[]);
     }
-    assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None), "its owner is back");
+    assert_eq!((bench.grants(), bench.leader.queries().status().stopped), (vec![], None), "its owner is back");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn what_is_withheld_is_not_granted_and_what_was_not_begun_comes_back_until_it_is
     bench.report(&begun, Outcome::Done);
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.grants(), Vec::<String>::new());
-    assert_eq!(bench.leader.status().stopped.as_deref(), Some("the log is away"));
+    assert_eq!(bench.leader.queries().status().stopped.as_deref(), Some("the log is away"));
 
     bench.input(Input::WatchLost {
         collection: collection("things"),

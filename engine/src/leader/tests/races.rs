@@ -60,10 +60,10 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
         }
         bench.seen("things", object("things", "o", 101).terminating("orphan"));
         bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
-        assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
+        assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1);
         // The list, taken after it has gone, does not show it, and no DELETED will come.
         bench.input(Input::ListEnded { collection: collection(), resource_version: version(110) });
-        assert_eq!(bench.leader.nodes(&uid("a")), [], "it would be a ghost for ever");
+        assert_eq!(bench.leader.queries().nodes(&uid("a")), [], "it would be a ghost for ever");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_list_that_is_overtaken_by_a_probe_takes_nothing_out_that_came_after_it() {
     let stripping = bench.take("a");
     // The server took the list before the dependent was made, and the list was long under way.
     bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(102) });
-    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
+    assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1);
     assert_eq!(bench.grants(), NOTHING, "a still refers to o");
     bench.deleted("configmaps", "a", 108);
     bench.report(&stripping, Outcome::Gone);

@@ -9,7 +9,7 @@ fn down(bench: &Bench, start: &str, max_depth: u32, blocking_only: bool) -> (Vec
     let options = DependentsOptions { max_depth, blocking_only, max_objects: 100 };
     let mut walk = DependentsWalk::new(uid(start), options);
     let mut all = Vec::new();
-    while let Some(found) = walk.step(&bench.leader, 1, 1) {
+    while let Some(found) = walk.step(&bench.leader.queries(), 1, 1) {
         all.extend(found);
     }
     (all, walk)
@@ -45,7 +45,7 @@ fn a_walk_finds_each_object_once_at_its_smallest_depth() {
     let (found, walk) = down(&bench, "root", 1, false);
     assert_eq!((found.len(), walk.is_depth_limited()), (2, true));
     let mut up = OwnersWalk::new(uid("leaf"), 10, 100);
-    while !up.step(&bench.leader, 1) {}
+    while !up.step(&bench.leader.queries(), 1) {}
     assert_eq!(lines(&up.finish().found), ["1 mid <- mid", "2 root <- root"]);
 }
 
@@ -69,7 +69,7 @@ fn a_walk_along_blocking_references_leaves_the_others_out() {
 }
 
 fn why(bench: &Bench, name: &str) -> (VerdictView, Vec<ReasonCode>) {
-    let explanation = bench.leader.explain(&uid(name)).unwrap();
+    let explanation = bench.leader.queries().explain(&uid(name)).unwrap();
     (explanation.verdict, explanation.reasons.iter().map(|reason| reason.code).collect())
 }
 
@@ -100,11 +100,11 @@ fn every_state_of_an_object_has_its_reason() {
     bench.deleted("things", "gone", 116);
     assert_eq!(why(&bench, "held"), (VerdictView::Held, vec![ReasonCode::HoldAnnotation]));
     assert_eq!(why(&bench, "orphan"), (VerdictView::Collectable, vec![ReasonCode::OwnersAbsent]));
-    let explanation = bench.leader.explain(&uid("orphan")).unwrap();
+    let explanation = bench.leader.queries().explain(&uid("orphan")).unwrap();
     assert!(matches!(explanation.item.unwrap().place, crate::view::PlaceView::Leased { .. }));
     assert_eq!(explanation.owners[0].standing, OwnerStanding::Dangling);
     assert_eq!(why(&bench, "gone"), (VerdictView::Gone, vec![ReasonCode::Deleted]));
-    assert_eq!(bench.leader.explain(&uid("never")), None);
+    assert_eq!(bench.leader.queries().explain(&uid("never")), None);
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn plan_of(bench: &Bench, target: &str, propagation_policy: Option<PropagationPo
         max_objects: 100,
     };
     let mut planning = Planning::new(options);
-    while !planning.step(&bench.leader, 1) {}
-    planning.finish(bench.leader.frame())
+    while !planning.step(&bench.leader.queries(), 1) {}
+    planning.finish(bench.leader.queries().frame())
 }
 
 /// `step effect name`, in order.
@@ -274,13 +274,13 @@ fn what_went_is_remembered_with_its_cause_for_a_while() {
     let lease = bench.take("a");
     bench.report(&lease, Outcome::Done);
     bench.deleted("configmaps", "a", 104);
-    let tombstone = bench.leader.tombstone(&uid("a")).unwrap().clone();
+    let tombstone = bench.leader.queries().tombstone(&uid("a")).unwrap().clone();
     assert!(tombstone.caused_by_us && matches!(tombstone.causes[..], [Cause::OwnerAbsent { .. }]), "{tombstone:?}");
-    assert!(!bench.leader.tombstone(&uid("o")).unwrap().caused_by_us);
-    let order: Vec<&str> = bench.leader.tombstones().map(|tombstone| &*tombstone.object.name).collect();
+    assert!(!bench.leader.queries().tombstone(&uid("o")).unwrap().caused_by_us);
+    let order: Vec<&str> = bench.leader.queries().tombstones().map(|tombstone| &*tombstone.object.name).collect();
     assert_eq!(order, ["a", "o"]);
     bench.pass(Duration::from_secs(601));
-    assert_eq!((bench.leader.tombstone(&uid("a")), bench.leader.tombstones().count()), (None, 0));
+    assert_eq!((bench.leader.queries().tombstone(&uid("a")), bench.leader.queries().tombstones().count()), (None, 0));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn what_goes_slowly_after_a_delete_of_ours_went_by_us() {
         bench.seen("configmaps", going.clone());
         bench.pass(Duration::from_secs(300));
         bench.deleted("configmaps", "a", 105);
-        let tombstone = bench.leader.tombstone(&uid("a")).unwrap();
+        let tombstone = bench.leader.queries().tombstone(&uid("a")).unwrap();
         assert!(tombstone.caused_by_us && !tombstone.causes.is_empty(), "shows first: {shows_first}; {tombstone:?}");
     }
 }
@@ -320,7 +320,7 @@ fn cycles_are_found_and_looked_at_again() {
     bench.seen("things", object("things", "y", 107).owned_by("things", "x"));
     let search = |bench: &Bench, blocking_only: bool| {
         let mut search = CycleSearch::new(blocking_only);
-        while !search.step(&bench.leader, 2) {}
+        while !search.step(&bench.leader.queries(), 2) {}
         search.components()
     };
     let names = |groups: &[Vec<Uid>]| -> Vec<String> {
@@ -329,16 +329,16 @@ fn cycles_are_found_and_looked_at_again() {
     assert_eq!(names(&search(&bench, true)), ["a b c", "self"]);
     let all = search(&bench, false);
     assert_eq!(names(&all), ["a b c", "self", "x y"]);
-    assert!(!bench.leader.cycle(&all[0]).unwrap().deadlocked);
+    assert!(!bench.leader.queries().cycle(&all[0]).unwrap().deadlocked);
     for (name, owner, rv) in [("a", "b", 111), ("b", "c", 112), ("c", "a", 113)] {
         let waiting = object("things", name, rv).blocking("things", owner).terminating("foregroundDeletion");
         bench.seen("things", waiting);
     }
-    let cycle = bench.leader.cycle(&all[0]).unwrap();
+    let cycle = bench.leader.queries().cycle(&all[0]).unwrap();
     assert_eq!((cycle.deadlocked, cycle.unblock.to_string()), (true, "a".to_string()));
     assert_eq!(why(&bench, "a").1, [ReasonCode::Cycle, ReasonCode::BlockingDependents]);
     bench.deleted("things", "c", 120);
-    assert_eq!(bench.leader.cycle(&all[0]), None);
+    assert_eq!(bench.leader.queries().cycle(&all[0]), None);
 }
 
 #[test]
@@ -357,14 +357,15 @@ fn what_does_not_move_is_found_with_what_has_to_move_first() {
     bench.seen("things", object("things", "root", 106).terminating("foregroundDeletion"));
     let mut scan = Scan::default();
     let mut stuck = Vec::new();
-    while let Some(found) = scan.stuck(&bench.leader, 1) {
+    while let Some(found) = scan.stuck(&bench.leader.queries(), 1) {
         stuck.extend(found.into_iter().map(|explanation| explanation.object.object.name.to_string()));
     }
     stuck.sort();
     assert_eq!(stuck, ["leaf", "mid", "root"]);
-    let blockers: Vec<String> = bench.leader.root_blockers(&uid("root")).iter().map(|at| at.name.to_string()).collect();
+    let blockers: Vec<String> =
+        bench.leader.queries().root_blockers(&uid("root")).iter().map(|at| at.name.to_string()).collect();
     assert_eq!(blockers, ["leaf"]);
-    let find = |namespace: &str, name: &str| bench.leader.uids_at("", "ConfigMap", namespace, name, 10);
+    let find = |namespace: &str, name: &str| bench.leader.queries().uids_at("", "ConfigMap", namespace, name, 10);
     assert_eq!(find("ns", "leaf"), [uid("leaf")]);
     assert_eq!((find("ns", "other"), find("", "leaf")), (Vec::new(), Vec::new()));
 }

@@ -53,7 +53,7 @@ fn a_reference_that_is_put_back_is_removed_again_after_one_two_and_four_seconds(
         [1, 2, 3, 4].map(|times| (ActionKind::RemoveOwnerReferences, times)),
         "each time with the object"
     );
-    let reason = bench.leader.explain(&uid("d")).unwrap().reasons.remove(0);
+    let reason = bench.leader.queries().explain(&uid("d")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::Undone);
     assert_eq!(reason.detail, "remove_owner_references was carried out 4 times, and undone each time");
     let tries = undo_everything(&mut bench, Duration::from_secs(3600), &dependent.facts);
@@ -68,7 +68,7 @@ fn a_reference_that_is_put_back_is_removed_again_after_one_two_and_four_seconds(
     let observed = Sighting { uid: uid("d"), resource_version: version(90_000), facts: Facts::default() };
     shown(&mut bench, &lease, observed);
     bench.pass(Duration::from_secs(60));
-    assert_eq!(bench.leader.explain(&uid("d")).unwrap().item, None);
+    assert_eq!(bench.leader.queries().explain(&uid("d")).unwrap().item, None);
 }
 
 #[test]

@@ -58,12 +58,12 @@ fn what_waits_says_which_resources_it_may_mean() {
     let mut bench = two();
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     settle(&mut bench);
-    let reason = bench.leader.explain(&uid("a")).unwrap().reasons.remove(0);
+    let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::OwnerKindUnresolved);
     let how = "Thing.example.com is served as objects.example.com and as things.example.com";
     assert_eq!(reason.detail, how);
-    assert_eq!(bench.leader.unresolved_kinds(10)[0].resources, [collection("objects"), collection("things")]);
-    let (blockers, _) = bench.leader.blockers(10);
+    assert_eq!(bench.leader.queries().unresolved_kinds(10)[0].resources, [collection("objects"), collection("things")]);
+    let (blockers, _) = bench.leader.queries().blockers(10);
     assert_eq!((blockers[0].what.clone(), blockers[0].items), (format!("ambiguous: {how}"), 1));
 }
 
@@ -73,7 +73,7 @@ fn what_was_proven_before_the_second_came_does_not_count_beside_it() {
     bench.message(STREAM, ToLeader::Window { max_outstanding: 0 });
     bench.seen("configmaps", object("configmaps", "a", 101).owned_by("things", "o"));
     settle(&mut bench);
-    assert_eq!((bench.undecided(), bench.leader.status().queued), (vec![], 1));
+    assert_eq!((bench.undecided(), bench.leader.queries().status().queued), (vec![], 1));
     bench.serve("objects");
     bench.message(STREAM, ToLeader::Window { max_outstanding: 100 });
     settle(&mut bench);
@@ -95,7 +95,7 @@ fn all_is_as_ever_once_one_of_them_is_served_no_more() {
         assert!(asked.contains(&collection(left)), "{asked:?}");
         settle(&mut bench);
         assert_eq!(bench.grants(), ["delete(Background) a"], "{gone} went");
-        assert_eq!((bench.undecided(), bench.leader.unresolved_kinds(10)), (vec![], vec![]));
+        assert_eq!((bench.undecided(), bench.leader.queries().unresolved_kinds(10)), (vec![], vec![]));
         // It comes back.
         bench.seen("configmaps", object("configmaps", "c", 205).owned_by("things", "q"));
         bench.serve(gone);

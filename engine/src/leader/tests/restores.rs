@@ -41,7 +41,7 @@ fn a_store_that_leaps_ahead_was_restored_and_bumped() {
         bench.pass(Duration::from_secs(5));
         bench.answer_probes(BUMPED, &[]);
     }
-    assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None));
+    assert_eq!((bench.grants(), bench.leader.queries().status().stopped), (vec![], None));
     assert_eq!(rewinds(&bench), 1, "the new history is the known one now");
 }
 
@@ -55,7 +55,7 @@ fn every_answer_may_be_the_one_that_shows_the_leap() {
             bench.pass(Duration::from_secs(1));
             bench.found("nobody", FindingResult::Absent(Some(version(BUMPED))));
             // An answer about one name may be one server's; what it stops is lifted or confirmed by where the store stands.
-            assert!(bench.leader.status().stopped.is_some());
+            assert!(bench.leader.queries().status().stopped.is_some());
             bench.answer_probes(BUMPED, &[]);
         },
         |bench| {
@@ -123,7 +123,7 @@ fn a_connection_that_broke_before_the_term_is_asked_about_all_the_same() {
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     breaks(&mut bench, "things");
     bench.input(Input::TermGained(term(2)));
-    assert!(bench.leader.status().stopped.is_some(), "nobody has said yet where the store stands");
+    assert!(bench.leader.queries().status().stopped.is_some(), "nobody has said yet where the store stands");
     bench.answer_probes(99, &[]);
     assert_eq!(rewinds(&bench), 1);
 }
@@ -152,7 +152,7 @@ fn a_list_that_ends_past_a_version_it_does_not_show_is_of_another_history() {
     assert_eq!(rewinds(&bench), 1);
     bench.list("configmaps", 161, restored());
     assert!(
-        !bench.leader.nodes(&uid("a"))[0].facts.terminating,
+        !bench.leader.queries().nodes(&uid("a"))[0].facts.terminating,
         "the list that found it out counted for the old history"
     );
 }
@@ -166,7 +166,7 @@ fn a_kind_that_is_not_served_while_the_store_goes_back_is_of_the_new_history_too
     assert_eq!(rewinds(&bench), 1);
     bench.serve("configmaps");
     bench.list("configmaps", 95, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
-    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(80)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(80)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_kind_that_is_served_again_and_stands_before_where_it_was_shows_a_restored_s
     bench.list("configmaps", 110, restored());
     assert_eq!(rewinds(&bench), 1);
     bench.list("configmaps", 110, restored());
-    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(80)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(80)));
     assert_eq!(rewinds(&bench), 1);
 }
 
@@ -195,7 +195,7 @@ fn dependents_of_a_kind_that_the_new_history_does_not_serve_hold_no_owner() {
     bench.list("nodes", 95, vec![]);
     bench.list("configmaps", 95, vec![owner()]);
     bench.input(Input::KindUnserved(collection("things")));
-    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1, "it may be served again in a moment");
+    assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1, "it may be served again in a moment");
     for _ in 0..14 {
         bench.pass(Duration::from_secs(5));
         bench.answer_probes(96, &[]);
@@ -218,12 +218,12 @@ fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
         report.observed =
             Some(Sighting { uid: older.uid, resource_version: older.resource_version, facts: older.facts });
     });
-    assert_eq!((rewinds(&bench), bench.leader.status().stopped), (0, None), "an executor's word is none");
+    assert_eq!((rewinds(&bench), bench.leader.queries().status().stopped), (0, None), "an executor's word is none");
     bench.found("a", FindingResult::Absent(Some(version(61))));
-    assert!(bench.leader.status().stopped.is_some(), "an answer of the API server is");
+    assert!(bench.leader.queries().status().stopped.is_some(), "an answer of the API server is");
     bench.answer_probes(61, &[]);
     assert_eq!(rewinds(&bench), 1);
-    assert_eq!(bench.leader.executors()[0].untrue_reports, 0, "it was true");
+    assert_eq!(bench.leader.queries().executors()[0].untrue_reports, 0, "it was true");
     assert_eq!(bench.leader.inconsistency(), None);
 }
 
@@ -305,7 +305,7 @@ fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot
             bench.pass(Duration::from_secs(5));
             bench.answer_probes(96, &[]);
         }
-        assert_eq!(bench.leader.status().stopped, None, "one collection does not stop the others");
+        assert_eq!(bench.leader.queries().status().stopped, None, "one collection does not stop the others");
         let undecided = vec![(Undecided::CollectionUnsynced, undecided)];
         assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "{stale}");
         for (resource, objects) in now.into_iter().filter(|(resource, _)| *resource == stale) {
@@ -353,7 +353,7 @@ fn what_rests_on_a_kind_that_ceases_to_be_served_waits_where_the_store_may_have_
             }
             bench.pass(Duration::from_secs(1));
         }
-        assert_eq!((rewinds(&bench), bench.leader.status().stopped.clone()), (0, None));
+        assert_eq!((rewinds(&bench), bench.leader.queries().status().stopped.clone()), (0, None));
         bench.hello(STREAM, hello("e1", "i1"));
         bench.pass(Duration::from_secs(1));
         let expected: &[&str] = if goes { &["delete(Background) a"] } else { &[] };
@@ -508,7 +508,7 @@ fn an_answer_about_a_kind_that_ceases_to_be_served_does_not_keep_the_store_unset
             bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
         }
     }
-    assert_eq!((rewinds(&bench), bench.leader.status().stopped), (1, None));
+    assert_eq!((rewinds(&bench), bench.leader.queries().status().stopped), (1, None));
 }
 
 #[test]
@@ -572,7 +572,7 @@ fn a_kind_that_is_only_asked_says_where_the_main_store_stands_after_it_went_back
         bench.pass(Duration::from_secs(5));
         bench.answer_probes(96, &[]);
     }
-    assert_eq!(bench.leader.status().stopped, None);
+    assert_eq!(bench.leader.queries().status().stopped, None);
     bench.found("o", FindingResult::Absent(Some(version(120))));
     // It goes back again, to where no watch had come before.
     let before = rewinds(&bench);

@@ -27,7 +27,7 @@ const WINDOW: usize = 1000;
 /// Does what the lease asks for to the object as the graph knows it.
 fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
     let target = lease.item.target.clone();
-    let view = bench.leader.nodes(&target.uid).remove(0);
+    let view = bench.leader.queries().nodes(&target.uid).remove(0);
     let resource = &*target.resource;
     let mut now = Object {
         uid: target.uid.clone(),
@@ -93,7 +93,7 @@ fn one_owner_of_very_many_is_worked_off_a_window_at_a_time() {
         let finalizers = usize::from(!policy.is_empty());
         assert_eq!(attempts, usize::try_from(width).unwrap() + finalizers, "one each, {policy}");
         let left = if policy == "orphan" { usize::try_from(width).unwrap() } else { 0 };
-        let status = bench.leader.status();
+        let status = bench.leader.queries().status();
         assert_eq!((status.nodes, status.edges, status.queued, status.leased), (left, 0, 0, 0), "{policy}");
     }
 }
@@ -121,6 +121,6 @@ fn a_chain_of_ten_thousand_ends_without_recursion() {
         // Downwards a DELETE each; upwards a finalizer each, the leaf alone having none.
         let expected = if policy.is_empty() { DEPTH } else { 2 * DEPTH };
         assert_eq!(attempts, usize::try_from(expected).unwrap(), "{policy}");
-        assert_eq!(bench.leader.status().nodes, 0, "{policy}");
+        assert_eq!(bench.leader.queries().status().nodes, 0, "{policy}");
     }
 }

@@ -77,7 +77,7 @@ fn a_silent_executor_loses_its_leases_after_ttl_and_a_beat() {
     assert!(again.previous_attempt_ambiguous && again.attempt == 2 && again.id != lease.id);
     // The late report of the old lease closes nothing.
     bench.message(STREAM, ToLeader::Reports { reports: vec![done(&lease)], returns: vec![] });
-    assert_eq!(bench.leader.status().leased, 1);
+    assert_eq!(bench.leader.queries().status().leased, 1);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn what_an_executor_is_late_with_keeps_its_place_in_the_window() {
         bench.pass(Duration::from_secs(35));
         // It carries that out still, and would hand back at once whatever comes beyond its window.
         assert_eq!(bench.grants(), NOTHING);
-        assert_eq!(bench.leader.executors()[0].overdue, 1);
+        assert_eq!(bench.leader.queries().executors()[0].overdue, 1);
         if report_late {
             let report = WorkReport { outcome: Outcome::Ambiguous, ..done(&lease) };
             bench.message(STREAM, ToLeader::Reports { reports: vec![report], returns: vec![] });
@@ -203,7 +203,7 @@ fn a_new_leader_knows_the_newer_of_two_incarnations_by_their_first_sessions() {
             *stream == STREAM && matches!(message, ToExecutor::GoAway { .. })
         };
         assert_eq!(bench.sent.iter().any(away), let_in, "{told}");
-        assert_eq!(bench.leader.executors().len(), 1, "{told}");
+        assert_eq!(bench.leader.queries().executors().len(), 1, "{told}");
     }
 }
 
@@ -289,12 +289,17 @@ fn credentials_that_expired_are_the_executors_matter_alone() {
     let again = bench.take("a");
     assert_eq!((again.attempt, again.previous_attempt_ambiguous), (1, false), "it does not count");
     assert!(matches!(bench.sent.last(), Some((stream, ToExecutor::Grant { .. })) if *stream == other));
-    assert_eq!(bench.leader.status().backing_off, 0, "and blocks nobody");
-    let strangers: Vec<_> =
-        bench.leader.executors().into_iter().map(|executor| (executor.executor, executor.unauthenticated)).collect();
+    assert_eq!(bench.leader.queries().status().backing_off, 0, "and blocks nobody");
+    let strangers: Vec<_> = bench
+        .leader
+        .queries()
+        .executors()
+        .into_iter()
+        .map(|executor| (executor.executor, executor.unauthenticated))
+        .collect();
     assert_eq!(strangers, [("e1".into(), true), ("e2".into(), false)]);
     bench.message(STREAM, ToLeader::Window { max_outstanding: 4 });
-    assert!(!bench.leader.executors()[0].unauthenticated);
+    assert!(!bench.leader.queries().executors()[0].unauthenticated);
 }
 
 #[test]
@@ -405,7 +410,7 @@ fn no_other_caller_takes_an_executors_name() {
             bench.hello(StreamId(2), hello_of(other.clone(), incarnation));
             assert_eq!(bench.refused, [Refusal::NameTaken], "{other:?} as {holder:?}");
             assert!(!bench.sent.iter().any(|(_, message)| matches!(message, ToExecutor::GoAway { .. })));
-            assert!(bench.leader.executors()[0].connected);
+            assert!(bench.leader.queries().executors()[0].connected);
             // The name is free once the session has ended.
             bench.refused.clear();
             bench.input(Input::StreamClosed { stream: STREAM });
@@ -424,8 +429,8 @@ fn a_later_process_of_the_same_caller_takes_over() {
     let caller = || Origin::Caller("a".into());
     bench.hello(STREAM, hello_of(caller(), "i1"));
     bench.hello(StreamId(2), hello_of(caller(), "i2"));
-    assert_eq!((&bench.refused[..], bench.leader.executors().len()), (&[][..], 1));
-    assert_eq!(*bench.leader.executors()[0].incarnation, *"i2");
+    assert_eq!((&bench.refused[..], bench.leader.queries().executors().len()), (&[][..], 1));
+    assert_eq!(*bench.leader.queries().executors()[0].incarnation, *"i2");
 }
 
 #[test]
@@ -438,7 +443,10 @@ fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
     bench.hello(StreamId(2), Hello { incarnation: "i0".into(), ..outside() });
     bench.hello(StreamId(3), hello_of(Origin::Process, "i1"));
     assert_eq!(bench.refused, []);
-    assert_eq!((bench.leader.executors().len(), &*bench.leader.executors()[0].incarnation), (1, "i1"));
+    assert_eq!(
+        (bench.leader.queries().executors().len(), &*bench.leader.queries().executors()[0].incarnation),
+        (1, "i1")
+    );
     bench.hello(StreamId(4), outside());
     assert_eq!(bench.refused, [Refusal::NameTaken]);
 }

@@ -76,10 +76,10 @@ fn what_discovery_no_longer_shows_stays_in_the_graph_until_it_shows_it_again() {
     }
     bench.seen("configmaps", object("configmaps", "of-o", 102).owned_by("things", "o"));
     bench.seen("configmaps", object("configmaps", "of-p", 103).owned_by("things", "p"));
-    let before = bench.leader.status();
+    let before = bench.leader.queries().status();
     bench.input(Input::KindUnserved(collection("things")));
     bench.pass(Duration::from_secs(7200));
-    let after = bench.leader.status();
+    let after = bench.leader.queries().status();
     assert_eq!((after.nodes, after.edges), (before.nodes, before.edges));
     assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![(Undecided::OwnerKindUnresolved, 2)]));
     bench.serve("things");
@@ -102,7 +102,7 @@ fn an_owner_whose_dependents_are_of_a_kind_that_went_waits_for_it_and_says_so() 
             (vec![], vec![(Undecided::DependentsUnseen, 1)]),
             "{finalizer}"
         );
-        let told = bench.leader.explain(&uid("o")).unwrap();
+        let told = bench.leader.queries().explain(&uid("o")).unwrap();
         let why = "nobody serves ConfigMap any more";
         assert!(told.reasons.iter().any(|reason| reason.detail == why), "{:?}", told.reasons);
         bench.serve("configmaps");

@@ -48,7 +48,7 @@ fn a_burst_of_ends_is_one_suspicion() {
     }
     assert_eq!(suspicions(&bench), 1);
     bench.answer_probes(104, &[]);
-    assert_eq!((suspicions(&bench), bench.leader.status().stopped), (1, None));
+    assert_eq!((suspicions(&bench), bench.leader.queries().status().stopped), (1, None));
 }
 
 #[test]

@@ -40,16 +40,16 @@ fn owners_in_deletion_wait_for_a_group_that_discovery_cannot_show_and_say_so() {
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 2)]);
     for owner in ["o", "p"] {
-        let reasons = bench.leader.explain(&uid(owner)).unwrap().reasons;
+        let reasons = bench.leader.queries().explain(&uid(owner)).unwrap().reasons;
         let named = |reason: &crate::view::Reason| {
             reason.code == ReasonCode::CollectionUnsynced
                 && reason.detail == "discovery does not show *.remote.example.com: its server is down"
         };
         assert!(reasons.iter().any(named), "{owner}: {reasons:?}");
     }
-    let (blockers, _) = bench.leader.blockers(10);
+    let (blockers, _) = bench.leader.queries().blockers(10);
     assert_eq!((&*blockers[0].what, blockers[0].items), ("undiscovered: *.remote.example.com", 2));
-    assert_eq!(&*bench.leader.status().hidden[0].what, "*.remote.example.com");
+    assert_eq!(&*bench.leader.queries().status().hidden[0].what, "*.remote.example.com");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn they_go_on_by_themselves_when_the_definition_goes_away() {
     bench.input(Input::Undiscovered(vec![]));
     settle(&mut bench);
     assert_eq!(bench.grants(), BOTH);
-    assert_eq!((bench.leader.status().hidden, bench.leader.blockers(10)), (vec![], (vec![], 0)));
+    assert_eq!((bench.leader.queries().status().hidden, bench.leader.queries().blockers(10)), (vec![], (vec![], 0)));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_administrator_releases_them_by_resource_or_by_group() {
         let mut bench = with_hidden(&[flag], hidden.clone());
         let expected: &[&str] = if released { &BOTH } else { &[] };
         assert_eq!(bench.grants(), expected, "{flag:?} and {hidden}");
-        assert_eq!(bench.leader.status().hidden.is_empty(), released);
+        assert_eq!(bench.leader.queries().status().hidden.is_empty(), released);
     }
 }
 
@@ -127,11 +127,11 @@ fn an_owner_that_orphaned_is_remembered_until_what_was_hidden_has_shown_its_depe
 #[test]
 fn a_new_reason_for_the_same_group_changes_nothing() {
     let mut bench = with_hidden(&[], hidden("remote.example.com", None));
-    let since = bench.leader.status().hidden[0].since;
+    let since = bench.leader.queries().status().hidden[0].since;
     bench.pass(Duration::from_secs(60));
     let why = "its server is down still".to_string();
     bench.input(Input::Undiscovered(vec![Undiscovered { why: why.clone(), ..hidden("remote.example.com", None) }]));
-    let shown = bench.leader.status().hidden.remove(0);
+    let shown = bench.leader.queries().status().hidden.remove(0);
     assert_eq!((shown.why, shown.since), (why, since));
     settle(&mut bench);
     assert_eq!(bench.grants(), NOTHING);

@@ -6,7 +6,7 @@ use crate::grpc::small_world::{config, reason, shared};
 use crate::messages::Control;
 use crate::messages::Leadership;
 use engine::hold;
-use engine::leader::{Input, Mode};
+use engine::leader::{Input, Leader, Mode};
 use engine::object::Uid;
 use engine::time::Time;
 use futures::StreamExt as _;

@@ -51,7 +51,7 @@ impl Export {
                 Stage::Header(meta) => {
                     let meta = Some(std::mem::take(meta));
                     self.stage = Stage::Chunks(Scan::default());
-                    let status = self.shared.reader.with(engine::leader::Leader::status);
+                    let status = self.shared.reader.with(|queries| queries.status());
                     let (node_estimate, edge_estimate) = match self.visibility.sees_everything() {
                         true => (status.nodes as u64, status.edges as u64),
                         false => (0, 0),
@@ -59,7 +59,7 @@ impl Export {
                     return Some(Part::Header(Header { meta, node_estimate, edge_estimate }));
                 }
                 Stage::Chunks(_) if !self.waiting.is_empty() => return Some(Part::Chunk(self.chunk())),
-                Stage::Chunks(scan) => match self.shared.reader.with(|leader| scan.export(leader, STEP)) {
+                Stage::Chunks(scan) => match self.shared.reader.with(|queries| scan.export(queries, STEP)) {
                     Some(found) => {
                         let admitted = |node: &NodeView| {
                             self.visibility.sees(&node.object.namespace)

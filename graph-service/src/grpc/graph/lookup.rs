@@ -1,7 +1,7 @@
 //! Finds the object that a request names.
 
 use super::{Graph, Visibility, status};
-use engine::leader::{Leader, Tombstone};
+use engine::leader::{Queries, Tombstone};
 use engine::object::{GroupResource, Name, Uid};
 use engine::view::PresenceView;
 use proto::r#type::v1beta1::ObjectRef;
@@ -66,7 +66,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
     let collection = GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
     let of_collection = match object.resource.as_str() {
         "" => None,
-        _ => graph.shared.reader.with(|leader| leader.kind_of(&collection)),
+        _ => graph.shared.reader.with(|queries| queries.kind_of(&collection)),
     };
     if let Some(kind) = of_collection.as_ref().filter(|kind| !object.kind.is_empty() && ***kind != *object.kind) {
         let how = format!("is {}, and the objects of {collection} are of kind {kind}", object.kind);
@@ -75,7 +75,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
     if !object.uid.is_empty() {
         let uid = super::uid(&object.uid, "ref.uid")?;
         let (mut tombstone, mut nodes) =
-            graph.shared.reader.with(|leader| (leader.tombstone(&uid).cloned(), leader.nodes(&uid)));
+            graph.shared.reader.with(|queries| (queries.tombstone(&uid).cloned(), queries.nodes(&uid)));
         let at = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
         visibility.learn(at.map(|object| &object.namespace)).await?;
         nodes.retain(|node| visibility.sees(&node.object.namespace));
@@ -103,12 +103,12 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
             _ => status::bad_field("ref.resource", &format!("is {collection}, which the API server does not serve")),
         });
     };
-    graph.shared.reader.with(|leader| {
-        let found = leader.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
+    graph.shared.reader.with(|queries| {
+        let found = queries.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
         // A present object wins over one that a reference only claims.
         let here = |gone: &&Tombstone| gone.object.kind == kind && is_at(&gone.object, &object);
-        let tombstone = || leader.tombstones().find(here);
-        if let Some(uid) = found.iter().find(|uid| is_observed(leader, uid)) {
+        let tombstone = || queries.tombstones().find(here);
+        if let Some(uid) = found.iter().find(|uid| is_observed(queries, uid)) {
             return Ok(Known { uid: uid.clone(), tombstone: None, is_placed });
         }
         if let Some(tombstone) = tombstone() {
@@ -121,15 +121,15 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
     })
 }
 
-fn is_observed(leader: &Leader, uid: &Uid) -> bool {
-    leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed)
+fn is_observed(queries: &Queries<'_>, uid: &Uid) -> bool {
+    queries.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed)
 }
 
 /// The uid of the object at an address.
 fn there(graph: &Graph, at: &ObjectRef, kind: &str) -> Option<Uid> {
-    graph.shared.reader.with(|leader| {
-        let found = leader.uids_at(&at.group, kind, &at.namespace, &at.name, CLAIMS_MAX);
-        found.into_iter().find(|uid| is_observed(leader, uid))
+    graph.shared.reader.with(|queries| {
+        let found = queries.uids_at(&at.group, kind, &at.namespace, &at.name, CLAIMS_MAX);
+        found.into_iter().find(|uid| is_observed(queries, uid))
     })
 }
 

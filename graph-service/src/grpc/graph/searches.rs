@@ -6,7 +6,7 @@ use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
 use crate::grpc::pages::{Listed, Paging};
 use crate::grpc::status;
-use engine::leader::{ContentsLook, CycleSearch, Leader, Scan};
+use engine::leader::{ContentsLook, CycleSearch, Queries, Scan};
 use engine::object::Uid;
 use engine::view::{CycleView, Explanation, RELATED_MAX, ReasonCode};
 use proto::convert;
@@ -25,10 +25,14 @@ const SCAN_STEP: usize = 10_000;
 
 impl Graph {
     /// Runs a scan to its end.
-    async fn scan<T>(&self, mut step: impl FnMut(&Leader, usize) -> Option<T>, each: usize) -> Result<Vec<T>, Status> {
+    async fn scan<T>(
+        &self,
+        mut step: impl FnMut(&Queries<'_>, usize) -> Option<T>,
+        each: usize,
+    ) -> Result<Vec<T>, Status> {
         let _turn = self.shared.long_read().await?;
         let mut all = Vec::new();
-        while let Some(found) = self.shared.reader.with(|leader| step(leader, each)) {
+        while let Some(found) = self.shared.reader.with(|queries| step(queries, each)) {
             all.push(found);
             tokio::task::yield_now().await;
         }
@@ -43,8 +47,8 @@ impl Graph {
         if uids.is_empty() {
             return Ok(());
         }
-        let mut look = self.shared.reader.with(|leader| ContentsLook::of(leader, uids));
-        self.scan(|leader, each| (!look.step(leader, each)).then_some(()), SCAN_STEP).await?;
+        let mut look = self.shared.reader.with(|queries| ContentsLook::of(queries, uids));
+        self.scan(|queries, each| (!look.step(queries, each)).then_some(()), SCAN_STEP).await?;
         let found = look.finish();
         for of in explained {
             if let (Some(at), Some(reason)) = (remain(of), found.get(&of.object.object.uid)) {
@@ -72,7 +76,7 @@ impl Graph {
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut scan = Scan::default();
-            let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
+            let found = self.scan(|queries, each| scan.stuck(queries, each), STEP).await?;
             let clock = self.shared.clock.wire();
             let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
             let coded = |explanation: &Explanation| {
@@ -105,7 +109,8 @@ impl Graph {
     fn as_stuck(&self, explanation: Explanation, clock: convert::Clock) -> Stuck {
         let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
         let since = convert::delete_time(&explanation.object.facts).or(decided);
-        let mut root_blockers = self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
+        let mut root_blockers =
+            self.shared.reader.with(|queries| queries.root_blockers(&explanation.object.object.uid));
         let inside = explanation.reasons.iter().find(|reason| reason.code == ReasonCode::ContentsRemain);
         root_blockers.extend(inside.iter().flat_map(|reason| reason.related.clone()));
         root_blockers.truncate(RELATED_MAX);
@@ -132,10 +137,10 @@ impl Graph {
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut search = CycleSearch::new(request.blocking_only);
-            self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
+            self.scan(|queries, each| (!search.step(queries, each)).then_some(()), SCAN_STEP).await?;
             let mut cycles = Vec::new();
             for members in apart(move || search.components()).await?.into_iter().take(FOUND_MAX) {
-                cycles.extend(self.shared.reader.with(|leader| leader.cycle(&members)));
+                cycles.extend(self.shared.reader.with(|queries| queries.cycle(&members)));
                 tokio::task::yield_now().await;
             }
             let admits = |cycle: &CycleView| {

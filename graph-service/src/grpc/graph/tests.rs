@@ -4,7 +4,7 @@ use super::*;
 use crate::decisions::DecisionLog;
 use crate::grpc::small_world::{config, facts, reason, secret, shared};
 use crate::messages::Leadership;
-use engine::leader::Mode;
+use engine::leader::{Leader, Mode};
 use engine::time::Time;
 use futures::StreamExt as _;
 use proto::graph::v1beta1::export_graph_response::Part;

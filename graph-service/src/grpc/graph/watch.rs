@@ -12,7 +12,7 @@ use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::freshness::About;
 use crate::grpc::pages::Question;
 use crate::grpc::{Shared, pages, renewal_age, spread, status};
-use engine::leader::{Leader, Linked};
+use engine::leader::{Linked, Queries};
 use engine::object::Uid;
 use engine::view::LISTED_MAX;
 use kept::{Kept, OBJECTS_MAX, Removed, State, Token};
@@ -200,11 +200,11 @@ impl Watch {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
         state.sight_changes = self.visibility.changes();
         (state.next_change, state.histories) =
-            self.shared.reader.with(|leader| (leader.next_change(), leader.histories()));
+            self.shared.reader.with(|queries| (queries.next_change(), queries.histories()));
         let mut next = (self.root == Root::Everything).then_some(0);
         loop {
             if let Some(place) = next {
-                let (uids, rest) = self.shared.reader.with(|leader| leader.uids_from(place, CHANGES_MAX));
+                let (uids, rest) = self.shared.reader.with(|queries| queries.uids_from(place, CHANGES_MAX));
                 next = rest;
                 state.members.note(uids);
             }
@@ -265,7 +265,7 @@ impl Watch {
     async fn take_in(&self, state: &mut State) -> Result<bool, Anew> {
         tokio::task::yield_now().await;
         let (changed, histories) =
-            self.shared.reader.with(|leader| (leader.changed(state.next_change, STEP), leader.histories()));
+            self.shared.reader.with(|queries| (queries.changed(state.next_change, STEP), queries.histories()));
         if histories != state.histories {
             return Err(Anew::Because(REWOUND));
         }
@@ -277,7 +277,7 @@ impl Watch {
     }
 
     async fn settle(&self, state: &mut State) -> Result<(), Anew> {
-        while !self.shared.reader.with(|leader| state.members.step(leader, STEP)) {
+        while !self.shared.reader.with(|queries| state.members.step(queries, STEP)) {
             tokio::task::yield_now().await;
         }
         let all = self.kept.count(state);
@@ -294,7 +294,7 @@ impl Watch {
         let mut bytes = 0;
         for step in touched.chunks(STEP) {
             let seen: Vec<Seen> =
-                self.shared.reader.with(|leader| step.iter().map(|uid| Seen::of(leader, uid)).collect());
+                self.shared.reader.with(|queries| step.iter().map(|uid| Seen::of(queries, uid)).collect());
             self.learn(&seen).await?;
             for (uid, seen) in step.iter().zip(seen) {
                 let Some(change) = self.change(state, uid, seen, kind) else { continue };
@@ -370,7 +370,7 @@ impl Watch {
         let mut changes = Vec::new();
         for step in again.chunks(STEP) {
             let seen: Vec<Seen> =
-                self.shared.reader.with(|leader| step.iter().map(|(uid, _)| Seen::of(leader, uid)).collect());
+                self.shared.reader.with(|queries| step.iter().map(|(uid, _)| Seen::of(queries, uid)).collect());
             self.learn(&seen).await?;
             for ((uid, is_new), seen) in step.iter().zip(seen) {
                 // An object that left and returned counts as one that stayed.
@@ -452,9 +452,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(leader: &Leader, uid: &Uid) -> Seen {
-        let linked = leader.linked(uid);
-        let departed = if linked.is_none() { leader.tombstone(uid).map(gone) } else { None };
+    fn of(queries: &Queries<'_>, uid: &Uid) -> Seen {
+        let linked = queries.linked(uid);
+        let departed = if linked.is_none() { queries.tombstone(uid).map(gone) } else { None };
         Seen { linked, departed }
     }
 

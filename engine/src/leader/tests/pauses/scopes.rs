@@ -57,19 +57,19 @@ fn a_kind_is_held_however_it_is_spelled_and_everything_where_nobody_knows_it() {
         let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
         let canonical = GroupResource { group: group.into(), resource: resource.into() };
         let wanted = Scope { targets: vec![Filter { resources: vec![canonical], namespaces: vec![] }] };
-        assert_eq!(bench.leader.resolve_scope(&scope), Ok(wanted.clone()), "{spelling}");
+        assert_eq!(bench.leader.queries().resolve_scope(&scope), Ok(wanted.clone()), "{spelling}");
         bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.pauses()[0];
+        let view = &bench.leader.queries().pauses()[0];
         assert_eq!((&view.scope, view.problem.as_str()), (&wanted, ""), "{spelling}");
     }
     for spelling in ["nonsense", "deploy.extensions", "rs.v1", "pods.apps", "podz"] {
         let mut bench = Bench::synced();
         serve_workloads(&mut bench);
         let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
-        let refused = bench.leader.resolve_scope(&scope).unwrap_err();
+        let refused = bench.leader.queries().resolve_scope(&scope).unwrap_err();
         assert!(refused.contains(&written(spelling).to_string()), "{refused}");
         bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.pauses()[0];
+        let view = &bench.leader.queries().pauses()[0];
         assert_eq!(view.scope, Scope::default(), "{spelling}: what cannot be read holds everything");
         assert!(view.problem.contains("holds everything"), "{}", view.problem);
     }
@@ -85,10 +85,10 @@ fn a_pause_of_a_kind_that_comes_later_holds_everything_until_then_and_that_kind_
     bench.seen("configmaps", object("configmaps", "late", 112).owned_by("things", "o"));
     assert_eq!(bench.grants(), Vec::<String>::new(), "everything is held");
     serve_workloads(&mut bench);
-    assert_eq!(bench.leader.pauses()[0].problem, "");
+    assert_eq!(bench.leader.queries().pauses()[0].problem, "");
     assert_eq!(bench.grants(), ["delete(Background) late"], "ConfigMaps are none of it");
     bench.input(Input::KindUnserved(written("rollouts.example.com")));
-    assert_eq!(bench.leader.pauses()[0].problem, "", "what a name meant, it goes on to mean");
+    assert_eq!(bench.leader.queries().pauses()[0].problem, "", "what a name meant, it goes on to mean");
 }
 
 #[test]
@@ -100,14 +100,17 @@ fn what_is_not_there_is_no_scope() {
         let namespaces = namespaces.iter().map(|&name| name.into()).collect();
         Scope { targets: vec![Filter { resources, namespaces }] }
     };
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["typo"])).is_ok(), "which namespaces there are is not known");
+    assert!(
+        bench.leader.queries().resolve_scope(&scope(&["po"], &["typo"])).is_ok(),
+        "which namespaces there are is not known"
+    );
     bench.serve("namespaces");
     bench.list("namespaces", 120, vec![object("namespaces", "ns", 90)]);
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["ns"])).is_ok());
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["typo"])).unwrap_err().contains("namespace typo"));
-    assert!(bench.leader.resolve_scope(&scope(&["nodes"], &["ns"])).unwrap_err().contains("in no namespace"));
+    assert!(bench.leader.queries().resolve_scope(&scope(&["po"], &["ns"])).is_ok());
+    assert!(bench.leader.queries().resolve_scope(&scope(&["po"], &["typo"])).unwrap_err().contains("namespace typo"));
+    assert!(bench.leader.queries().resolve_scope(&scope(&["nodes"], &["ns"])).unwrap_err().contains("in no namespace"));
     let unknown = Bench::without_executor();
-    assert!(unknown.leader.resolve_scope(&scope(&["po"], &["ns"])).is_ok(), "nothing is known yet");
+    assert!(unknown.leader.queries().resolve_scope(&scope(&["po"], &["ns"])).is_ok(), "nothing is known yet");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! place, all objects that had their place through it are removed first. Then each is checked again, because another
 //! owner may keep it in the set. The order keeps members of a cycle from holding each other in the set.
 
-use engine::leader::Leader;
+use engine::leader::Queries;
 use engine::object::Uid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -123,7 +123,7 @@ impl Members {
     }
 
     /// Checks up to `budget` objects. Returns true if none is left.
-    pub(super) fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+    pub(super) fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let mut left = budget;
         while left > 0 && !self.overflown {
             let Some(work) = self.first.pop_front().or_else(|| self.later.pop_front()) else { return true };
@@ -133,14 +133,14 @@ impl Members {
                 Work::Below(..) | Work::BelowLost(..) => BELOW_STEP / 10,
             });
             match work {
-                Work::Look(uid) => self.look(leader, uid),
+                Work::Look(uid) => self.look(queries, uid),
                 Work::Below(uid, before) => {
-                    let (below, next) = leader.dependents_of(&uid, before, BELOW_STEP);
+                    let (below, next) = queries.dependents_of(&uid, before, BELOW_STEP);
                     self.later.extend(below.into_iter().map(Work::Look));
                     self.later.extend(next.map(|next| Work::Below(uid, Some(next))));
                 }
                 Work::BelowLost(uid, before) => {
-                    let (below, next) = leader.dependents_of(&uid, before, BELOW_STEP);
+                    let (below, next) = queries.dependents_of(&uid, before, BELOW_STEP);
                     self.first.extend(below.into_iter().map(Work::Look));
                     self.first.extend(next.map(|next| Work::BelowLost(uid, Some(next))));
                 }
@@ -162,9 +162,9 @@ impl Members {
         }
     }
 
-    fn look(&mut self, leader: &Leader, uid: Uid) {
+    fn look(&mut self, queries: &Queries<'_>, uid: Uid) {
         let before = self.depth(&uid);
-        let now = self.depth_of(leader, &uid);
+        let now = self.depth_of(queries, &uid);
         let max_depth = match &self.root {
             Root::Everything => 0,
             Root::Below { max_depth, .. } => *max_depth,
@@ -197,8 +197,8 @@ impl Members {
         }
     }
 
-    fn depth_of(&self, leader: &Leader, uid: &Uid) -> Option<u32> {
-        let owners = leader.owners_of(uid)?;
+    fn depth_of(&self, queries: &Queries<'_>, uid: &Uid) -> Option<u32> {
+        let owners = queries.owners_of(uid)?;
         match &self.root {
             Root::Everything => Some(0),
             // The root may depend on itself.

@@ -7,7 +7,7 @@ use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
 use crate::messages::Leadership;
 use engine::jitter::Jitter;
-use engine::leader::{DependentsOptions, DependentsWalk, Input, Mode};
+use engine::leader::{DependentsOptions, DependentsWalk, Input, Leader, Mode};
 use engine::object::{Facts, Object, ResourceVersion};
 use engine::time::Time;
 use futures::StreamExt as _;

@@ -1,6 +1,6 @@
 //! For readers that follow objects: what may have changed, and one object with its links.
 
-use super::Leader;
+use super::Queries;
 use crate::object::Uid;
 use crate::view::{EdgeView, NodeView};
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ pub struct Linked {
     pub edges: Vec<EdgeView>,
 }
 
-impl Leader {
+impl Queries<'_> {
     /// The number of the next change: whoever looks at an object now, and at it again whenever it is among the changes from this number on,
     /// knows it as it is.
     pub fn next_change(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Looks at every node, in steps: for what has no index because it is asked for seldom.
 
-use super::Leader;
+use super::Queries;
 use crate::graph::{NodeId, Reference};
 use crate::object::{ObjectRef, Uid};
 use crate::view::{CycleView, EdgeView, Explanation, ItemView, NodeView, PlaceView, VerdictView};
@@ -23,40 +23,40 @@ impl Scan {
     /// Looks at up to `budget` places and gives what `look` makes of the nodes there. `None` once all are done.
     fn step<T>(
         &mut self,
-        leader: &Leader,
+        queries: &Queries<'_>,
         budget: usize,
-        mut look: impl FnMut(&Leader, NodeId) -> Option<T>,
+        mut look: impl FnMut(&Queries<'_>, NodeId) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let places = leader.world.graph.places();
+        let places = queries.world.graph.places();
         if self.next >= places {
             return None;
         }
         let (mut found, mut left) = (Vec::new(), budget);
         while self.next < places && left > 0 {
-            let id = leader.world.graph.at_place(self.next);
+            let id = queries.world.graph.at_place(self.next);
             self.next += 1;
             // A few objects with very many references are as much work as many others.
-            let references = id.map_or(0, |id| leader.world.graph.node(id).owners().len());
+            let references = id.map_or(0, |id| queries.world.graph.node(id).owners().len());
             left = left.saturating_sub(1 + references / REFERENCES_PER_PLACE);
-            found.extend(id.and_then(|id| look(leader, id)));
+            found.extend(id.and_then(|id| look(queries, id)));
         }
         Some(found)
     }
 
     /// Objects that are marked or decided and have not gone, and those that something but a pause keeps from being decided. `None` once all places are done.
-    pub fn stuck(&mut self, leader: &Leader, budget: usize) -> Option<Vec<Explanation>> {
-        self.step(leader, budget, |leader, id| {
-            let node = leader.world.graph.node(id);
+    pub fn stuck(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<Explanation>> {
+        self.step(queries, budget, |queries, id| {
+            let node = queries.world.graph.node(id);
             if !node.is_observed() {
                 return None;
             }
             let held = node.is_held()
-                || node.owners().any(|owner| leader.world.graph.holds_as_invalid(leader.world.graph.node(owner)));
+                || node.owners().any(|owner| queries.world.graph.holds_as_invalid(queries.world.graph.node(owner)));
             let moves = held
                 || node.is_terminating()
-                || leader.world.undecided.get(id).is_some()
-                || leader.dispatcher.queue.get(&node.uid()).is_some();
-            let explanation = moves.then(|| leader.explain(&node.uid())).flatten()?;
+                || queries.world.undecided.get(id).is_some()
+                || queries.dispatcher.queue.get(&node.uid()).is_some();
+            let explanation = moves.then(|| queries.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {
                     Some(explanation)
@@ -76,8 +76,8 @@ impl Scan {
     }
 
     /// All nodes with their references. `None` once all places are done.
-    pub fn export(&mut self, leader: &Leader, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
-        self.step(leader, budget, |leader, id| Some((leader.view(id), leader.world.edges(id))))
+    pub fn export(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
+        self.step(queries, budget, |queries, id| Some((queries.view(id), queries.world.edges(id))))
     }
 }
 
@@ -105,10 +105,10 @@ impl CycleSearch {
     }
 
     /// Looks at up to `budget` places. True once all are done.
-    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let blocking_only = self.blocking_only;
-        let found = self.scan.step(leader, budget, |leader, id| {
-            let node = leader.world.graph.node(id);
+        let found = self.scan.step(queries, budget, |queries, id| {
+            let node = queries.world.graph.node(id);
             let counts = |reference: &Reference<'_>| !blocking_only || reference.blocks();
             let owners: Vec<NodeId> = node.references().filter(counts).map(Reference::owner).collect();
             (!owners.is_empty() && node.dependent_count() > 0).then(|| (id, (node.uid(), owners)))
@@ -122,7 +122,7 @@ impl CycleSearch {
         }
     }
 
-    /// Groups of objects that form a cycle, by uid. Needs no leader.
+    /// Groups of objects that form a cycle, by uid. Needs no queries.
     pub fn components(self) -> Vec<Vec<Uid>> {
         let ids: Vec<NodeId> = self.linked.keys().copied().collect();
         let place: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(at, &id)| (id, at)).collect();
@@ -193,7 +193,7 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     groups
 }
 
-impl Leader {
+impl Queries<'_> {
     /// A cycle as it stands, if these objects still form one.
     pub fn cycle(&self, members: &[Uid]) -> Option<CycleView> {
         let within: BTreeSet<&Uid> = members.iter().collect();

@@ -1,9 +1,7 @@
-//! What stands in the way of many items at once: who waits behind it, who tries next, and what an attempt shows about it.
+//! What stands in the way of many items at once, and what waits for another try of its own.
 
-use super::reading::how_served;
-use super::{Leader, Timer};
-use crate::coverage::KindId;
-use crate::object::Name;
+use super::Queries;
+use super::explain::how_served;
 use crate::queue::{Blocker, Item};
 use crate::view::{BlockerView, TroubleView, Unanswered, Undecided, UnresolvedKind, Unseen};
 use alloc::collections::BTreeMap;
@@ -11,22 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Whose objects say what is allowed.
-const RULES_GROUP: &str = "rbac.authorization.k8s.io";
-
-impl Leader {
-    /// An object of this kind has changed: it may be a rule that was missing.
-    pub(super) fn note_rule(&mut self, kind: KindId, namespace: &Name) {
-        if !self.dispatcher.queue.is_anything_forbidden() || &*self.world.coverage.kind(kind).group != RULES_GROUP {
-            return;
-        }
-        for (row, due) in
-            self.dispatcher.queue.rules_changed(self.cx.now, Some(namespace).filter(|name| !name.is_empty()))
-        {
-            self.cx.timers.set(due, Timer::Row(row));
-        }
-    }
-
+impl Queries<'_> {
     fn in_words(&self, blocker: &Blocker) -> String {
         let pace =
             if let Blocker::Throttled { collection } = blocker { self.dispatcher.pace_of(collection) } else { None };
@@ -39,7 +22,7 @@ impl Leader {
         for obstacle in self.dispatcher.queue.obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
-        for unanswered in self.questions().unanswered {
+        for unanswered in self.prober.questions.view(&self.world.coverage).unanswered {
             *blocked.entry("unreadable").or_default() += unanswered.owners;
         }
         blocked.into_iter().collect()
@@ -67,7 +50,7 @@ impl Leader {
             probing: row.asking,
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
-        views.extend(self.questions().unanswered.into_iter().map(unanswered));
+        views.extend(self.prober.questions.view(&self.world.coverage).unanswered.into_iter().map(unanswered));
         let held = self.world.undecided.count(Undecided::DependentsUnseen);
         let undiscovered = |hidden: Unseen| BlockerView {
             what: format!("undiscovered: {}", hidden.what),
@@ -77,7 +60,7 @@ impl Leader {
             next_probe: None,
             probing: false,
         };
-        views.extend(self.world.hidden_views(&self.cx).into_iter().filter(|_| held > 0).map(undiscovered));
+        views.extend(self.world.hidden_views(self.cx).into_iter().filter(|_| held > 0).map(undiscovered));
         let ambiguous = |kind: UnresolvedKind| {
             let dot = if kind.group.is_empty() { "" } else { "." };
             let what = format!("ambiguous: {}{dot}{} is {}", kind.kind, kind.group, how_served(&kind.resources));
@@ -91,9 +74,7 @@ impl Leader {
         views.truncate(max);
         (views, more)
     }
-}
 
-impl Leader {
     /// What waits for another try of its own, that which was tried most often first, at most `max`; and how many more there are.
     pub fn troubles(&self, max: usize) -> (Vec<TroubleView>, usize) {
         let view = |item: &Item| TroubleView {

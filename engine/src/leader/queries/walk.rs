@@ -1,6 +1,6 @@
 //! Walks from a dependent to its owners, in steps: between two of them the graph may change, so a walk goes by uid.
 
-use super::Leader;
+use super::Queries;
 use crate::object::Uid;
 use crate::paged_vec::PagedVec;
 use crate::view::{EdgeView, LISTED_MAX, NodeView};
@@ -60,33 +60,33 @@ impl OwnersWalk {
     }
 
     /// Visits at most `budget` objects. True once there is nothing left to visit.
-    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         for _ in 0..budget {
             let Some((uid, depth)) = self.open.pop_front() else { return true };
-            self.visit(leader, uid, depth);
+            self.visit(queries, uid, depth);
         }
         self.open.is_empty()
     }
 
-    fn visit(&mut self, leader: &Leader, uid: Uid, depth: u32) {
+    fn visit(&mut self, queries: &Queries<'_>, uid: Uid, depth: u32) {
         if self.seen.contains_key(&uid) {
             return;
         }
-        let Some(best) = leader.world.best_known(&uid) else { return };
+        let Some(best) = queries.world.best_known(&uid) else { return };
         if depth > 0 {
             if self.found.len() == self.max_objects {
                 return self.stop();
             }
-            self.found.push((leader.view(best), depth));
+            self.found.push((queries.view(best), depth));
         }
-        let nodes = leader.world.graph.by_uid(&uid);
-        self.edges.extend(nodes.clone().flat_map(|id| leader.world.edges(id)));
+        let nodes = queries.world.graph.by_uid(&uid);
+        self.edges.extend(nodes.clone().flat_map(|id| queries.world.edges(id)));
         if self.edges.len() > EDGES_PER_OBJECT * self.max_objects {
             return self.stop();
         }
         if depth < self.max_depth {
-            let owners = nodes.flat_map(|id| leader.world.graph.node(id).owners());
-            let owners = owners.map(|owner| (leader.world.graph.node(owner).uid(), depth + 1));
+            let owners = nodes.flat_map(|id| queries.world.graph.node(id).owners());
+            let owners = owners.map(|owner| (queries.world.graph.node(owner).uid(), depth + 1));
             // What is beyond the bound is not even remembered.
             let room = (2 * self.max_objects).saturating_sub(self.open.len());
             self.open.extend(owners.take(room).collect::<Vec<_>>());
@@ -127,4 +127,4 @@ impl Found {
     }
 }
 
-impl Leader {}
+impl Queries<'_> {}

@@ -1,6 +1,13 @@
-//! What readers see of the leader.
+//! What readers see of the leader. Nothing here changes anything.
 
-use super::{Leader, Mode};
+use super::claims::Claims;
+use super::context::Context;
+use super::dispatcher::Dispatcher;
+use super::history::History;
+use super::ledger::Ledger;
+use super::pauses::Pauses;
+use super::probing::Prober;
+use super::world::World;
 use crate::coverage::KindId;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
@@ -17,11 +24,13 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod blockers;
 mod changes;
 mod contents;
 mod decisions;
 mod dependents;
 mod explain;
+mod pauses;
 mod planning;
 mod scan;
 mod walk;
@@ -29,12 +38,24 @@ mod walk;
 pub use changes::Linked;
 pub use contents::ContentsLook;
 pub use dependents::{DependentsOptions, DependentsWalk};
-pub(super) use explain::how_served;
 pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
 pub use walk::{Found, OwnersWalk, Walked};
 
-impl Leader {
+/// Reads the components of the leader, as they are between two inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) world: &'a World,
+    pub(super) history: &'a History,
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) pauses: &'a Pauses,
+    pub(super) prober: &'a Prober,
+    pub(super) claims: &'a Claims,
+    pub(super) ledger: &'a Ledger,
+}
+
+impl<'a> Queries<'a> {
     /// The leader in numbers.
     pub fn status(&self) -> Status {
         let waits = self.dispatcher.queue.waits(self.cx.now);
@@ -58,10 +79,10 @@ impl Leader {
             sessions: self.dispatcher.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
-            questions: self.questions(),
+            questions: self.prober.questions.view(&self.world.coverage),
             inconsistent: self.world.inconsistent(),
             kept_apart: self.world.kept_apart(),
-            hidden: self.world.hidden_views(&self.cx),
+            hidden: self.world.hidden_views(self.cx),
             untrue: self.dispatcher.lies.views(self.cx.now),
         }
     }
@@ -189,12 +210,12 @@ impl Leader {
     }
 
     /// An object that went lately.
-    pub fn tombstone(&self, uid: &Uid) -> Option<&Tombstone> {
+    pub fn tombstone(&self, uid: &Uid) -> Option<&'a Tombstone> {
         self.world.tombstones.get(self.cx.now, uid)
     }
 
     /// Objects that went lately, the youngest first.
-    pub fn tombstones(&self) -> impl Iterator<Item = &Tombstone> {
+    pub fn tombstones(&self) -> impl Iterator<Item = &'a Tombstone> {
         self.world.tombstones.iter(self.cx.now)
     }
 

@@ -1,7 +1,7 @@
 //! Gathers what a plan rests on, in steps.
 
 use super::super::Undiscovered;
-use super::Leader;
+use super::Queries;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::containers::Container;
 use crate::coverage::Coverage;
@@ -51,20 +51,20 @@ impl Planning {
     }
 
     /// Copies at most `budget` objects. True once there is nothing left to copy.
-    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let mut left = budget;
         while left > 0 {
             left -= 1;
             if let Some((uid, below)) = self.open.pop_front() {
                 left = left.saturating_sub(match below {
-                    Some(_) => self.dependents(leader, &uid, below),
-                    None => self.visit(leader, &uid),
+                    Some(_) => self.dependents(queries, &uid, below),
+                    None => self.visit(queries, &uid),
                 });
-            } else if self.sweep(leader) {
+            } else if self.sweep(queries) {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
-                    let ids = leader.world.graph.by_uid(&uid);
-                    self.nodes.extend(ids.map(|id| copied(leader, id, false)));
+                    let ids = queries.world.graph.by_uid(&uid);
+                    self.nodes.extend(ids.map(|id| copied(queries, id, false)));
                 }
             } else {
                 return true;
@@ -74,28 +74,28 @@ impl Planning {
     }
 
     /// Looks at some nodes for what is in namespaces and definitions. False where there is nothing to look for.
-    fn sweep(&mut self, leader: &Leader) -> bool {
+    fn sweep(&mut self, queries: &Queries<'_>) -> bool {
         if self.sweep.is_none() && !self.places.is_empty() && !self.cut {
             self.sweep = Some((core::mem::take(&mut self.places), 0));
         }
         let Some((places, next)) = &mut self.sweep else { return false };
-        let end = leader.world.graph.places().min(*next + SWEPT_PER_COPY);
-        for id in (*next..end).filter_map(|place| leader.world.graph.at_place(place)) {
-            let node = leader.world.graph.node(id);
-            let kind = leader.world.coverage.kind(node.kind());
+        let end = queries.world.graph.places().min(*next + SWEPT_PER_COPY);
+        for id in (*next..end).filter_map(|place| queries.world.graph.at_place(place)) {
+            let node = queries.world.graph.node(id);
+            let kind = queries.world.coverage.kind(node.kind());
             if node.is_observed() && places.iter().any(|place| place.holds(kind, node.namespace())) {
                 self.open.push_back((node.uid(), None));
             }
         }
         *next = end;
-        if end == leader.world.graph.places() {
+        if end == queries.world.graph.places() {
             self.sweep = None;
         }
         true
     }
 
     /// What it costs beside the visit itself.
-    fn visit(&mut self, leader: &Leader, uid: &Uid) -> usize {
+    fn visit(&mut self, queries: &Queries<'_>, uid: &Uid) -> usize {
         if self.seen.contains(uid) {
             return 0;
         }
@@ -107,13 +107,13 @@ impl Planning {
             return 0;
         }
         self.seen.insert(uid.clone());
-        for id in leader.world.graph.by_uid(uid) {
-            let node = leader.world.graph.node(id);
-            self.nodes.push(copied(leader, id, true));
+        for id in queries.world.graph.by_uid(uid) {
+            let node = queries.world.graph.node(id);
+            self.nodes.push(copied(queries, id, true));
             let at = node.at();
             self.places
-                .extend(Container::of(leader.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
-            for owner in node.owners().map(|owner| leader.world.graph.node(owner)) {
+                .extend(Container::of(queries.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
+            for owner in node.owners().map(|owner| queries.world.graph.node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
@@ -124,16 +124,16 @@ impl Planning {
                 }
             }
         }
-        self.dependents(leader, uid, None)
+        self.dependents(queries, uid, None)
     }
 
     /// Has dependents of an object copied: some of them, and the others before anything else. Gives what it costs.
-    fn dependents(&mut self, leader: &Leader, uid: &Uid, below: Option<usize>) -> usize {
+    fn dependents(&mut self, queries: &Queries<'_>, uid: &Uid, below: Option<usize>) -> usize {
         if self.open.len() > 2 * self.options.max_objects {
             self.cut = true;
             return 0;
         }
-        let (found, rest) = leader.dependents_of(uid, below, BELOW_STEP);
+        let (found, rest) = queries.dependents_of(uid, below, BELOW_STEP);
         let cost = BELOW_COST * found.len() / BELOW_STEP;
         self.open.extend(found.into_iter().map(|uid| (uid, None)));
         if let Some(rest) = rest {
@@ -142,7 +142,7 @@ impl Planning {
         cost
     }
 
-    /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.
+    /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no queries.
     pub fn finish(mut self, frame: Frame) -> Plan {
         let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes } = frame;
         let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, hidden, brakes };
@@ -161,7 +161,7 @@ pub struct Frame {
     brakes: Vec<Brake>,
 }
 
-impl Leader {
+impl Queries<'_> {
     /// What a plan needs to know beside the objects; to be taken together with its last step.
     pub fn frame(&self) -> Frame {
         let unseen =
@@ -169,7 +169,7 @@ impl Leader {
         Frame {
             coverage: self.world.coverage.clone(),
             unseen: unseen.collect(),
-            hidden: self.world.hidden_kinds(&self.cx).map(|(hidden, _)| hidden.clone()).collect(),
+            hidden: self.world.hidden_kinds(self.cx).map(|(hidden, _)| hidden.clone()).collect(),
             holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.world.graph.secret(),
             brakes: self.brakes(),
@@ -177,13 +177,13 @@ impl Leader {
     }
 }
 
-fn copied(leader: &Leader, id: NodeId, whole: bool) -> Copied {
-    let node = leader.world.graph.node(id);
+fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
+    let node = queries.world.graph.node(id);
     Copied {
         uid: node.uid(),
         at: node.at(),
         presence: node.presence(),
-        orphaned: leader.world.graph.is_orphaned(node),
+        orphaned: queries.world.graph.is_orphaned(node),
         whole,
     }
 }

@@ -1,9 +1,10 @@
 //! Why an object is still here, is going, or went: the one judge's verdict, put into reasons.
 
-use super::{Leader, Mode};
+use super::Queries;
 use crate::containers::{Container, DEFINITION_FINALIZER};
 use crate::coverage::{KindId, State};
 use crate::graph::{Known, NodeId};
+use crate::leader::Mode;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
 use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, Place};
@@ -16,7 +17,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-impl Leader {
+impl Queries<'_> {
     /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.world.best_known(uid)?;
@@ -238,7 +239,7 @@ impl Leader {
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
         let hidden = self
             .world
-            .hidden_kinds(&self.cx)
+            .hidden_kinds(self.cx)
             .map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
         unseen.chain(hidden).take(RELATED_MAX).collect()
     }

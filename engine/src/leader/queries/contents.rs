@@ -1,6 +1,6 @@
 //! What is still in a namespace that is marked for deletion, or which instances a definition still has.
 
-use super::Leader;
+use super::Queries;
 use super::explain::plain;
 use crate::containers::Container;
 use crate::graph::Node;
@@ -33,26 +33,26 @@ struct Inside {
 
 impl ContentsLook {
     /// Looks for what is in those of the objects that are marked for deletion and have others in them.
-    pub fn of(leader: &Leader, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
+    pub fn of(queries: &Queries<'_>, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
-            let node = leader.world.graph.node(leader.world.graph.primary(&uid)?);
+            let node = queries.world.graph.node(queries.world.graph.primary(&uid)?);
             let at = node.at();
             let place =
-                Container::of(leader.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
+                Container::of(queries.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
             Some(Inside { uid, place, kinds: BTreeMap::new(), holding: Vec::new(), count: 0 })
         };
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
     }
 
     /// Looks at up to `budget` places. True once there is nothing left to look at.
-    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         if self.wanted.is_empty() {
             return true;
         }
-        let end = leader.world.graph.places().min(self.next + budget);
-        for id in (self.next..end).filter_map(|place| leader.world.graph.at_place(place)) {
-            let node = leader.world.graph.node(id);
-            let kind = leader.world.coverage.kind(node.kind());
+        let end = queries.world.graph.places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| queries.world.graph.at_place(place)) {
+            let node = queries.world.graph.node(id);
+            let kind = queries.world.coverage.kind(node.kind());
             if !node.is_observed() {
                 continue;
             }
@@ -60,12 +60,12 @@ impl ContentsLook {
                 inside.count += 1;
                 *inside.kinds.entry(kind.kind.clone()).or_default() += 1;
                 if inside.holding.len() < RELATED_MAX && holds(node) {
-                    inside.holding.push(leader.world.object_ref(id));
+                    inside.holding.push(queries.world.object_ref(id));
                 }
             }
         }
         self.next = end;
-        end == leader.world.graph.places()
+        end == queries.world.graph.places()
     }
 
     /// What was found, as the reason why each of them is not gone: how many objects of which kinds, and those that hold it. Nothing for what is

@@ -1,12 +1,12 @@
 //! Decisions that are not carried out yet.
 
-use super::Leader;
+use super::Queries;
 use crate::leader::OpenDecision;
 use crate::object::Uid;
 use crate::queue::Place;
 use alloc::vec::Vec;
 
-impl Leader {
+impl Queries<'_> {
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
@@ -24,7 +24,7 @@ impl Leader {
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
                 held: matches!(item.place, Place::Held(_)),
-                grounds: *self.world.grounds_now(&self.cx, &item.draft),
+                grounds: *self.world.grounds_now(self.cx, &item.draft),
             })
         };
         self.dispatcher.queue.uids_after(after).take(max).filter_map(open).collect()

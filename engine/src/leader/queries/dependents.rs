@@ -6,7 +6,7 @@
 //! more when the walk comes to it is left out, also where another object has its node by then.
 
 use super::walk::Found;
-use super::{Leader, Node, NodeId};
+use super::{Node, NodeId, Queries};
 use crate::object::Uid;
 use crate::view::LISTED_MAX;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -67,14 +67,14 @@ impl DependentsWalk {
     }
 
     /// Visits about `budget` objects, and finds at most `wanted` of them. `None` once there is nothing left to visit.
-    pub fn step(&mut self, leader: &Leader, budget: usize, wanted: usize) -> Option<Vec<Found>> {
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize, wanted: usize) -> Option<Vec<Found>> {
         let (mut found, mut left) = (Vec::new(), budget);
         while left > 0 && found.len() < wanted {
             let Some(below) = self.open.front_mut() else {
                 return Some(found).filter(|found| !found.is_empty());
             };
             let cost = match below.dependents.as_mut().map(Vec::pop) {
-                None => self.note(leader),
+                None => self.note(queries),
                 Some(None) => {
                     self.open.pop_front();
                     0
@@ -82,7 +82,7 @@ impl DependentsWalk {
                 Some(Some(id)) => {
                     let (owner, depth) = (below.owner.clone(), below.depth);
                     self.noted -= 1;
-                    let (one, cost) = self.visit(leader, &owner, depth, id);
+                    let (one, cost) = self.visit(queries, &owner, depth, id);
                     found.extend(one);
                     cost
                 }
@@ -93,9 +93,9 @@ impl DependentsWalk {
     }
 
     /// Notes the dependents of the owner that comes next. Gives what it costs.
-    fn note(&mut self, leader: &Leader) -> usize {
+    fn note(&mut self, queries: &Queries<'_>) -> usize {
         let Some(below) = self.open.front_mut() else { return 0 };
-        let nodes = || leader.world.graph.by_uid(&below.owner).map(|id| leader.world.graph.node(id));
+        let nodes = || queries.world.graph.by_uid(&below.owner).map(|id| queries.world.graph.node(id));
         // What is beyond the bound is not even noted: an owner may have a million dependents.
         let count: usize = nodes().map(Node::dependent_count).sum();
         if self.noted + count > 2 * self.options.max_objects {
@@ -117,30 +117,30 @@ impl DependentsWalk {
     }
 
     /// Visits a node that was noted below this owner. Gives what it found, and what that costs.
-    fn visit(&mut self, leader: &Leader, owner: &Uid, depth: u32, id: NodeId) -> (Option<Found>, usize) {
-        let Some(node) = leader.world.graph.get(id) else { return (None, 1) };
+    fn visit(&mut self, queries: &Queries<'_>, owner: &Uid, depth: u32, id: NodeId) -> (Option<Found>, usize) {
+        let Some(node) = queries.world.graph.get(id) else { return (None, 1) };
         let cost = 1 + node.owners().len() / REFERENCES_PER_OBJECT;
         let leads_here = |uid: &Uid| uid == owner;
         let is_dependent = node.references().any(|reference| {
             (!self.options.blocking_only || reference.blocks())
-                && leads_here(&leader.world.graph.node(reference.owner()).uid())
+                && leads_here(&queries.world.graph.node(reference.owner()).uid())
         });
         let uid = node.uid();
         if !is_dependent || uid == self.start || self.found.contains(&uid) {
             return (None, cost);
         }
-        let Some(best) = leader.world.best_known(&uid) else { return (None, cost) };
+        let Some(best) = queries.world.best_known(&uid) else { return (None, cost) };
         if self.found.len() == self.options.max_objects {
             self.stop();
             return (None, cost);
         }
-        let nodes = || leader.world.graph.by_uid(&uid);
+        let nodes = || queries.world.graph.by_uid(&uid);
         let is_known = |owner: &Uid| *owner == self.start || self.found.contains(owner);
         let mut edges = Vec::new();
         for id in nodes() {
-            edges.extend(leader.world.edges_to(id, LISTED_MAX - edges.len(), is_known));
+            edges.extend(queries.world.edges_to(id, LISTED_MAX - edges.len(), is_known));
         }
-        if nodes().any(|id| leader.world.graph.node(id).dependent_count() > 0) {
+        if nodes().any(|id| queries.world.graph.node(id).dependent_count() > 0) {
             if depth < self.options.max_depth {
                 self.open.push_back(Below { owner: uid.clone(), depth: depth + 1, dependents: None });
             } else {
@@ -148,7 +148,7 @@ impl DependentsWalk {
             }
         }
         self.found.insert(uid);
-        (Some(Found { node: leader.view(best), depth, edges }), cost)
+        (Some(Found { node: queries.view(best), depth, edges }), cost)
     }
 
     /// Whether an object that was found has dependents below `max_depth`.
