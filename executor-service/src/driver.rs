@@ -225,9 +225,8 @@ impl Driver {
             self.session.handle(self.clock.now(), Input::WroteAgain { times: writes - 1 });
         }
         self.metrics.ended(lease.item.action.kind(), &report);
-        if let Some(traces) = &mut self.traces {
-            traces.ended(&lease, &report);
-        }
+        let followed = self.traces.as_mut().and_then(|traces| traces.ended(&lease, &report));
+        let _logged = followed.map(|context| context.entered().entered());
         tracing::debug!(
             lease = %lease.id,
             target = %lease.item.target,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 /// Slow admission webhooks take up to thirty seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -65,7 +66,8 @@ impl Server {
         }
         let recorded = self.follow.as_ref().map(|follow| follow.send(&mut request));
         let client = &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
-        let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        let logged = recorded.as_ref().map_or_else(Span::none, |sent| sent.entered());
+        let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).instrument(logged).await;
         if gate.is_some_and(|gate| gate.has_refused()) {
             return answer;
         }

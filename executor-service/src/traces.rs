@@ -102,9 +102,9 @@ impl Traces {
         Some(Follow { recorder: self.recorder.clone(), context: stage.context })
     }
 
-    /// Records the end of an attempt.
-    pub(crate) fn ended(&mut self, lease: &WorkLease, report: &WorkReport) {
-        let Some(stage) = self.started.remove(&lease.id) else { return };
+    /// Records the end of an attempt. Returns its span if it is followed.
+    pub(crate) fn ended(&mut self, lease: &WorkLease, report: &WorkReport) -> Option<Context> {
+        let stage = self.started.remove(&lease.id)?;
         let mut attributes = vec![
             ("ownergraph.action", lease.item.action.kind().as_str().into()),
             ("ownergraph.outcome", report.outcome.as_str().into()),
@@ -117,6 +117,7 @@ impl Traces {
         self.recorder.record(Span { kind: Kind::Consumer, failure, ..stage.ended("execute", attributes) });
         let reported = self.stage(stage);
         keep(&mut self.reported, lease.id, reported);
+        Some(stage.context)
     }
 
     fn granted(&mut self, lease: &WorkLease) {
@@ -173,6 +174,11 @@ impl Follow {
 }
 
 impl Sent<'_> {
+    /// Returns the span for log lines about the request.
+    pub(crate) fn entered(&self) -> tracing::Span {
+        self.context.entered()
+    }
+
     /// Records its answer or error.
     pub(crate) fn answered(self, answer: Result<&Answer, &CallError>) {
         let mut attributes: Vec<(&'static str, Value)> =

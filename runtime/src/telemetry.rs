@@ -6,22 +6,33 @@ use std::io::{IsTerminal, Write};
 use std::str::FromStr;
 
 use self::fields::{OnOneLine, Visible};
+use self::json::TraceFirst;
 use self::limit::Limit;
 use crate::terminal::Above;
 use crate::visible;
 use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 mod fields;
+mod json;
 mod limit;
 
 /// What is logged where neither `--log-level` nor `RUST_LOG` says. What the library for NATS says twice a second, the service says once.
 const DEFAULT_FILTER: &str = "info,async_nats=off";
 /// At its finest this part of the library writes the passwords that it sends.
 const NEVER_FINER: &str = "async_nats::connection=debug";
+
+/// Name of the spans that say which trace a line is about.
+const TRACED: &str = "traced";
+
+/// Lines that are written in this span have these ids. It is there at every level, because it writes nothing by itself.
+pub(crate) fn traced(trace: &impl fmt::Display, span: &impl fmt::Display) -> tracing::Span {
+    tracing::error_span!(TRACED, trace_id = %trace, span_id = %span)
+}
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,7 +105,7 @@ fn subscriber<W: Write + 'static>(
             builder.with_writer(move || Visible(text(), visible::styled)).finish().with(Limit::default()).into()
         }
         LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_ansi(false);
+            let builder = builder.with_ansi(false).fmt_fields(JsonFields::new()).event_format(TraceFirst::new());
             builder.with_writer(move || Visible(json(), visible::json)).finish().with(Limit::default()).into()
         }
     }
@@ -150,6 +161,33 @@ mod tests {
             assert_eq!(plain.matches('\n').count(), 1, "{text:?}");
             assert!(plain.trim_end_matches('\n').chars().all(visible::is_harmless), "{text:?}");
             assert!(plain.contains("FORGED") && plain.contains('系') && plain.contains("object"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_about_a_span_have_its_ids_in_both_formats_at_every_level() {
+        for (format, level) in [(LogFormat::Text, "info"), (LogFormat::Json, "warn")] {
+            let written = Arc::new(Mutex::new(Vec::new()));
+            let out = Arc::clone(&written);
+            let filter = parse_filter(level, "the test").unwrap();
+            let subscriber = subscriber(format, filter, false, move || Sink(Arc::clone(&out)));
+            tracing::dispatcher::with_default(&subscriber, || {
+                tracing::warn!("outside");
+                let _traced = traced(&"0af7", &"b7ad").entered();
+                let _inner = tracing::info_span!("inner").entered();
+                tracing::warn!(n = 1, "inside");
+            });
+            let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+            let [outside, inside] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+            assert!(!outside.contains("0af7"), "{text}");
+            match format {
+                LogFormat::Text => assert!(inside.contains("traced{trace_id=0af7 span_id=b7ad}"), "{text}"),
+                LogFormat::Json => {
+                    let line: serde_json::Value = serde_json::from_str(inside).unwrap();
+                    let fields = ["trace_id", "span_id", "message"].map(|name| line[name].as_str());
+                    assert_eq!((fields, line["n"].as_u64()), ([Some("0af7"), Some("b7ad"), Some("inside")], Some(1)));
+                }
+            }
         }
     }
 

@@ -19,6 +19,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 const GRAPH: &str = "graph-service";
 const EXECUTOR: &str = "executor-service";
+const LOGGED: [&str; 4] =
+    ["--log-format", "json", "--log-level", "info,graph_service::grpc=debug,executor_service=debug"];
 
 /// A root, what depends on it, and what depends on that.
 async fn chain(client: &kube::Client) -> anyhow::Result<()> {
@@ -63,6 +65,23 @@ fn deletion<'a>(spans: &'a [Taken], name: &str) -> Option<&'a Taken> {
     spans.iter().filter(|taken| taken.span.name == "DELETE" && taken.service == EXECUTOR).find(ends)
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// As the log has them.
+fn ids(taken: &Taken) -> (String, String) {
+    (hex(&taken.span.trace_id), hex(&taken.span.span_id))
+}
+
+/// The traces and spans that the lines of a log with this message belong to.
+fn logged(log: &str, message: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let lines = log.lines().filter(|line| line.contains(message)).map(serde_json::from_str::<serde_json::Value>);
+    let lines: Vec<_> = lines.collect::<Result<_, _>>()?;
+    let text = |line: &serde_json::Value, name: &str| line[name].as_str().map(str::to_owned);
+    Ok(lines.iter().filter_map(|line| Some((text(line, "trace_id")?, text(line, "span_id")?))).collect())
+}
+
 fn has_joined(spans: &[Taken]) -> bool {
     let answered = |name| deletion(spans, name).is_some_and(|sent| below(spans, sent, "DELETE ").next().is_some());
     let is_over = spans.iter().any(|taken| taken.span.name == "cascade");
@@ -86,7 +105,7 @@ async fn one_deletion_is_one_trace_across_three_processes() -> anyhow::Result<()
     let client = plane.client().await?;
     chain(&client).await?;
     let endpoint = collector.endpoint();
-    let flags = ["--otlp-endpoint", &endpoint, "--trace-sample", "1"];
+    let flags = [&["--otlp-endpoint", &endpoint, "--trace-sample", "1"], &LOGGED[..]].concat();
     let mut fleet = Fleet::start_with(&Programs::build()?, plane.kubeconfig(), &flags).await?;
     fleet.add_executor_with("executor", &flags)?;
     fleet.executors[0].ready().await?;
@@ -117,6 +136,8 @@ async fn one_deletion_is_one_trace_across_three_processes() -> anyhow::Result<()
         child(&spans, lease, EXECUTOR, "report")?;
         let execute = child(&spans, lease, EXECUTOR, "execute")?;
         assert_eq!(execute.attribute("ownergraph.outcome"), "done");
+        let logged = logged(&fleet.executors[0].process.output(), "attempt ended")?;
+        assert!(logged.contains(&ids(execute)), "{name}: {logged:?}");
         let request = child(&spans, execute, EXECUTOR, "DELETE")?;
         assert_eq!(request.attribute("http.response.status_code"), "200");
         let served = below(&spans, request, "DELETE ").next().context("the API server has joined")?;
@@ -144,7 +165,7 @@ async fn nothing_is_recorded_but_the_calls_of_a_caller_that_records() -> anyhow:
     let (_sandbox, kubeconfig, client) = sandbox(&programs, directory.path()).await?;
     chain(&client).await?;
     let endpoint = collector.endpoint();
-    let flags = ["--otlp-endpoint", &endpoint, "--trace-sample", "0"];
+    let flags = [&["--otlp-endpoint", &endpoint, "--trace-sample", "0"], &LOGGED[..]].concat();
     let mut fleet = Fleet::start_with(&programs, &kubeconfig, &flags).await?;
     fleet.add_executor_with("executor", &flags)?;
     fleet.executors[0].ready().await?;
@@ -169,8 +190,8 @@ async fn nothing_is_recorded_but_the_calls_of_a_caller_that_records() -> anyhow:
     let call = &spans[0];
     assert_eq!(call.span.name, "ownergraph.admin.v1beta1.AdminService/GetStatus");
     assert_eq!((call.service.as_str(), call.attribute("rpc.grpc.status_code").as_str()), (GRAPH, "0"));
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(format!("00-{}-{}", hex(&call.span.trace_id), hex(&call.span.parent_span_id)), caller);
+    assert_eq!(logged(&fleet.graph.process.output(), "call ended")?, [ids(call)], "other calls have no ids");
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
+use tracing::Instrument as _;
 
 const TRACEPARENT: &str = "traceparent";
 /// Services without spans.
@@ -65,10 +66,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let call = self.recorder.as_ref().and_then(|recorder| Call::begin(recorder, &request));
-        let answering = self.inner.call(request);
+        // What is logged on the way to the answer belongs to the call.
+        let logged = call.as_ref().map_or_else(tracing::Span::none, |call| call.context.entered());
+        let answering = logged.in_scope(|| self.inner.call(request));
         match call {
             None => Either::Left(answering),
-            Some(call) => Either::Right(answering.map(|answer| answer.map(|answer| call.follow(answer))).boxed()),
+            Some(call) => {
+                let answering = answering.instrument(logged);
+                Either::Right(answering.map(|answer| answer.map(|answer| call.follow(answer))).boxed())
+            }
         }
     }
 }
@@ -136,6 +142,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let gone = || Status::cancelled("the caller went away");
         let status = self.ended.take().unwrap_or_else(gone);
+        self.context.entered().in_scope(|| tracing::debug!(rpc = self.rpc, code = ?status.code(), "call ended"));
         let (service, method) = self.rpc.split_once('/').unwrap_or((UNKNOWN, UNKNOWN));
         let attributes = vec![
             ("rpc.system", "grpc".into()),

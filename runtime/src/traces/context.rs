@@ -65,6 +65,11 @@ fn half(part: u8, what: &impl Hash) -> [u8; 8] {
 }
 
 impl Context {
+    /// A span of the log, so that lines that are written in it have these ids.
+    pub fn entered(&self) -> tracing::Span {
+        crate::telemetry::traced(&self.trace, &self.span)
+    }
+
     /// The value of a `traceparent` header, flagged as sampled.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-01", self.trace, self.span)
@@ -145,11 +150,20 @@ impl Ratio {
     const WHOLE: u64 = 1 << 63;
     /// Every trace.
     pub const ALL: Ratio = Ratio(Ratio::WHOLE);
+    /// No trace.
+    pub const NONE: Ratio = Ratio(0);
 
     /// Whether this trace is one of them: by its last 63 bits, as OpenTelemetry's own samplers look at them.
     pub fn covers(self, trace: &TraceId) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.0
+    }
+}
+
+/// One in a hundred.
+impl Default for Ratio {
+    fn default() -> Ratio {
+        Ratio(Ratio::WHOLE / 100)
     }
 }
 

@@ -26,8 +26,8 @@ pub struct Counts {
 pub(super) enum Dropped {
     /// The queue was full: the collector is away or slow.
     QueueFull,
-    /// The collector took them not, in a way that no retry mends.
-    Rejected,
+    /// The collector did not take them, for good or in time.
+    Failed,
     /// They were left at the end of the process.
     Stopped,
 }
@@ -52,12 +52,12 @@ impl Recording {
 }
 
 impl Dropped {
-    const ALL: [Dropped; 3] = [Dropped::QueueFull, Dropped::Rejected, Dropped::Stopped];
+    const ALL: [Dropped; 3] = [Dropped::QueueFull, Dropped::Failed, Dropped::Stopped];
 
     fn word(self) -> &'static str {
         match self {
             Dropped::QueueFull => "queue_full",
-            Dropped::Rejected => "rejected",
+            Dropped::Failed => "failed",
             Dropped::Stopped => "stopped",
         }
     }
@@ -85,7 +85,7 @@ impl Counts {
             [Label::of("reason", Dropped::ALL.map(Dropped::word))],
             (
                 "Spans that were recorded and not sent to the trace collector",
-                "`queue_full`: the collector of traces is away or slow; `rejected`: it does not want them, and its log says why. Traces have holes; nothing else suffers.",
+                "`queue_full`: the collector of traces is away or slow; `failed`: it did not take them, and the log says why. Traces have holes; nothing else suffers.",
             ),
             counts.dropped.clone(),
         );
@@ -103,6 +103,6 @@ impl Counts {
     #[cfg(test)]
     pub(super) fn read(&self) -> (u64, [u64; 3]) {
         let of = |why: Dropped| self.dropped.get_or_create(&[("reason", why.word())]).get();
-        (self.exported.get(), [of(Dropped::QueueFull), of(Dropped::Rejected), of(Dropped::Stopped)])
+        (self.exported.get(), [of(Dropped::QueueFull), of(Dropped::Failed), of(Dropped::Stopped)])
     }
 }

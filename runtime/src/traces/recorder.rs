@@ -2,9 +2,10 @@
 
 use super::context::{Ratio, SpanId, TraceId};
 use super::counts::{Counts, Dropped, Service};
-use super::export::Exporter;
-use super::flags::{BadTraces, Settings};
+use super::export::Sending;
+use super::flags::Settings;
 use super::span::Span;
+use super::variables::BadTraces;
 use crate::shutdown::Shutdown;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -84,8 +85,8 @@ impl Recorder {
     }
 }
 
-/// A recorder, what keeps it open, and the task that sends what it takes. The task ends within two seconds after [`Open`] was dropped. From
-/// then on, or from the request to stop, it tries nothing twice: a collector that is away or slow holds up nobody.
+/// A recorder, what keeps it open, and the task that sends what it takes. The task ends within two seconds after [`Open`] was dropped: a
+/// collector that is away or slow holds up nothing. Has to be called on the runtime that it runs on.
 pub fn start(
     settings: &Settings,
     service: Service,
@@ -95,6 +96,6 @@ pub fn start(
     let (queue, spans) = mpsc::channel(QUEUE_MAX);
     let over = CancellationToken::new();
     let (recorder, open) = Recorder::new(queue, counts.clone(), settings.sample, over.clone());
-    let exporter = Exporter::new(settings, service, counts, shutdown, over)?;
-    Ok((recorder, open, exporter.run(spans)))
+    let sending = Sending::new(settings, &service, counts, shutdown, over)?;
+    Ok((recorder, open, sending.run(spans)))
 }

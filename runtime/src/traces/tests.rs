@@ -1,13 +1,12 @@
-use super::export::{BATCH_MAX, LAST_WITHIN, is_final};
+use super::export::{BATCH_MAX, LAST_WITHIN};
 use super::recorder::QUEUE_MAX;
+use super::variables::Variables;
 use super::*;
 use crate::shutdown::Shutdown;
 use crate::tls::tests::certificates::{Authority, Files, Leaf};
 use crate::tls::{Protocol, ServerFlags, ServerTls};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -17,7 +16,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Code, Request, Response, Status};
-use tonic_types::{ErrorDetails, StatusExt as _};
 
 const SERVICE: &str = "a-service";
 
@@ -29,7 +27,6 @@ fn service() -> Service {
 #[derive(Clone, Default)]
 struct Receiver {
     answers: Arc<Mutex<Vec<Status>>>,
-    rejects: i64,
     /// How long each answer takes.
     slow: Duration,
     asked: watch::Sender<usize>,
@@ -52,10 +49,7 @@ impl TraceService for Receiver {
             return Err(status);
         }
         self.seen.send_modify(|seen| seen.push(request.into_inner()));
-        let rejected_spans = self.rejects;
-        let partial_success = (rejected_spans > 0)
-            .then(|| ExportTracePartialSuccess { rejected_spans, error_message: "too old".to_owned() });
-        Ok(Response::new(ExportTraceServiceResponse { partial_success }))
+        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
@@ -182,9 +176,73 @@ fn endpoints_are_checked_before_anything_is_sent() {
     {
         assert!(settings(&["--otlp-endpoint", bad]).unwrap_err().contains("expected http://HOST:PORT"), "{bad}");
     }
+    assert!(settings(&["--otlp-ca", "ca.pem"]).unwrap_err().contains("--otlp-endpoint"));
     let ca = |url| ["--otlp-endpoint", url, "--otlp-ca", "/nowhere/ca.pem"];
     assert!(settings(&ca("https://127.0.0.1:1")).unwrap_err().contains("/nowhere/ca.pem"));
     assert!(settings(&ca("http://127.0.0.1:1")).unwrap_err().contains("--otlp-ca needs"));
+}
+
+/// What OpenTelemetry's variables lead to, without a flag, in the form `NAME=value NAME=value`.
+fn by_variables(text: &str) -> Result<Option<Settings>, String> {
+    let get = |name: &str| {
+        let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+        pairs.filter(|(of, _)| *of == name).map(|(_, value)| value.to_owned()).next()
+    };
+    let none = Flags { otlp_endpoint: None, otlp_ca: None, otlp_insecure: false, trace_sample: None };
+    none.resolve(&Variables::of(&get)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn variables_of_opentelemetry_count_where_no_flag_is_given() {
+    const ON: &str = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317";
+    for (variables, endpoint) in [
+        ("", None),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT=", None),
+        (ON, Some("http://127.0.0.1:4317/")),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://traces:1"), Some("https://traces:1/")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317", Some("https://collector:4317/")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317 OTEL_EXPORTER_OTLP_INSECURE=true", Some("http://collector:4317/")),
+        (
+            &format!("{ON} OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_COMPRESSION=gzip"),
+            Some("http://127.0.0.1:4317/"),
+        ),
+        (
+            &format!("{ON} OTEL_EXPORTER_OTLP_PROTOCOL=http/json OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"),
+            Some("http://127.0.0.1:4317/"),
+        ),
+        (&format!("{ON} OTEL_TRACES_EXPORTER=none"), None),
+        (&format!("{ON} OTEL_SDK_DISABLED=true"), None),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", None),
+    ] {
+        let settings = by_variables(variables).unwrap_or_else(|error| panic!("{variables}: {error}"));
+        assert_eq!(settings.map(|settings| settings.endpoint.to_string()).as_deref(), endpoint, "{variables}");
+    }
+    for (variables, word) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317", "OTEL_EXPORTER_OTLP_INSECURE"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_INSECURE=maybe"), "true or false"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1/v1/traces", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"), "grpc alone"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_COMPRESSION=zstd"), "gzip or none"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_TIMEOUT=10s"), "milliseconds"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_CLIENT_KEY=/key.pem"), "not supported"),
+        (&format!("{ON} OTEL_TRACES_EXPORTER=zipkin"), "OTEL_TRACES_EXPORTER"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_CERTIFICATE=/nowhere/ca.pem"), "needs an https:// address"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT=https://c OTEL_EXPORTER_OTLP_CERTIFICATE=/nowhere/ca.pem", "/nowhere/ca.pem"),
+        (&format!("{ON} OTEL_TRACES_SAMPLER=xray"), "always_on"),
+        (&format!("{ON} OTEL_TRACES_SAMPLER=traceidratio OTEL_TRACES_SAMPLER_ARG=2"), "OTEL_TRACES_SAMPLER_ARG"),
+    ] {
+        let error = by_variables(variables).unwrap_err();
+        assert!(error.contains(word), "{variables}: {error}");
+    }
+    for (sampler, ratio) in [
+        ("OTEL_TRACES_SAMPLER=", Ratio::default()),
+        ("OTEL_TRACES_SAMPLER=always_on", Ratio::ALL),
+        ("OTEL_TRACES_SAMPLER=parentbased_always_off", Ratio::NONE),
+        ("OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0.5", "0.5".parse().unwrap()),
+        ("OTEL_TRACES_SAMPLER=traceidratio", Ratio::ALL),
+    ] {
+        assert_eq!(by_variables(&format!("{ON} {sampler}")).unwrap().unwrap().sample, ratio, "{sampler}");
+    }
 }
 
 #[tokio::test]
@@ -210,7 +268,7 @@ async fn spans_arrive_with_everything_they_carry_and_the_end_waits_for_them() {
     assert_eq!(spans[1].parent_span_id, first.context.span.bytes());
     assert_eq!(spans[0].attributes.len(), 3);
     assert_eq!(spans[0].status.as_ref().unwrap().message, "why");
-    assert_eq!(spans[1].status, None);
+    assert_eq!(spans[1].status.as_ref().unwrap().code, 0);
     let resource = receiver.seen.borrow()[0].resource_spans[0].resource.clone().unwrap();
     assert!(format!("{resource:?}").contains(SERVICE));
     assert_eq!(counts.read(), (2, [0, 0, 0]));
@@ -234,7 +292,7 @@ async fn spans_go_over_tls_to_a_collector_whose_authority_is_given_and_to_no_oth
             otlp_endpoint: Some(endpoint),
             otlp_ca: Some(ca.clone()),
             otlp_insecure: false,
-            trace_sample: Ratio::ALL,
+            trace_sample: Some(Ratio::ALL),
         };
         flags.check().unwrap();
         let (counts, shutdown) = (Counts::default(), Shutdown::new());
@@ -270,19 +328,6 @@ async fn what_may_pass_is_sent_again_and_what_may_not_is_dropped() {
     drop(open);
     sent.join_next().await.unwrap().unwrap();
     assert_eq!(counts.read(), (2, [0, 1, 0]));
-}
-
-#[tokio::test]
-async fn spans_that_a_collector_rejects_are_counted() {
-    let (receiver, mut tasks) = (Receiver { rejects: 1, ..Receiver::default() }, JoinSet::new());
-    let settings = Settings::to_loopback(receiver.listen(&mut tasks).await, Ratio::ALL);
-    let (counts, shutdown) = (Counts::default(), Shutdown::new());
-    let (recorder, open, sending) = start(&settings, service(), counts.clone(), shutdown.clone()).unwrap();
-    recorder.record(span(&recorder, "one"));
-    recorder.record(span(&recorder, "two"));
-    drop(open);
-    sending.await.unwrap();
-    assert_eq!(counts.read(), (1, [0, 1, 0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,35 +403,4 @@ async fn a_request_under_way_at_the_end_has_the_same_limit() {
     sent.join_next().await.unwrap().unwrap();
     assert!(begun.elapsed() < LAST_WITHIN + Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(counts.read(), (0, [0, 0, 1]));
-}
-
-#[test]
-fn what_is_refused_for_good_is_what_the_protocol_says() {
-    let passing =
-        [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::OutOfRange, Code::Unavailable, Code::DataLoss];
-    for number in 1..=16 {
-        let code = Code::from_i32(number);
-        assert_eq!(is_final(&Status::new(code, "said")), !passing.contains(&code), "{code:?}");
-    }
-    let later = ErrorDetails::with_retry_info(None);
-    assert!(!is_final(&Status::with_error_details(Code::ResourceExhausted, "later", later)));
-    // What the client makes of a connection that breaks.
-    let broken = Status::from_error("the connection broke".into());
-    assert_eq!((broken.code(), is_final(&broken)), (Code::Unknown, false));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_collector_that_says_when_it_has_room_again_is_not_asked_before() {
-    let (receiver, mut tasks) = (Receiver::default(), JoinSet::new());
-    let settings = Settings::to_loopback(receiver.listen(&mut tasks).await, Ratio::ALL);
-    let (recorder, open, sending) = start(&settings, service(), Counts::default(), Shutdown::new()).unwrap();
-    tasks.spawn(async move { sending.await.unwrap() });
-    let pause = Duration::from_secs(20);
-    let full = Status::with_error_details(Code::ResourceExhausted, "full", ErrorDetails::with_retry_info(Some(pause)));
-    receiver.answers.lock().unwrap().push(full);
-    recorder.record(span(&recorder, "later"));
-    let begun = Instant::now();
-    assert_eq!(receiver.spans(1).await[0].name, "later");
-    assert!(begun.elapsed() >= pause, "{:?}", begun.elapsed());
-    drop(open);
 }

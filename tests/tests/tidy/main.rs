@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
 const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("engine", &[]),
-    ("runtime", &["engine"]),
+    ("runtime", &[]),
     ("sandbox", &["engine"]),
     ("healthcheck", &[]),
     ("kube-api", &["engine"]),
@@ -257,7 +257,7 @@ const TIME_OF_DAY: [&str; 5] = [
     // Dates of Events.
     "graph-service/src/warnings.rs",
     // Dates of spans.
-    "runtime/src/traces/wire.rs",
+    "runtime/src/traces/data.rs",
     // Ages as dates, in answers.
     "graph-service/src/grpc",
 ];
