@@ -1,9 +1,8 @@
 //! Parses answers of the API server. The engine interprets them.
 
-use crate::metadata::parse_object;
 use engine::attempt::{Ending, Failure, FailureKind, Question, Reply, Status, failed};
 use engine::object::ObjectRef;
-use kube_api::{Answer, CallError, classify_not_found, parse_status};
+use kube_api::{Answer, CallError, classify_not_found, parse_object, parse_status};
 use serde_json::Value;
 
 #[cfg(test)]

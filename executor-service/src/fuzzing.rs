@@ -1,12 +1,11 @@
 //! Fuzz entry points: one function for each reader of foreign bytes in this crate.
 
 use crate::answer::{classify, excerpt};
-use crate::metadata::parse_object;
 use engine::attempt::Question;
 use engine::object::{ObjectRef, Uid};
 use engine::work::MESSAGE_MAX_BYTES;
 use http::StatusCode;
-use kube_api::{Answer, NotFound, classify_not_found, parse_status};
+use kube_api::{Answer, NotFound, classify_not_found, parse_object, parse_status};
 
 /// Answers of the API server: the first byte selects status and content type.
 pub fn answers(bytes: &[u8]) {

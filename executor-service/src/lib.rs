@@ -10,7 +10,7 @@
 //! * `dial`: connections to them
 //! * `stream`: one gRPC stream to a graph service
 //! * `attempt`: leases as requests to the API server; the engine decides on each request
-//! * `answer`, `metadata`: parsed answers of the API server
+//! * `answer`: parsed answers of the API server
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
 //! * `server`, `health`, `metrics`, `clock`: the base of these
 
@@ -24,7 +24,6 @@ mod driver;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
-mod metadata;
 mod metrics;
 mod options;
 mod peers;
@@ -40,8 +39,6 @@ pub use app::{Edges, Exit, StartError, serve};
 pub use attempt::request::{PatchForm, patch_body};
 pub use dial::{Channel, Connector, connect_over, connect_through, dial, endpoint, innermost};
 pub use engine::session::Concurrency;
-#[doc(hidden)]
-pub use metadata::object_of;
 pub use metrics::{Metrics, described};
 pub use options::{BadOptions, ConcurrencyOptions, Config, Options};
 pub use peers::Resolver;

@@ -5,10 +5,10 @@
 //! The unit is CPU time of one thread, so that other processes disturb little. Contenders take turns for several
 //! rounds, and the median counts.
 
-#[path = "../src/metadata/tests/generate.rs"]
+#[path = "../../kube-api/src/metadata/tests/generate.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod generate;
-#[path = "../src/metadata/tests/oracle.rs"]
+#[path = "../../kube-api/src/metadata/tests/oracle.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod oracle;
 #[path = "data/pods.rs"]
@@ -21,10 +21,10 @@ use engine::object::{
 };
 use engine::time::Time;
 use generate::Draw;
-use graph_service::metadata::{Decoder, Encoding, Event, Item, event};
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::{PartialObjectMeta, WatchEvent};
+use kube_api::metadata::{Decoder, Encoding, Event, Item, event};
 use kube_api::{Cluster, Frames, Lines, Opened, open_stream};
 use prost::Message as _;
 use rustix::time::{ClockId, clock_gettime};

@@ -8,7 +8,6 @@
 //! * `driver`: the one task that owns the engine
 //! * `messages`: the messages between tasks
 //! * `ingest`: lists and watches, as facts for the engine
-//! * [`metadata`]: objects as JSON or protobuf
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: the API for executors and readers
 //! * `pauses`: Pause resources
@@ -31,7 +30,6 @@ pub mod fuzzing;
 mod grpc;
 mod ingest;
 mod messages;
-pub mod metadata;
 mod metrics;
 pub mod options;
 mod pauses;

@@ -2,10 +2,10 @@
 //!
 //! A test binary of its own, because the counting allocator is global.
 
-#[path = "../src/metadata/tests/generate.rs"]
+#[path = "../../kube-api/src/metadata/tests/generate.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod generate;
-#[path = "../src/metadata/tests/oracle.rs"]
+#[path = "../../kube-api/src/metadata/tests/oracle.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod oracle;
 #[path = "../benches/data/pods.rs"]
@@ -15,7 +15,7 @@ use engine::leader::{Config, Input, Leader, Mode, Policy};
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;
 use generate::Draw;
-use graph_service::metadata::{Decoder, Encoding, Event, Item, event};
+use kube_api::metadata::{Decoder, Encoding, Event, Item, event};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;

@@ -9,7 +9,9 @@ mod client;
 mod frames;
 mod gate;
 mod lines;
+mod live;
 pub mod media;
+pub mod metadata;
 mod overrides;
 pub mod path;
 mod request;
@@ -21,6 +23,7 @@ pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, cluster_uid,
 pub use frames::Frames;
 pub use gate::{Gate, Gated, Withheld, gated};
 pub use lines::Lines;
+pub use live::{Live, object_of, parse_object};
 pub use overrides::Overrides;
 pub use request::request;
 pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};

@@ -3,9 +3,9 @@
 
 use anyhow::{Context as _, ensure};
 use engine::object::Object;
-use graph_service::metadata::{Decoder, Encoding, Event, event, page};
 use http::Request;
 use kube::Client;
+use kube_api::metadata::{Decoder, Encoding, Event, event, page};
 use kube_api::{Answer, Frames, Lines, Opened, call, open_stream};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Turns the steps of one collection into inputs of the engine.
 
 use super::follow::{Halt, Sink, Step};
-use crate::metadata::{self, Decoder, Item};
 use engine::leader::Input;
 use engine::object::{Backend, GroupResource, Name, Object, ServedKind};
+use kube_api::metadata::{self, Decoder, Item};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, mpsc};

@@ -2,10 +2,10 @@
 
 use super::Clients;
 use super::request::{self, Failure};
-use crate::metadata::{self, Decoder, Encoding, Item};
 use engine::leader::{CheckBy, Named, Probe, ProbeAnswer};
 use engine::object::{Object, ResourceVersion};
 use kube_api::media;
+use kube_api::metadata::{self, Decoder, Encoding, Item};
 use kube_api::path::{URI_MAX_BYTES, collection_path, is_encodable_segment, name_selector, object_path, query_value};
 use kube_api::{NotFound, classify_not_found};
 use serde_json::value::RawValue;

@@ -6,12 +6,12 @@
 use super::Clients;
 use super::request::{self, Events, Failure};
 use crate::clock::Clock;
-use crate::metadata::{self, Event, Item, Items};
 use bytes::Bytes;
 use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell, WatchEnd};
 use engine::object::ResourceVersion;
 use futures::FutureExt as _;
 use kube_api::CallError;
+use kube_api::metadata::{self, Event, Item, Items};
 use kube_api::path::query_value;
 use std::convert::Infallible;
 use std::future::{Future, pending};

@@ -3,11 +3,11 @@
 use super::request;
 use super::{Clients, existence};
 use crate::ingest::questions::{Span, Stand, Texts};
-use crate::metadata::{self, Decoder, Event};
 use engine::follow::Failure;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion};
 use kube_api::media;
+use kube_api::metadata::{self, Decoder, Event};
 use kube_api::path::{collection_path, is_path_segment, name_selector, query_value};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};

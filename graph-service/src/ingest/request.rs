@@ -1,12 +1,12 @@
 //! Raw requests to the API server, and their errors as sentences.
 
 use super::Clients;
-use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 pub(crate) use engine::follow::Failure;
 use engine::object::clip;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
 use http::{HeaderValue, Request, StatusCode};
+use kube_api::metadata::{self, Encoding, Page};
 use kube_api::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
 

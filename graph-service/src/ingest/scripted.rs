@@ -1,8 +1,10 @@
 //! An API server with a script: one answer for each request, in order, then silence.
 
+#[path = "../../../kube-api/src/metadata/tests/oracle.rs"]
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod oracle;
+
 use super::Clients;
-use crate::metadata::Encoding;
-use crate::metadata::tests::oracle;
 use bytes::Bytes;
 use engine::leader::Input;
 use futures::{StreamExt, future, stream};
@@ -12,6 +14,7 @@ use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use kube_api::media;
+use kube_api::metadata::Encoding;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};

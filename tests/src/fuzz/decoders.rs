@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use engine::work::{ToExecutor, ToLeader};
 use executor_service::endpoint;
-use graph_service::metadata::{Decoder, Encoding, Event, Item, event, page};
 use graph_service::{Server, options};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use kube_api::metadata::{Decoder, Encoding, Event, Item, event, page};
 use kube_api::{BodyStream, Frames, Lines, Opened, open_stream};
 use prost::Message as _;
 use proto::convert::{Received, received_from_executor, received_from_leader};

@@ -401,7 +401,7 @@ mod tests {
     /// Without its defect, an answer in either encoding is one that the graph service reads.
     #[test]
     fn right_answers_are_read() {
-        use graph_service::metadata::{Encoding, Event, event, page};
+        use kube_api::metadata::{Encoding, Event, event, page};
         let asked = Asked {
             form: Form::List,
             group: "g.lies.test".to_owned(),

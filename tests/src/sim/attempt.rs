@@ -119,5 +119,5 @@ impl Answer {
 
 /// An object of the store, as an answer shows it.
 pub(super) fn live(stored: &sandbox::model::Object) -> Option<Box<Live<Value>>> {
-    executor_service::object_of(&Value::Object(stored.clone())).map(Box::new)
+    kube_api::object_of(&Value::Object(stored.clone())).map(Box::new)
 }

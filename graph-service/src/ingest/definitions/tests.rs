@@ -1,8 +1,8 @@
 use super::*;
 use crate::ingest::request::Failure;
 use crate::ingest::scripted::word;
-use crate::metadata::Item;
 use engine::object::{Access, Backend, ResourceVersion, ServedKind};
+use kube_api::metadata::Item;
 
 fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()

@@ -1,8 +1,8 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, object, ok, page, refuse, server_in};
-use crate::metadata::Encoding;
 use engine::leader::ProbeId;
 use engine::object::GroupResource;
+use kube_api::metadata::Encoding;
 use std::sync::Arc;
 
 fn probe(by: CheckBy, name: &str) -> (Probe, Named) {

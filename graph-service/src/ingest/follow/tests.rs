@@ -1,11 +1,11 @@
 use super::*;
 use crate::ingest::collection::Collection;
 use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object, ok, page, refuse, word};
-use crate::metadata::Encoding;
 use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
 use engine::leader::Input;
 use engine::object::{Access, Backend, GroupResource, ServedKind};
 use kube_api::media;
+use kube_api::metadata::Encoding;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, bookmark, event, object, ok, page, refuse, routed, server_in};
-use crate::metadata::Encoding;
 use engine::object::GroupResource;
+use kube_api::metadata::Encoding;
 use std::sync::Arc;
 
 fn probe(id: u64, namespace: Option<&str>, limit: Option<u32>) -> Probe {

@@ -2,7 +2,7 @@ use super::*;
 
 mod differential;
 mod generate;
-pub(crate) mod oracle;
+mod oracle;
 mod protobuf;
 
 fn raw(text: &str) -> Box<RawValue> {

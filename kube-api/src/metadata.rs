@@ -12,20 +12,21 @@ mod protobuf;
 mod wire;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 pub use protobuf::{Metadata, Objects, Owner};
 pub use wire::Malformed;
 
+use crate::media;
+use crate::status::Status;
 use engine::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid, clip};
-use kube_api::{Status, media};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-pub(crate) use protobuf::status as protobuf_status;
+pub use protobuf::status as protobuf_status;
 
 /// Most names to share. Beyond this, sharing starts again.
 const NAMES_MAX: usize = 16_384;
@@ -53,7 +54,7 @@ impl Encoding {
     }
 
     /// The name of an event's unit, for errors.
-    pub(crate) fn piece(self) -> &'static str {
+    pub fn piece(self) -> &'static str {
         match self {
             Encoding::Json => "a line",
             Encoding::Protobuf => "a frame",
@@ -78,13 +79,13 @@ pub struct Page<'a> {
 
 impl Page<'_> {
     /// Whether the claimed type is a list of this group and kind.
-    pub(crate) fn check(&self, group: &str, kind: &str) -> Result<(), String> {
+    pub fn check(&self, group: &str, kind: &str) -> Result<(), String> {
         is_of(&self.api_version, &self.kind, group, kind, "List")
     }
 }
 
 /// Whether the claimed type of an object is this group and kind. The error is a sentence without its subject.
-pub(crate) fn check_kind(object: &RawValue, group: &str, kind: &str) -> Result<(), String> {
+pub fn check_kind(object: &RawValue, group: &str, kind: &str) -> Result<(), String> {
     let (api_version, of) = json::types(object)?;
     is_of(&api_version, &of, group, kind, "")
 }
@@ -131,7 +132,7 @@ pub enum Item<'a> {
 
 impl<'a> Item<'a> {
     /// The object as JSON, for callers that need more than metadata and requested JSON.
-    pub(crate) fn json(self) -> Result<&'a RawValue, String> {
+    pub fn json(self) -> Result<&'a RawValue, String> {
         match self {
             Item::Json(item) => Ok(item),
             Item::Protobuf(_) => Err("an object in protobuf, which was not requested".to_owned()),

@@ -5,8 +5,9 @@
 
 use super::wire::{Field, Fields, Malformed};
 use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
+use crate::media;
+use crate::status::{Status, StatusCause, StatusDetails};
 use engine::object::{HOLD_ANNOTATION, clip};
-use kube_api::{Status, StatusCause, StatusDetails, media};
 
 /// The prefix of each object.
 const MAGIC: &[u8] = b"k8s\0";
@@ -381,7 +382,7 @@ fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, String> {
 }
 
 /// The `Status` in its envelope, if it is one.
-pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
+pub fn status(bytes: &[u8]) -> Option<Status> {
     let envelope = envelope(bytes).ok()?;
     if envelope.kind != "Status" || envelope.api_version != "v1" {
         return None;

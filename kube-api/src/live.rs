@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// An object in one answer, with its references as they were written.
-pub(crate) type Live = attempt::Live<Value>;
+pub type Live = attempt::Live<Value>;
 type Reference = attempt::Reference<Value>;
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ struct WrittenReference {
 }
 
 /// Reads one object. `None` for a Status, for any other non-object, and for an object without a uid.
-pub(crate) fn parse_object(body: &[u8]) -> Option<Live> {
+pub fn parse_object(body: &[u8]) -> Option<Live> {
     object(serde_json::from_slice(body).ok()?)
 }
 
