@@ -6,12 +6,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -32,6 +35,8 @@ pub struct Taken {
     /// `service.name`.
     pub service: String,
     pub span: Span,
+    /// Headers of the request that it came with.
+    pub headers: Arc<MetadataMap>,
 }
 
 impl Taken {
@@ -59,13 +64,15 @@ impl TraceService for Sink {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let headers = Arc::new(request.metadata().clone());
         self.0.send_modify(|taken| {
             for of in request.into_inner().resource_spans {
                 let service = of.resource.map(|resource| text(&resource.attributes, "service.name"));
                 let service = service.unwrap_or_default();
                 let spans = of.scope_spans.into_iter().flat_map(|scope| scope.spans);
                 let room = KEPT_MAX.saturating_sub(taken.len());
-                taken.extend(spans.take(room).map(|span| Taken { service: service.clone(), span }));
+                let of = |span| Taken { service: service.clone(), span, headers: Arc::clone(&headers) };
+                taken.extend(spans.take(room).map(of));
             }
         });
         Ok(Response::new(ExportTraceServiceResponse::default()))
@@ -80,7 +87,8 @@ impl Collector {
         let (sender, taken) = watch::channel(Vec::new());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
-            let server = Server::builder().add_service(TraceServiceServer::new(Sink(sender)));
+            let service = TraceServiceServer::new(Sink(sender)).accept_compressed(CompressionEncoding::Gzip);
+            let server = Server::builder().add_service(service);
             if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
                 tracing::error!(%error, "the collector of traces has failed");
             }

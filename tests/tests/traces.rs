@@ -196,6 +196,39 @@ async fn nothing_is_recorded_but_the_calls_of_a_caller_that_records() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn variables_of_opentelemetry_say_where_and_how_traces_are_sent() -> anyhow::Result<()> {
+    let (programs, directory, collector) = (Programs::build()?, Directory::create()?, Collector::start().await?);
+    let (_sandbox, kubeconfig, client) = sandbox(&programs, directory.path()).await?;
+    chain(&client).await?;
+    let (program, kubeconfig) = (programs.path("ownergraph").display().to_string(), kubeconfig.display().to_string());
+    let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT={}", collector.endpoint());
+    let variables = [
+        &endpoint,
+        "OTEL_EXPORTER_OTLP_HEADERS=api-key=secret,tenant=shop",
+        "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
+        "OTEL_EXPORTER_OTLP_TIMEOUT=5000",
+        "OTEL_TRACES_SAMPLER=always_on",
+        "OTEL_SERVICE_NAME=garbage-collector",
+    ];
+    let collect = [&program, "collect", "--kubeconfig", &kubeconfig, "--executors", "1", "--listen", "127.0.0.1:0"];
+    let command = [&variables[..], &collect, &["--admin-listen", "127.0.0.1:0"]].concat();
+    let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
+    let mut process = Process::spawn("collect", directory.path(), Path::new("env"), &command)?;
+    delete_root(&client).await?;
+    let names = ["collect", "execute"];
+    let both = |spans: &[Taken]| names.iter().all(|name| spans.iter().any(|taken| taken.span.name == *name));
+    for taken in collector.until(WITHIN, both).await? {
+        assert_eq!(taken.service, "garbage-collector");
+        let header = |name| taken.headers.get(name).and_then(|value| value.to_str().ok());
+        let headers = ["api-key", "tenant", "grpc-encoding"].map(header);
+        assert_eq!(headers, [Some("secret"), Some("shop"), Some("gzip")]);
+    }
+    process.terminate()?;
+    assert_eq!(process.ended(STOPPED_WITHIN).await?, 0, "{}", process.output());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_away_stops_nothing_and_is_named_once() -> anyhow::Result<()> {
     let (programs, directory) = (Programs::build()?, Directory::create()?);
     let (_sandbox, kubeconfig, client) = sandbox(&programs, directory.path()).await?;
