@@ -232,9 +232,9 @@ impl Leader {
             else {
                 return None;
             };
-            Some((self.world.coverage.find(collection)?, object))
+            Some((self.world.coverage().find(collection)?, object))
         });
-        self.world.graph.prefetch(objects);
+        self.world.graph().prefetch(objects);
     }
 
     /// Takes a fact. Poll afterwards.
@@ -359,7 +359,7 @@ impl Leader {
             self.grant();
             self.tell_held();
             self.dispatcher.settle_pauses(&mut self.cx);
-            if self.cx.outputs.is_empty() && self.world.dirty.is_empty() {
+            if self.cx.outputs.is_empty() && !self.world.has_marked() {
                 return None;
             }
         }
@@ -367,11 +367,9 @@ impl Leader {
 
     fn judge_some(&mut self) {
         // One that is in a cycle of foreground deletions now, or no longer, is judged anew.
-        for id in self.world.graph.find_knots() {
-            self.world.mark(id);
-        }
+        self.world.mark_knots();
         for _ in 0..JUDGE_BATCH {
-            let Some(id) = self.world.dirty.pop_front() else { break };
+            let Some(id) = self.world.next_marked() else { break };
             self.judge(id);
         }
         self.forget_dropped();
@@ -379,28 +377,16 @@ impl Leader {
 
     /// Runs `then` for the kind of a collection, if discovery has shown it.
     fn with_kind(&mut self, collection: &GroupResource, then: impl FnOnce(&mut Leader, KindId)) {
-        match self.world.coverage.find(collection) {
+        match self.world.coverage().find(collection) {
             Some(kind) => then(self, kind),
             // The collection's task may have had something on its way when the kind went.
             None => self.cx.event(Event::Rejected { why: format!("a fact about {collection}, which is not served") }),
         }
     }
 
-    /// Notes about nodes that went go with them.
     fn forget_dropped(&mut self) {
-        for id in self.world.graph.take_dropped() {
-            self.world.undecided.remove(id);
-            self.world.absent_since.remove(&id);
-            self.world.inquiries.remove(&id);
+        for id in self.world.take_dropped(&mut self.cx) {
             self.prober.questions.forget(id);
-            self.world.awaited.remove(&id);
-            self.world.deletions.remove(&id);
-        }
-        self.world.remember_former(&mut self.cx);
-        if self.world.coverage.wants_sweep() {
-            let mut used = self.world.graph.kinds();
-            used.extend(self.world.emptied.keys());
-            self.world.coverage.sweep(self.cx.now, &used);
         }
     }
 }

@@ -7,9 +7,9 @@
 
 use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{Coverage, KindId, State};
-use crate::evidence::{Absence, Ground, Inquiry};
+use crate::evidence::Absence;
 use crate::follow::Failure;
-use crate::graph::{Known, NodeId, Presence};
+use crate::graph::{Known, NodeId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::view::{Questions as View, Unanswered};
@@ -270,7 +270,7 @@ impl Questions {
 impl Leader {
     /// Has the graph service look whether this node's object is there, as soon as there is room.
     pub(super) fn ask_about(&mut self, id: NodeId) {
-        self.prober.questions.wait(self.world.graph.node(id).kind(), id);
+        self.prober.questions.wait(self.world.graph().node(id).kind(), id);
     }
 
     /// Asks what there is room for.
@@ -289,12 +289,12 @@ impl Leader {
 
     /// False where there is nothing to ask any more.
     fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
-        let Some((served, node)) = self.world.coverage.kind(kind).served.clone().zip(self.world.graph.get(id)) else {
+        let Some((served, node)) = self.world.coverage().kind(kind).served.clone().zip(self.world.graph().get(id))
+        else {
             return false;
         };
         let (uid, namespace, name) = (node.uid(), node.namespace().clone(), node.name().into());
-        let inquiry = self.world.inquiries.get(&id).filter(|_| !node.is_observed());
-        let step = inquiry.zip(ground(&self.world.coverage, kind)).map(|(inquiry, ground)| inquiry.next(ground));
+        let step = if node.is_observed() { None } else { self.world.step(kind, id) };
         let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
         let known = self.world.known(kind);
         self.prober.under_way.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
@@ -320,8 +320,8 @@ impl Leader {
         answer: Result<ProbeAnswer, Failure>,
     ) {
         let awaited = self.prober.questions.end(kind, id, probe);
-        let is_there = self.world.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
-        let Some(times) = awaited.filter(|_| is_there && self.world.coverage.kind(kind).served.is_some()) else {
+        let is_there = self.world.graph().get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
+        let Some(times) = awaited.filter(|_| is_there && self.world.coverage().kind(kind).served.is_some()) else {
             // A node that is asked about again waits anew.
             return self.world.mark_uid(&uid);
         };
@@ -354,7 +354,7 @@ impl Leader {
                 self.ask_again(kind, id, times, &failure);
             }
         }
-        if self.world.graph.get(id).is_some() {
+        if self.world.graph().get(id).is_some() {
             self.world.mark(id);
         }
     }
@@ -380,7 +380,7 @@ impl Leader {
         }
         let version = answer.resource_version.clone();
         let shows = answer.objects.iter().any(|object| object.uid == *uid);
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
             return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
         }
@@ -393,7 +393,7 @@ impl Leader {
         }
         let leaps = entry.leaps(self.cx.now, &version) && entry.rewound.is_none();
         let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
-        if leaps || self.world.coverage.is_far_ahead(self.cx.now, kind, &version) {
+        if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             let why = format!("a list stands at {version}, far past all that was seen");
             if leaps {
                 // Where the store stands, other answers have to say.
@@ -401,17 +401,17 @@ impl Leader {
             }
             return Err(Failure::senseless(why));
         }
-        self.world.coverage.raise(self.cx.now, kind, &version);
+        self.world.raise(self.cx.now, kind, &version);
         Ok(answer)
     }
 
     /// An answer at `at` showed the object of a node.
     fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let (kind, is_observed) = (node.kind(), node.is_observed());
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
         if !is_observed {
-            let entry = self.world.coverage.kind(kind);
+            let entry = self.world.coverage().kind(kind);
             let position = entry.position.clone().filter(|_| entry.state == State::Synced);
             let for_long = self.cx.now.since(entry.since) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
@@ -436,27 +436,18 @@ impl Leader {
         if sighting.uid != object.uid {
             return;
         }
-        if self.world.graph.node(id).is_observed() {
+        if self.world.graph().node(id).is_observed() {
             self.ledger.end_removal(&object.uid);
             return self.sighted(object, sighting);
         }
-        if let Known::Absent(proof) = self.world.graph.node(id).known()
+        if let Known::Absent(proof) = self.world.graph().node(id).known()
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
             // A read that was answered before the owner went.
             return;
         }
-        let changed = self.world.graph.node(id).facts().as_ref() != Some(&sighting.facts);
-        let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
-        self.world.is_not_empty(self.world.graph.node(id).kind());
-        self.world.graph.set_unobserved(id, Presence::Read { facts, position });
-        let lacked = self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).found(self.cx.now, at);
-        self.world.mark(id);
-        if changed {
-            self.world.mark_dependents(id);
-        }
-        if let Some(lacked) = lacked {
-            let kind = self.world.graph.node(id).kind();
+        if let Some(lacked) = self.world.shown(&self.cx, id, sighting, at) {
+            let kind = self.world.graph().node(id).kind();
             let name = &object.name;
             self.contradicted(kind, format!("a list at {lacked} does not show {name}, and an answer at {at} does"));
         }
@@ -464,22 +455,16 @@ impl Leader {
 
     /// An object was not where it was looked for.
     fn not_there(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let kind = node.kind();
         if node.is_observed() {
             return self.disagreement(id, version);
         }
         let name = String::from(node.name());
-        let Some(ground) = ground(&self.world.coverage, kind) else { return };
-        let inquiry = self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now));
-        if inquiry.next(ground).by != by {
-            // The inquiry was begun anew while this was under way: it is no answer to what is asked now.
-            return;
-        }
-        match inquiry.absent(self.cx.now, ground, version) {
-            Absence::Open => {}
-            Absence::Proven(proof) => self.prove(id, proof),
-            Absence::Contradicts(shown) => {
+        match self.world.missed(&self.cx, id, by, version) {
+            None | Some(Absence::Open) => {}
+            Some(Absence::Proven(proof)) => self.prove(id, proof),
+            Some(Absence::Contradicts(shown)) => {
                 let at = version.map(alloc::string::ToString::to_string).unwrap_or_default();
                 let why = format!("a list at {shown} shows {name}, and one at {at} does not");
                 self.contradicted(kind, why.clone());
@@ -487,11 +472,4 @@ impl Leader {
             }
         }
     }
-}
-
-/// What is known of a kind whose objects are asked for.
-fn ground(coverage: &Coverage, kind: KindId) -> Option<Ground<'_>> {
-    let entry = coverage.kind(kind);
-    let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
-    Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
 }

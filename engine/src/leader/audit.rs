@@ -47,7 +47,7 @@ impl Leader {
 
     /// Has the server count a collection.
     pub(super) fn audit(&mut self, kind: KindId, again: bool) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         if !entry.is_watched() {
             return;
         }
@@ -62,15 +62,13 @@ impl Leader {
             Ok(answer) => answer,
             Err(why) => return self.audit_failed(kind, &why),
         };
-        if self.world.coverage.note(kind, String::new()) {
-            self.world.tell_collection(&mut self.cx, kind);
-        }
+        self.world.note_error(&mut self.cx, kind, String::new());
         let rest = if answer.complete { Some(0) } else { answer.remaining };
         let Some(counted) = rest.map(|rest| answer.objects.len() as u64 + rest) else {
             return self.audit_in(kind, AUDIT_EVERY);
         };
         let version = answer.resource_version;
-        let position = self.world.coverage.kind(kind).position.clone();
+        let position = self.world.coverage().kind(kind).position.clone();
         if position.as_ref().is_some_and(|position| position.is_before(&version)) {
             // What the watch has yet to show may be what makes the difference.
             self.prober.counts.insert(kind, Count { version, counted, again });
@@ -96,7 +94,7 @@ impl Leader {
 
     /// The server counts so many objects where the watch stands now.
     fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         let known = (entry.observed + entry.unusable) as u64;
         if counted == known || entry.state != State::Synced {
             self.audit_in(kind, AUDIT_EVERY);
@@ -114,9 +112,8 @@ impl Leader {
 
     /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
     fn audit_failed(&mut self, kind: KindId, why: &str) {
-        if self.world.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
-            self.world.tell_collection(&mut self.cx, kind);
-        }
+        let error = format!("it is still watched, but could not be listed anew: {why}");
+        self.world.note_error(&mut self.cx, kind, error);
         self.audit_in(kind, AUDIT_FAILED_AGAIN);
     }
 }

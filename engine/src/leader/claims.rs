@@ -107,8 +107,8 @@ impl Leader {
             return;
         }
         let Some(id) = self.world.node_of(target) else { return };
-        let node = self.world.graph.node(id);
-        let kind = self.world.coverage.kind(node.kind());
+        let node = self.world.graph().node(id);
+        let kind = self.world.coverage().kind(node.kind());
         let Some(known) = node.resource_version().filter(|_| node.is_observed()) else { return };
         let version = &sighting.resource_version;
         if known == *version {
@@ -125,7 +125,7 @@ impl Leader {
         }
         let passed = kind.state == State::Synced && kind.position.as_ref().is_some_and(|at| at.reached(version));
         let leaps =
-            kind.leaps(self.cx.now, version) || self.world.coverage.is_far_ahead(self.cx.now, node.kind(), version);
+            kind.leaps(self.cx.now, version) || self.world.coverage().is_far_ahead(self.cx.now, node.kind(), version);
         let at_once = !aggregated && (is_back || passed || leaps || !version.is_ordered());
         let holds = matches!(outcome, Outcome::Done | Outcome::Unchanged);
         let claim = Claim::of(target, Says::Shown(sighting.clone()), "observed", self.dispatcher.process_of(session));
@@ -147,7 +147,7 @@ impl Leader {
         prevents: Option<&ObjectRef>,
     ) {
         let Some(id) = self.world.node_of(owner) else { return };
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         if let (Says::Shown(sighting), Known::Absent(proof)) = (&says, node.known())
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
@@ -159,7 +159,7 @@ impl Leader {
         {
             let (facts, same) = (node.facts(), known == sighting.resource_version);
             let is_alive = facts.as_ref().is_some_and(|facts| !facts.terminating);
-            if same && differs(facts, &sighting.facts) && !self.world.coverage.kind(node.kind()).is_aggregated() {
+            if same && differs(facts, &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
                 self.untrue(session, "findings", format!("{owner} was not so at {known}"));
             } else if let Some(target) = prevents.filter(|_| same || is_alive) {
                 self.cx.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
@@ -195,8 +195,8 @@ impl Leader {
         }
         let object = claim.object.clone();
         let fresh = claim.contradicted > 0;
-        let kind = self.world.coverage.kind_of(&object);
-        let Some(served) = self.world.coverage.kind(kind).served.clone().filter(|_| self.cx.term.is_some()) else {
+        let kind = self.world.kind_of(&object);
+        let Some(served) = self.world.coverage().kind(kind).served.clone().filter(|_| self.cx.term.is_some()) else {
             return self.settle_claim(uid);
         };
         self.prober.last += 1;
@@ -243,7 +243,7 @@ impl Leader {
         let at = answer.resource_version;
         let shown = answer.objects.into_iter().find(|object| object.uid == uid);
         let Some(claim) = self.claims.open.get_mut(&uid) else { return };
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         let judged = !entry.is_aggregated() && !entry.unplaced && entry.contradiction.is_none();
         let why = claim.contradiction(&at, shown.as_ref()).filter(|_| judged);
         if why.is_some() && claim.contradicted + 1 < CONTRADICTED_BY {
@@ -271,7 +271,7 @@ impl Leader {
         answer: ProbeAnswer,
     ) -> Option<ProbeAnswer> {
         let version = answer.resource_version.clone();
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         if entry.rewound.is_some() || self.history.is_suspect() {
             return None;
         }
@@ -280,20 +280,20 @@ impl Leader {
         if leaps {
             self.contradicted(kind, format!("a list stands at {version}, far past all that was seen"));
         }
-        if leaps || self.world.coverage.is_far_ahead(self.cx.now, kind, &version) {
+        if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             return None;
         }
-        self.world.coverage.raise(self.cx.now, kind, &version);
+        self.world.raise(self.cx.now, kind, &version);
         Some(answer)
     }
 
     /// The leader's own answer counts, as any other does.
     fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
         let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        let Some(id) = self.world.graph.find(&object.uid, &coordinates) else { return };
+        let Some(id) = self.world.graph().find(&object.uid, &coordinates) else { return };
         let target = self.world.object_ref(id);
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
-        if self.world.graph.node(id).is_observed() {
+        if self.world.graph().node(id).is_observed() {
             self.sighted(&target, &sighting);
         } else {
             self.found(id, &target, &sighting, at);
@@ -305,7 +305,7 @@ impl Leader {
         if self.claims.open.is_empty() {
             return;
         }
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let (uid, version) = (node.uid(), node.resource_version());
         let Some(claim) = self.claims.open.get(&uid) else { return };
         let Says::Shown(sighting) = &claim.says else { return };
@@ -315,7 +315,7 @@ impl Leader {
         if !there {
             return;
         }
-        if same && differs(node.facts(), &sighting.facts) && !self.world.coverage.kind(node.kind()).is_aggregated() {
+        if same && differs(node.facts(), &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
             let (who, field, why) = (claim.who.clone(), claim.field, format!("{} was not so at {at}", claim.object));
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone() {

@@ -52,18 +52,18 @@ impl Leader {
     }
 
     fn delete_accepted(&mut self, uid: &Uid, decision: u64, ours: bool) {
-        let Some(id) = self.world.graph.primary(uid) else { return };
+        let Some(id) = self.world.graph().primary(uid) else { return };
         self.ledger.accept(uid, decision, ours);
         self.tell_finalizers(id);
     }
 
     /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
-        let is_terminating = |id| self.world.graph.get(id).is_some_and(|node| node.is_terminating());
+        let is_terminating = |id| self.world.graph().get(id).is_some_and(|node| node.is_terminating());
         if !self.ledger.has_accepted_any() || !is_terminating(id) {
             return;
         }
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(decision) = self.ledger.unreported(&uid) else { return };
         let (Some(facts), Some(resource_version)) = (node.facts(), node.resource_version()) else { return };
@@ -82,7 +82,7 @@ impl Leader {
 
     /// An observed object is about to leave the graph; whether it goes by us.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
-        let uid = self.world.graph.node(id).uid();
+        let uid = self.world.graph().node(id).uid();
         let accepted = self.ledger.end_accepted(&uid);
         let deletion = self.dispatcher.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
@@ -150,12 +150,12 @@ impl Leader {
             let (decision, step) = (logged.decision, logged.step);
             let before = self.ledger.inherit(logged);
             if self.ledger.inherited(&uid).is_some_and(Inherited::is_by_executor) {
-                self.world.tombstones.credit(&uid);
+                self.world.credit(&uid);
             }
             if let Some(before) = before.filter(|before| before.decision != decision) {
                 self.world.supersede_logged(&mut self.cx, before);
             }
-            if step == LoggedStep::Accepted && self.world.graph.primary(&uid).is_some() {
+            if step == LoggedStep::Accepted && self.world.graph().primary(&uid).is_some() {
                 self.ledger.end_inherited(&uid);
                 self.delete_accepted(&uid, decision, true);
             }
@@ -188,10 +188,10 @@ impl Leader {
     fn close_inherited(&mut self, uid: &Uid) {
         let Some(inherited) = self.ledger.inherited(uid) else { return };
         let target = inherited.logged.target.clone();
-        let kind = self.world.coverage.kind_of(&target);
-        let entry = self.world.coverage.kind(kind);
+        let kind = self.world.kind_of(&target);
+        let entry = self.world.coverage().kind(kind);
         // What is not seen may be there; what is not served any more is not seen again.
-        let unseen = self.world.graph.primary(uid).is_none() && inherited.gone.is_none();
+        let unseen = self.world.graph().primary(uid).is_none() && inherited.gone.is_none();
         if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
             return;
         }
@@ -200,7 +200,7 @@ impl Leader {
         if self.dispatcher.is_decided(&logged) {
             return;
         }
-        if self.world.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
+        if self.world.graph().primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
             return self.world.supersede_logged(&mut self.cx, logged);
         }
         match logged.step {
@@ -236,7 +236,7 @@ impl Leader {
         let About { target, action, decision } = about.clone();
         let uid = target.uid.clone();
         let mut grounds = self.world.grounds_of(&self.cx, &uid, decision);
-        if let Some(id) = self.world.graph.primary(&uid) {
+        if let Some(id) = self.world.graph().primary(&uid) {
             grounds.owners = self.world.edges(id);
             grounds.owner_count = grounds.owners.len();
         }
@@ -268,14 +268,14 @@ impl Leader {
         if action != ActionKind::Delete {
             return;
         }
-        if self.world.graph.primary(uid).is_some() {
+        if self.world.graph().primary(uid).is_some() {
             return self.delete_accepted(uid, decision, ours);
         }
         if ours {
-            self.world.tombstones.credit(uid);
+            self.world.credit(uid);
         }
-        let kind = self.world.coverage.kind_of(target);
-        if shown.is_some() || self.world.coverage.kind(kind).state == State::Synced {
+        let kind = self.world.kind_of(target);
+        if shown.is_some() || self.world.coverage().kind(kind).state == State::Synced {
             let grounds = self.world.grounds_of(&self.cx, uid, decision);
             self.cx.confirm(target.clone(), shown.flatten(), grounds);
         }

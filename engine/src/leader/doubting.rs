@@ -33,7 +33,7 @@ impl Leader {
     /// lists of single names have proven counts no more.
     pub(super) fn contradicted(&mut self, kind: KindId, why: String) {
         self.world.contradicted(&mut self.cx, kind, why);
-        if self.world.coverage.kind(kind).is_aggregated() {
+        if self.world.coverage().kind(kind).is_aggregated() {
             self.doubt(kind);
         } else if let Some(why) = self.history.suspect_answers() {
             self.stop_granting(why);
@@ -105,7 +105,7 @@ impl Leader {
     /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was known to stand at when
     /// they were asked for, it went back.
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &KnownVersions) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
         // A list that never ended, or a write, may have shown it further than any collection stands.
         let ahead = known.store.as_ref().filter(|seen| is_of_main && version.is_before(seen));
@@ -136,12 +136,12 @@ impl Leader {
     /// on behind all that it had ever been at.
     pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         let now = self.cx.now;
-        let entry = self.world.coverage.kind_mut(kind);
+        let entry = self.world.coverage().kind(kind);
         let leapt = entry.leaps(now, version) && entry.rewound.is_none();
         if leapt {
             self.rewind(kind, format!("the store stands at {version}, far past all that was seen"));
         } else {
-            self.world.coverage.raise(now, kind, version);
+            self.world.raise(now, kind, version);
         }
         leapt
     }
@@ -165,21 +165,21 @@ impl Leader {
 
     /// The connection to a collection broke: what rests on it waits.
     pub(super) fn doubt(&mut self, kind: KindId) {
-        if !self.world.coverage.kind(kind).doubtful {
-            self.world.coverage.kind_mut(kind).doubtful = true;
+        if !self.world.coverage().kind(kind).doubtful {
+            self.world.set_doubtful(kind, true);
             self.history.blinded(self.prober.barrier.next_round());
             self.ask_doubt(kind);
         }
     }
 
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         if entry.served.is_none() {
             return;
         }
         match entry.high.clone().filter(|_| entry.doubtful && entry.is_watched()) {
             Some((high, _)) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
-            None => self.world.coverage.kind_mut(kind).doubtful = false,
+            None => self.world.set_doubtful(kind, false),
         }
     }
 
@@ -195,13 +195,13 @@ impl Leader {
             }
             // Where versions do not compare, an answer is all there is to be had.
             Ok(answer) => {
-                self.world.coverage.kind_mut(kind).doubtful = false;
-                if !self.history.is_suspect() && !self.world.coverage.kind(kind).is_aggregated() {
+                self.world.set_doubtful(kind, false);
+                if !self.history.is_suspect() && !self.world.coverage().kind(kind).is_aggregated() {
                     self.world.trust_unserved(&answer.resource_version);
                 }
             }
             Err(_) => {
-                let failed = self.world.coverage.kind(kind).state == State::Failed;
+                let failed = self.world.coverage().kind(kind).state == State::Failed;
                 let wait = if failed { DOUBT_AGAIN } else { SUSPECT_AGAIN };
                 self.cx.timers.set(self.cx.now + wait, Timer::Doubt(kind));
             }
@@ -210,7 +210,7 @@ impl Leader {
 
     /// Puts an item behind a collection that has to say where it stands.
     pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
         let collection = entry.served.as_ref().map_or_else(unserved, |served| served.group_resource.clone());
         let blocker = Blocker::InDoubt { kind, collection };
@@ -221,7 +221,7 @@ impl Leader {
     /// Lets go what stood behind a collection that is in doubt no more.
     pub(super) fn end_doubts(&mut self) {
         for (kind, blocker) in self.dispatcher.queue.doubts() {
-            if !self.world.coverage.kind(kind).is_in_doubt() {
+            if !self.world.coverage().kind(kind).is_in_doubt() {
                 self.dispatcher.queue.lift(&blocker);
             }
         }

@@ -93,7 +93,7 @@ impl Leader {
         // Facts that came since the decision count.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
         let anew = self.history.is_blind() && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
-        for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
+        for id in self.world.graph().by_uid(uid).collect::<Vec<_>>() {
             if anew {
                 self.world.mark(id);
             }
@@ -106,7 +106,7 @@ impl Leader {
         }
         let item = self.dispatcher.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
-        let id = self.world.graph.primary(uid);
+        let id = self.world.graph().primary(uid);
         if let Some(doubtful) = id.and_then(|id| self.world.rests_on_doubt(id)) {
             self.await_certainty(uid, doubtful);
             return None;

@@ -1,13 +1,12 @@
 //! What discovery and the watches say.
 
 use super::closing::Left;
-use super::{Event, Leader, Timer, Undiscovered};
+use super::{Event, Leader, Undiscovered};
 use crate::coverage::{Advance, KindId, State};
-use crate::evidence::{Inquiry, Proof};
+use crate::evidence::Proof;
 use crate::follow::WatchEnd;
-use crate::graph::{Coordinates, NodeId, Presence};
+use crate::graph::{Coordinates, NodeId};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind};
-use crate::tombstones::Tombstone;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,27 +27,22 @@ pub(super) enum Source {
 
 impl Leader {
     pub(super) fn kind_served(&mut self, served: ServedKind) {
-        let renamed = |id: &KindId| self.world.coverage.kind(*id).kind != served.kind;
-        if self.world.coverage.find(&served.group_resource).filter(renamed).is_some() {
+        let renamed = |id: &KindId| self.world.coverage().kind(*id).kind != served.kind;
+        if self.world.coverage().find(&served.group_resource).filter(renamed).is_some() {
             self.kind_unserved(&served.group_resource);
         }
-        let known = self.world.coverage.place_of(&served.group_resource, &served.kind);
-        let before = self.world.coverage.kind(known).namespaced();
-        let state = self.world.coverage.kind(known).state;
+        let known = self.world.place_of(&served.group_resource, &served.kind);
+        let before = self.world.coverage().kind(known).namespaced();
+        let state = self.world.coverage().kind(known).state;
         let namespaced = served.namespaced;
-        let was_watched = self.world.coverage.kind(known).is_watched();
-        if self.world.coverage.kind(known).served.is_none() {
-            self.world.emptied.remove(&known);
-        }
-        let kept_apart = self.cx.config.policy.separate_stores.contains(&served.group_resource);
-        let kind = self.world.coverage.serve(self.cx.now, served);
-        self.world.coverage.kind_mut(kind).kept_apart = kept_apart;
-        if !was_watched && self.world.coverage.kind(kind).is_watched() {
+        let was_watched = self.world.coverage().kind(known).is_watched();
+        let kind = self.world.serve(&self.cx, known, served);
+        if !was_watched && self.world.coverage().kind(kind).is_watched() {
             // A round that is under way does not ask this collection, and may pass before it is seen.
             self.restart_barrier();
             self.world.mark_deletions();
         }
-        if was_watched && !self.world.coverage.kind(kind).is_watched() {
+        if was_watched && !self.world.coverage().kind(kind).is_watched() {
             // Nobody tells any more what becomes of them.
             for id in self.world.observed_of(kind) {
                 self.forget_shown(id);
@@ -62,22 +56,22 @@ impl Leader {
         self.world.compare_resources(kind);
         self.world.mark_unobserved(kind);
         self.world.mark_dependents_of_kind(kind);
-        if self.world.coverage.kind(kind).state != state {
+        if self.world.coverage().kind(kind).state != state {
             self.world.tell_collection(&mut self.cx, kind);
         }
     }
 
     pub(super) fn kind_unserved(&mut self, collection: &GroupResource) {
-        let Some(kind) = self.world.coverage.unserve(self.cx.now, collection) else { return };
+        let Some(kind) = self.world.unserve(&self.cx, collection) else { return };
         self.prober.barrier.unserved(kind);
         self.relisted(kind);
-        if self.world.coverage.kind(kind).doubtful {
+        if self.world.coverage().kind(kind).doubtful {
             // It can be asked no more: another one has to say where the store stands.
             self.suspect();
         }
         // What another group still shows is that group's to act for.
         for id in self.world.observed_of(kind) {
-            if self.world.graph.get(id).is_some_and(|node| self.world.is_shown_elsewhere(id, &node.uid())) {
+            if self.world.graph().get(id).is_some_and(|node| self.world.is_shown_elsewhere(id, &node.uid())) {
                 self.forget_shown(id);
             }
         }
@@ -91,7 +85,7 @@ impl Leader {
     /// What its collection has shown of a node does not count any more. That proves nothing: the next to ask for it is its name.
     fn forget_shown(&mut self, id: NodeId) {
         // One that only another of this kind referred to goes with that one.
-        if self.world.graph.get(id).is_some_and(|node| node.is_observed()) {
+        if self.world.graph().get(id).is_some_and(|node| node.is_observed()) {
             self.take_out(id, None, Left::Sight);
         }
     }
@@ -106,9 +100,9 @@ impl Leader {
 
     pub(super) fn emptied_due(&mut self, kind: KindId) {
         let Some((crd, owners)) = self.world.end_emptied(self.cx.now, kind) else { return };
-        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
+        for id in self.world.graph().unobserved(kind).collect::<Vec<_>>() {
             // One that only another of this kind referred to goes with that one.
-            if self.world.graph.get(id).is_some_and(|node| !node.is_observed() && owners.contains(&node.uid())) {
+            if self.world.graph().get(id).is_some_and(|node| !node.is_observed() && owners.contains(&node.uid())) {
                 self.prove(id, Proof::TypeEmptied { crd: crd.clone() });
             }
         }
@@ -116,25 +110,20 @@ impl Leader {
 
     pub(super) fn list_begun(&mut self, kind: KindId) {
         self.prober.counts.remove(&kind);
-        self.world.graph.lose_sight_of_orphaned(kind);
-        if self.world.coverage.list_begun(self.cx.now, kind) {
-            self.world.tell_collection(&mut self.cx, kind);
-            // What was decided while all was seen, and is not granted yet, waits for the list.
-            self.world.mark_deletions();
-        }
+        self.world.begin_list(&mut self.cx, kind);
     }
 
     pub(super) fn listed(&mut self, kind: KindId, object: Object) {
-        self.world.coverage.show(kind, &object.resource_version);
+        self.world.show(kind, &object.resource_version);
         self.take_in(kind, object, Source::List);
     }
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         let (list, all_fresh, was_lost) = (entry.list, entry.fresh == entry.observed, entry.rewound.is_some());
         if !all_fresh {
             for id in self.world.nodes_of(kind) {
-                let Some(node) = self.world.graph.get(id) else { continue };
+                let Some(node) = self.world.graph().get(id) else { continue };
                 let seen = node.resource_version().filter(|_| !was_lost);
                 if node.list() == Some(list) {
                     continue;
@@ -145,13 +134,13 @@ impl Leader {
                 } else if node.is_observed() {
                     // Not being in a list of everything is no proof; its own name is asked for.
                     self.take_out(id, None, Left::Collection { deleted: None });
-                    if self.world.graph.get(id).is_some() {
-                        self.world.inquiries.insert(id, Inquiry::new(self.cx.now).at_once(self.cx.now));
+                    if self.world.graph().get(id).is_some() {
+                        self.world.inquire_at_once(&self.cx, id);
                     }
                 }
             }
         }
-        let advance = self.world.coverage.list_ended(self.cx.now, kind, version.clone());
+        let advance = self.world.end_list(&self.cx, kind, version.clone());
         self.prober.barrier.advanced(kind, &version);
         self.audit_later(kind);
         self.compare_stores_later();
@@ -160,7 +149,7 @@ impl Leader {
             self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
         }
         // Of the list that shows another history, part may have been taken for the known one: only the next counts.
-        if self.world.coverage.kind(kind).rewound.is_none() {
+        if self.world.coverage().kind(kind).rewound.is_none() {
             self.relisted(kind);
             if was_lost {
                 self.world.mark_dependents_of_kind(kind);
@@ -172,21 +161,16 @@ impl Leader {
     }
 
     pub(super) fn list_failed(&mut self, kind: KindId, error: String, broke: bool) {
-        if self.world.coverage.list_failed(self.cx.now, kind, error) {
-            self.world.tell_collection(&mut self.cx, kind);
-            self.world.mark_unobserved(kind);
-            self.world.mark_dependents_of_unobserved(kind);
-            self.world.mark_deletions();
-        }
+        self.world.fail_list(&mut self.cx, kind, error);
         self.relisted(kind);
-        if broke && !self.world.coverage.kind(kind).is_aggregated() {
+        if broke && !self.world.coverage().kind(kind).is_aggregated() {
             self.list_broke();
         }
     }
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {
         if self.advance(kind, &object.resource_version) {
-            if *self.world.coverage.kind(kind).group == *RULES_GROUP {
+            if *self.world.coverage().kind(kind).group == *RULES_GROUP {
                 self.dispatcher.rules_changed(&mut self.cx, &object.namespace);
             }
             self.take_in(kind, object, Source::Watch);
@@ -199,35 +183,34 @@ impl Leader {
         }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         self.history.remember_gone(object.uid.clone(), kind);
-        let Some(id) = self.world.graph.find(&object.uid, &at) else { return };
-        let entry = self.world.coverage.kind(kind);
+        let Some(id) = self.world.graph().find(&object.uid, &at) else { return };
+        let entry = self.world.coverage().kind(kind);
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
         // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
         let proven = entry.state == State::Synced && !entry.is_aggregated();
         // Of an object that the watch has never shown, only a server that is known to stand where the others do can say that it went.
-        let proven = proven && (entry.is_placed() || self.world.graph.node(id).is_observed());
+        let proven = proven && (entry.is_placed() || self.world.graph().node(id).is_observed());
         if proven && !object.facts.orphans_dependents() {
-            self.world.graph.end_orphaned(&object.uid);
+            self.world.end_orphaned(&object.uid);
         }
-        if self.world.graph.node(id).is_observed() {
+        if self.world.graph().node(id).is_observed() {
             let deleted = Some(object.resource_version.clone());
             self.take_out(id, proven.then_some(proof), Left::Collection { deleted });
-        } else if proven && !self.world.graph.node(id).is_absent() {
+        } else if proven && !self.world.graph().node(id).is_absent() {
             self.prove(id, proof);
         }
-        if !proven && self.world.graph.get(id).is_some_and(|node| !node.is_absent()) {
-            self.world.inquiries.insert(id, Inquiry::after_deleted(self.cx.now, object.resource_version.clone()));
-            self.world.mark(id);
+        if !proven && self.world.graph().get(id).is_some_and(|node| !node.is_absent()) {
+            self.world.inquire_after_deleted(&self.cx, id, object.resource_version.clone());
         }
     }
 
     /// Moves a collection's position. False if that showed another history.
     pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
-        if self.world.coverage.kind(kind).lost.is_some() {
+        if self.world.coverage().kind(kind).lost.is_some() {
             self.world.watch_resumed(&mut self.cx, kind);
         }
         self.compare_count(kind, version);
-        match self.world.coverage.advance(self.cx.now, kind, version) {
+        match self.world.advance(&self.cx, kind, version) {
             Advance::Moved => {
                 self.prober.barrier.advanced(kind, version);
                 true
@@ -243,11 +226,10 @@ impl Leader {
     }
 
     pub(super) fn watch_lost(&mut self, kind: KindId, end: WatchEnd, error: String) {
-        self.world.coverage.watch_lost(self.cx.now, kind, error);
-        self.cx.timers.set(self.cx.now + self.cx.config.stale_after, Timer::Stale(kind));
+        self.world.lose_watch(&mut self.cx, kind, error);
         if end.is_doubt() {
             self.doubt(kind);
-            if !self.world.coverage.kind(kind).is_aggregated() {
+            if !self.world.coverage().kind(kind).is_aggregated() {
                 self.suspect();
             }
         }
@@ -261,14 +243,14 @@ impl Leader {
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;
         }
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         // Whether a list under way shows it, only that list and its watch can say. A collection that fails may be listed again meanwhile.
         let shown = source != Source::Ahead || !matches!(entry.state, State::Listing | State::Failed);
         let current = entry.list;
-        let known = self.world.graph.find(&object.uid, &at).filter(|&id| self.world.graph.node(id).is_observed());
+        let known = self.world.graph().find(&object.uid, &at).filter(|&id| self.world.graph().node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
-            let node = self.world.graph.node(id);
+            let node = self.world.graph().node(id);
             let version = node.resource_version().expect("filtered by being observed");
             let older = object.resource_version.is_before(&version);
             let was_fresh = node.list() == Some(current);
@@ -279,9 +261,7 @@ impl Leader {
             let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&version));
             if older && entry.rewound.is_none() {
                 if source == Source::List && ahead {
-                    let entry = self.world.coverage.kind_mut(kind);
-                    let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&version));
-                    entry.regressed_to = Some(lowest.unwrap_or(version));
+                    self.world.note_regression(kind, version);
                 }
                 if source == Source::List && !ahead {
                     let why = format!("a list shows {} at a version before the known one", object.name);
@@ -296,36 +276,30 @@ impl Leader {
             }
             // Between the two it may have been in another kind of deletion, whose dependents came after all that has been shown.
             if source != Source::Watch && moved {
-                self.world.deletions.remove(&id);
+                self.world.end_deletion(id);
             }
-            if source == Source::Watch && was_fresh && self.moves_alone(id, &object) {
+            // What was decided about an object names its version, and one in deletion may have to be remembered anew.
+            let is_decided = self.dispatcher.queue.get(&object.uid).is_some();
+            if source == Source::Watch && was_fresh && !is_decided && self.world.moves_alone(id, &object) {
                 return self.settle_shown(id);
             }
-            self.world.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
+            if shown && !was_fresh {
+                self.world.count_shown(kind);
+            }
         }
         if known.is_none()
             && self.history.has_gone(&object.uid, kind)
-            && self.world.coverage.kind(kind).rewound.is_none()
+            && self.world.coverage().kind(kind).rewound.is_none()
         {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
-        let (id, change) = self.world.graph.upsert(&mut self.world.coverage, kind, list, object);
+        let (id, change) = self.world.upsert(kind, list, shown, object);
         if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
             self.world.note_readoption(&mut self.cx, id, &before);
         }
         if change.appeared {
-            let entry = self.world.coverage.kind_mut(kind);
-            entry.observed += 1;
-            entry.fresh += usize::from(shown);
-            self.world.inquiries.remove(&id);
-            self.world.mark_other_claims(id);
-            let ghost = |other: &NodeId| {
-                let node = self.world.graph.node(*other);
-                *other != id && node.is_observed() && self.world.coverage.kind(node.kind()).served.is_none()
-            };
-            let uid = self.world.graph.node(id).uid();
-            for other in self.world.graph.by_uid(&uid).filter(ghost).collect::<Vec<_>>() {
+            for other in self.world.appeared(id) {
                 self.forget_shown(other);
             }
         }
@@ -336,13 +310,13 @@ impl Leader {
         }
         if change.standing {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
-            self.world.deletions.remove(&id);
+            self.world.end_deletion(id);
             self.world.mark_dependents(id);
         }
         if change.remembered {
             // What orphans does so under whatever group it is referred to.
-            let uid = self.world.graph.node(id).uid();
-            for claim in self.world.graph.few_by_uid(&uid).collect::<Vec<_>>() {
+            let uid = self.world.graph().node(id).uid();
+            for claim in self.world.graph().few_by_uid(&uid).collect::<Vec<_>>() {
                 self.world.mark_dependents(claim);
             }
         }
@@ -351,76 +325,24 @@ impl Leader {
         }
     }
 
-    /// Takes in an object of which nothing but the version is new, if nothing rests on that; nearly every event is of a status, or of a lease
-    /// that was renewed. What was decided about an object names its version, and one in deletion may have to be remembered anew.
-    fn moves_alone(&mut self, id: NodeId, object: &Object) -> bool {
-        let decided = self.dispatcher.queue.get(&object.uid).is_some();
-        if object.facts.terminating || decided || !self.world.graph.node(id).has_said(&object.facts) {
-            return false;
-        }
-        self.world.graph.move_to(id, object.resource_version.clone());
-        self.world.changes.note(&object.uid);
-        true
-    }
-
     /// Takes an observed object out of the graph.
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
-        let proof = proof.filter(|_| !self.world.coverage.kind(kind).ambiguous);
-        let fresh = node.list() == Some(self.world.coverage.kind(kind).list);
-        let object = self.world.object_ref(id);
-        let resource_version = node.resource_version();
-        let deletion_time =
-            if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
+        let proof = proof.filter(|_| !self.world.coverage().kind(kind).ambiguous);
         let deleted = left.version();
         let caused_by_us = self.leaves(id, left);
-        let owner_gone = if caused_by_us { self.world.since_owners_went(&self.cx, id) } else { None };
-        let causes = if caused_by_us { self.world.causes(id) } else { Vec::new() };
-        let entry = self.world.coverage.kind_mut(kind);
-        entry.observed -= 1;
-        entry.fresh -= usize::from(fresh);
-        self.world.deletions.remove(&id);
-        self.world.undecided.remove(id);
+        let leaving = self.world.leave(&self.cx, id, caused_by_us);
         self.withdraw(id);
-        if self.world.graph.has_orphaned(&uid) {
+        if self.world.graph().has_orphaned(&uid) {
             let round = self.prober.barrier.request(&namespace);
-            self.world.graph.remember_orphaned(id, round);
-            self.world.bound_orphaned(&self.cx);
+            self.world.remember_orphaned(&self.cx, id, round);
         }
-        self.world.mark_other_claims(id);
-        let (owners, stays) = self.world.graph.remove(id, proof.clone());
-        for owner in owners {
-            self.world.mark(owner);
-        }
-        if stays && self.world.coverage.kind(kind).namespaced().is_some_and(|wants| wants == namespace.is_empty()) {
-            // The kind has changed its scope since this object was shown: the owner is somewhere else now, if anywhere.
-            for dependent in self.world.graph.relink_dependents(&mut self.world.coverage, id) {
-                self.world.mark(dependent);
-                for owner in self.world.graph.node(dependent).owners().collect::<Vec<_>>() {
-                    self.world.mark(owner);
-                }
-            }
-        }
-        let stays = stays && self.world.graph.get(id).is_some();
-        if stays {
-            self.world.absent_since.insert(id, self.cx.now);
-            self.world.mark(id);
-            self.world.mark_dependents(id);
-        }
-        self.world.mark_uid(&uid);
-        self.world.changes.note(&uid);
+        let stays = self.world.remove(&self.cx, id, proof.clone());
         self.ledger.end_removal(&uid);
         self.settle_claim(&uid);
-        self.world.tombstones.put(Tombstone {
-            object: object.clone(),
-            at: self.cx.now,
-            caused_by_us,
-            causes,
-            resource_version,
-            deleted,
-            deletion_time,
-        });
+        let (object, owner_gone) = (leaving.object.clone(), leaving.owner_gone);
+        self.world.bury(&self.cx, leaving, deleted);
         self.cx.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
             self.cx.event(Event::Proven { owner: object, proof });
@@ -429,15 +351,9 @@ impl Leader {
 
     /// Takes an owner that is not observed as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
-        if self.world.coverage.kind(self.world.graph.node(id).kind()).ambiguous {
-            return;
+        if !self.world.coverage().kind(self.world.graph().node(id).kind()).ambiguous {
+            self.withdraw(id);
+            self.world.set_absent(&mut self.cx, id, proof);
         }
-        self.world.inquiries.remove(&id);
-        self.withdraw(id);
-        self.world.graph.set_unobserved(id, Presence::Absent(proof.clone()));
-        self.world.absent_since.insert(id, self.cx.now);
-        self.world.mark_dependents_of_absent(id);
-        let owner = self.world.object_ref(id);
-        self.cx.event(Event::Proven { owner, proof });
     }
 }

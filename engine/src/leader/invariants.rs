@@ -10,7 +10,7 @@ use alloc::string::String;
 impl Leader {
     /// The first thing that does not fit together in this machine. Looks at everything it holds, so that no service can afford it.
     pub fn inconsistency(&self) -> Option<String> {
-        let graph = self.world.graph.inconsistency().or_else(|| self.dispatcher.queue.inconsistency());
+        let graph = self.world.graph().inconsistency().or_else(|| self.dispatcher.queue.inconsistency());
         graph
             .or_else(|| self.world.inconsistent_counts())
             .or_else(|| self.inconsistent_leases())

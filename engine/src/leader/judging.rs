@@ -1,9 +1,8 @@
 //! From verdicts to items of the queue. Every item is made here, from the present state of its node.
 
-use super::{Cause, Event, Grounds, Leader, Mode, Timer};
-use crate::evidence::Inquiry;
+use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::{NodeId, Presence};
-use crate::object::{Access, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
+use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Verdict, verdict};
 use crate::view::Undecided;
@@ -18,25 +17,25 @@ const MOVED: Duration = Duration::from_secs(1);
 impl Leader {
     /// Judges a node that was marked.
     pub(super) fn judge(&mut self, id: NodeId) {
-        if !self.world.graph.get(id).is_some_and(|node| node.is_dirty()) {
+        if !self.world.unmark(id) {
             return;
         }
-        self.world.graph.set_dirty(id, false);
         self.world.mark_acting(id);
-        if self.world.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
+        if self.world.graph().node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
     }
 
     fn judge_object(&mut self, id: NodeId) {
-        let uid = self.world.graph.node(id).uid();
+        let uid = self.world.graph().node(id).uid();
         // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
-        if self.world.graph.primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid) {
+        if self.world.graph().primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid)
+        {
             return;
         }
         self.world.tell_misplaced(&mut self.cx, id);
         self.world.tell_excess(&mut self.cx, id);
-        let verdict = verdict(&self.world.graph, &self.world.coverage, id);
+        let verdict = verdict(&self.world.graph(), &self.world.coverage(), id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
-            self.world.deletions.remove(&id);
+            self.world.end_deletion(id);
         }
         let mut undecided = None;
         let awaits = self.world.await_one_owner(&mut self.cx, id);
@@ -54,7 +53,7 @@ impl Leader {
                 beyond => self.world.removal(id, &beyond),
             },
             Verdict::Foreground { drop, unblock, .. } if drop.is_empty() && !unblock.is_empty() => {
-                self.world.deletions.entry(id).or_insert(None);
+                self.world.begin_deletion(id);
                 self.world.unblocking(id, &unblock)
             }
             Verdict::Foreground { blocking, drop, .. } => self.world.removal(id, &drop).or_else(|| {
@@ -71,10 +70,7 @@ impl Leader {
                 self.world.removal(id, &drop).or(end)
             }
         };
-        match undecided {
-            Some(why) => self.world.undecided.insert(id, why),
-            None => self.world.undecided.remove(id),
-        }
+        self.world.set_undecided(id, undecided);
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
             None => self.withdraw(id),
@@ -83,13 +79,13 @@ impl Leader {
 
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
         if blocking > 0 {
-            self.world.deletions.entry(id).or_insert(None);
+            self.world.begin_deletion(id);
             return (None, self.world.unreachable_dependents(id, blocking));
         }
         if self.world.is_any_dependent_hidden(&self.cx, id) && !self.has_passed_barrier(id) {
             return (None, Some(Undecided::DependentsUnseen));
         }
-        self.world.deletions.entry(id).or_insert(None);
+        self.world.begin_deletion(id);
         if self.is_being_left(id) {
             return (None, None);
         }
@@ -99,15 +95,15 @@ impl Leader {
     /// Whether a dependent's deletion that rests on this owner's waiting is on its way. Nobody waits for it to be gone, but once the
     /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
     fn is_being_left(&mut self, id: NodeId) -> bool {
-        let owner = self.world.graph.node(id);
+        let owner = self.world.graph().node(id);
         let owner_uid = owner.uid();
         // It is judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
         let is_to_be_judged = |dependent: NodeId| {
-            let node = self.world.graph.node(dependent);
+            let node = self.world.graph().node(dependent);
             node.is_dirty() && node.is_observed() && !node.is_terminating()
         };
         let is_under_way = |dependent: NodeId| {
-            let uid = self.world.graph.node(dependent).uid();
+            let uid = self.world.graph().node(dependent).uid();
             // What was written to it has not been shown yet, and may have left less for it to wait for.
             self.claims.covers(&uid)
                 || self.dispatcher.queue.get(&uid).is_some_and(|item| {
@@ -119,8 +115,8 @@ impl Leader {
         // The first is enough: all of very many dependents are looked at only when there is none.
         let first = self
             .world
-            .graph
-            .dependents(&self.world.coverage, id)
+            .graph()
+            .dependents(&self.world.coverage(), id)
             .find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
         if first.is_some_and(is_to_be_judged) {
             self.world.mark(id);
@@ -130,24 +126,24 @@ impl Leader {
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
-        let namespace = self.world.graph.node(id).namespace().clone();
+        let namespace = self.world.graph().node(id).namespace().clone();
         // What a round has asked before a connection broke does not replace what may be of another history now.
         let from = if self.history.is_blind() && self.world.is_any_dependent_hidden(&self.cx, id) {
             self.history.barrier_from()
         } else {
             0
         };
-        let round = self.world.deletions.entry(id).or_insert(None);
+        let round = self.world.begin_deletion(id);
         if self.cx.term.is_none() {
             return false;
         }
-        match *round {
+        match round {
             // No round can ask for a kind whose resource is unknown.
             Some(number) => {
                 self.prober.barrier.has_passed(&namespace, number.max(from)) && !self.world.is_any_kind_hidden(&self.cx)
             }
             None => {
-                *round = Some(self.prober.barrier.request(&namespace));
+                self.world.await_round(id, self.prober.barrier.request(&namespace));
                 false
             }
         }
@@ -155,8 +151,8 @@ impl Leader {
 
     /// Puts a decision about an observed object into the queue.
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
-        let node = self.world.graph.node(id);
-        let kind = self.world.coverage.kind(node.kind());
+        let node = self.world.graph().node(id);
+        let kind = self.world.coverage().kind(node.kind());
         let (Presence::Observed(observed), true) = (node.presence(), kind.served.is_some()) else {
             return self.withdraw(id);
         };
@@ -214,7 +210,7 @@ impl Leader {
     /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
         if self.dispatcher.queue.get(uid).is_some_and(|item| !item.told) {
-            let causes = self.world.graph.primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
+            let causes = self.world.graph().primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
             let chain = self.world.chain(&self.cx, uid, &causes);
             self.decided(uid, causes, chain, true);
         }
@@ -234,14 +230,14 @@ impl Leader {
 
     /// Takes back whatever was decided about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(item) = self.dispatcher.queue.get(&uid) else { return };
-        let (target, kind) = (&item.draft.target, self.world.coverage.kind(node.kind()));
+        let (target, kind) = (&item.draft.target, self.world.coverage().kind(node.kind()));
         // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
         let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
         let resource = GroupResource { group: target.group.clone(), resource: target.resource.clone() };
-        let is_of_rival = self.world.coverage.find(&resource).is_some_and(|of| of != node.kind());
+        let is_of_rival = self.world.coverage().find(&resource).is_some_and(|of| of != node.kind());
         if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
             return;
         }
@@ -273,8 +269,8 @@ impl Leader {
 
     /// Asks for an owner that its collection does not show, when it is time to.
     fn judge_owner(&mut self, id: NodeId) {
-        let node = self.world.graph.node(id);
-        let kind = self.world.coverage.kind(node.kind());
+        let node = self.world.graph().node(id);
+        let kind = self.world.coverage().kind(node.kind());
         let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
         let asked = !node.is_absent() && !listing && !misplaced && !kind.ambiguous;
@@ -282,19 +278,12 @@ impl Leader {
         // What was decided about the object ends here, or with its lease.
         self.withdraw(id);
         let Some(access) = access else {
-            self.world.inquiries.remove(&id);
+            self.world.end_inquiry(id);
             return self.prober.questions.forget(id);
         };
-        let new = Inquiry::new(self.cx.now);
-        // Only a watched collection will show its owner by itself in a moment.
-        let new = if access == Access::Watched { new } else { new.at_once(self.cx.now) };
-        let inquiry = self.world.inquiries.entry(id).or_insert(new);
-        if self.cx.now < inquiry.not_before {
-            let at = inquiry.not_before;
-            self.cx.timers.set(at, Timer::Inquiry(id));
-            return;
+        if self.world.inquire(&mut self.cx, id, access) {
+            self.ask_about(id);
         }
-        self.ask_about(id);
     }
 }
 

@@ -17,7 +17,7 @@ const TOLD_AT_ONCE: usize = 1000;
 impl Leader {
     /// What is served has changed, and with it what the names in scopes mean.
     pub(super) fn read_scopes_again(&mut self) {
-        let changed = self.dispatcher.queue.holds.read_again(&self.world.coverage);
+        let changed = self.dispatcher.queue.holds.read_again(&self.world.coverage());
         for name in &changed {
             self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
             if let Some(entry) = self.dispatcher.queue.holds.get(name) {
@@ -196,7 +196,7 @@ impl Leader {
     fn take_pause(&mut self, pause: Pause) -> Taken {
         let name = pause.name.clone();
         let replaced = self.dispatcher.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
-        let taken = self.dispatcher.queue.holds.take(self.cx.now, pause, &self.world.coverage);
+        let taken = self.dispatcher.queue.holds.take(self.cx.now, pause, &self.world.coverage());
         if replaced || taken == Taken::Rescoped {
             self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
         }

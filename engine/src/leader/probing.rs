@@ -53,7 +53,7 @@ impl Prober {
 
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
-        let Some(served) = &self.world.coverage.kind(kind).served else { return };
+        let Some(served) = &self.world.coverage().kind(kind).served else { return };
         self.prober.last += 1;
         let id = ProbeId(self.prober.last);
         let collection = served.group_resource.clone();
@@ -141,7 +141,7 @@ impl Leader {
     ) -> Result<ProbeAnswer, String> {
         let version = &answer.resource_version;
         let is_before = |known: &Option<ResourceVersion>| known.as_ref().is_some_and(|known| version.is_before(known));
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         if !is_before(&known.store) {
             return Ok(answer);
         }
@@ -167,12 +167,9 @@ impl Leader {
                 asked.purpose = Purpose::Stale;
             }
         }
-        for round in self.world.deletions.values_mut() {
-            *round = None;
-        }
-        for namespace in self.world.graph.namespaces_of_gone_orphaned() {
+        for namespace in self.world.forget_rounds() {
             let round = self.prober.barrier.request(&namespace);
-            self.world.graph.remember_orphaned_longer(&namespace, round);
+            self.world.remember_orphaned_longer(&namespace, round);
         }
     }
 
@@ -187,11 +184,7 @@ impl Leader {
             return;
         }
         if let Some((number, namespaces)) = self.prober.barrier.end(self.cx.now) {
-            if !self.world.is_any_kind_hidden(&self.cx) {
-                self.world.graph.forget_orphaned(&namespaces, number);
-            }
-            self.world.remember_former(&mut self.cx);
-            self.world.mark_deletions();
+            self.world.round_passed(&mut self.cx, &namespaces, number);
         }
         if !self.prober.barrier.is_due(self.cx.now) {
             return;
@@ -201,7 +194,7 @@ impl Leader {
             let matters = kind.is_watched() && (!kind.is_uncertain() || self.cx.may_hide_dependents(kind));
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
-        let kinds: Vec<_> = self.world.coverage.served().filter_map(watched).collect();
+        let kinds: Vec<_> = self.world.coverage().served().filter_map(watched).collect();
         let wanted = self.prober.barrier.begin(self.cx.now, kinds.into_iter());
         self.ask(wanted);
     }
@@ -221,7 +214,7 @@ impl Leader {
     fn position_answered(&mut self, kind: KindId, answer: Result<ProbeAnswer, String>) {
         let (position, reached) = match answer {
             Ok(answer) => {
-                let position = &self.world.coverage.kind(kind).position;
+                let position = &self.world.coverage().kind(kind).position;
                 let reached = position.as_ref().is_some_and(|position| position.reached(&answer.resource_version));
                 let version = answer.resource_version.clone();
                 // All there is was in the answer: usually nothing.
@@ -245,7 +238,7 @@ impl Leader {
     /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned. False if
     /// the list was overtaken: it shows what has gone since, and what else it shows may be as old.
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
-        let entry = self.world.coverage.kind(kind);
+        let entry = self.world.coverage().kind(kind);
         // What the watch has shown is newer: an object missing from the graph has gone since.
         if !entry.is_uncertain() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
             return true;

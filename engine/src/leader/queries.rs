@@ -63,10 +63,10 @@ impl<'a> Queries<'a> {
             |of: &[Waiting]| waits.iter().filter(|waits| of.contains(&waits.at)).filter_map(|waits| waits.oldest).min();
         Status {
             term: self.cx.term.clone(),
-            nodes: self.world.graph.len(),
-            edges: self.world.graph.edge_count(),
-            virtual_nodes: self.world.graph.unobserved_count(),
-            graph_bytes: self.world.graph.footprint(),
+            nodes: self.world.graph().len(),
+            edges: self.world.graph().edge_count(),
+            virtual_nodes: self.world.graph().unobserved_count(),
+            graph_bytes: self.world.graph().footprint(),
             queued: self.dispatcher.queue.len() - self.dispatcher.queue.leased(),
             backing_off: self.dispatcher.queue.waiting(),
             blocked: self.blocked(),
@@ -74,12 +74,18 @@ impl<'a> Queries<'a> {
             leased: self.dispatcher.queue.leased(),
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
-            undecided: self.world.undecided.counts(),
-            excessive: self.world.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.world.object_ref(id)).collect(),
+            undecided: self.world.undecided().counts(),
+            excessive: self
+                .world
+                .graph()
+                .excessive()
+                .take(EXCESSIVE_NAMED)
+                .map(|id| self.world.object_ref(id))
+                .collect(),
             sessions: self.dispatcher.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
-            questions: self.prober.questions.view(&self.world.coverage),
+            questions: self.prober.questions.view(&self.world.coverage()),
             inconsistent: self.world.inconsistent(),
             kept_apart: self.world.kept_apart(),
             hidden: self.world.hidden_views(self.cx),
@@ -118,7 +124,7 @@ impl<'a> Queries<'a> {
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };
-        self.world.coverage.served().filter_map(|(_, kind)| status(kind)).collect()
+        self.world.coverage().served().filter_map(|(_, kind)| status(kind)).collect()
     }
 
     /// How far each watched collection has come, by group and resource. Those that were never listed are left out, and those that have yet
@@ -128,12 +134,12 @@ impl<'a> Queries<'a> {
             let collection = kind.served.as_ref().filter(|_| kind.is_watched())?.group_resource.clone();
             Some((collection, kind.position.clone().filter(|_| kind.rewound.is_none())?))
         };
-        self.world.coverage.served().filter_map(|(_, kind)| position(kind)).collect()
+        self.world.coverage().served().filter_map(|(_, kind)| position(kind)).collect()
     }
 
     /// How far one collection has come; `None` where it is not served.
     pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
-        let kind = self.world.coverage.kind(self.world.coverage.find(collection)?);
+        let kind = self.world.coverage().kind(self.world.coverage().find(collection)?);
         let version = kind.served.as_ref()?.version.clone();
         let position = kind.position.clone().filter(|_| kind.rewound.is_none());
         Some(Reached { state: kind.state, position, version })
@@ -146,30 +152,34 @@ impl<'a> Queries<'a> {
 
     /// Whether the graph holds exactly these objects of a collection, each at its version.
     pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
-        let Some(id) = self.world.coverage.find(collection) else { return false };
+        let Some(id) = self.world.coverage().find(collection) else { return false };
         let shown = |(uid, version): &(Uid, ResourceVersion)| {
-            let here =
-                self.world.graph.by_uid(uid).map(|node| self.world.graph.node(node)).filter(|node| node.kind() == id);
+            let here = self
+                .world
+                .graph()
+                .by_uid(uid)
+                .map(|node| self.world.graph().node(node))
+                .filter(|node| node.kind() == id);
             here.filter_map(|node| node.resource_version()).any(|known| known == *version)
         };
-        self.world.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
+        self.world.coverage().kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
     /// Kinds that references name and that no API server serves, or that several resources share, at most `max`.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
-            let kind = self.world.coverage.kind(id);
+            let kind = self.world.coverage().kind(id);
             let dependents: usize =
-                self.world.graph.unobserved(id).map(|node| self.world.graph.node(node).dependent_count()).sum();
+                self.world.graph().unobserved(id).map(|node| self.world.graph().node(node).dependent_count()).sum();
             ((kind.served.is_none() || kind.ambiguous) && dependents > 0).then(|| UnresolvedKind {
                 group: kind.group.clone(),
                 kind: kind.kind.clone(),
-                resources: self.world.coverage.resources(id),
+                resources: self.world.coverage().resources(id),
                 since: kind.since,
                 dependents,
             })
         };
-        self.world.coverage.ids().filter_map(unresolved).take(max).collect()
+        self.world.coverage().ids().filter_map(unresolved).take(max).collect()
     }
 
     /// Executors with a session, by name.
@@ -206,28 +216,33 @@ impl<'a> Queries<'a> {
 
     /// The kind of a served collection.
     pub fn kind_of(&self, collection: &GroupResource) -> Option<Name> {
-        self.world.coverage.find(collection).map(|kind| self.world.coverage.kind(kind).kind.clone())
+        self.world.coverage().find(collection).map(|kind| self.world.coverage().kind(kind).kind.clone())
     }
 
     /// An object that went lately.
     pub fn tombstone(&self, uid: &Uid) -> Option<&'a Tombstone> {
-        self.world.tombstones.get(self.cx.now, uid)
+        self.world.tombstones().get(self.cx.now, uid)
     }
 
     /// Objects that went lately, the youngest first.
     pub fn tombstones(&self) -> impl Iterator<Item = &'a Tombstone> {
-        self.world.tombstones.iter(self.cx.now)
+        self.world.tombstones().iter(self.cx.now)
     }
 
     /// The nodes that carry this uid: one, or more where references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
-        self.world.graph.by_uid(uid).map(|id| self.view(id)).collect()
+        self.world.graph().by_uid(uid).map(|id| self.view(id)).collect()
     }
 
     /// The uids of what is, or is claimed to be, at an address, at most `max`. The namespace is empty for cluster scope.
     pub fn uids_at(&self, group: &str, kind: &str, namespace: &str, name: &str, max: usize) -> Vec<Uid> {
-        let Some(kind) = self.world.coverage.known(group, kind) else { return Vec::new() };
-        self.world.graph.by_address(kind, namespace, name).take(max).map(|id| self.world.graph.node(id).uid()).collect()
+        let Some(kind) = self.world.coverage().known(group, kind) else { return Vec::new() };
+        self.world
+            .graph()
+            .by_address(kind, namespace, name)
+            .take(max)
+            .map(|id| self.world.graph().node(id).uid())
+            .collect()
     }
 
     /// The nodes connected with any of `uids` in either direction, or all that have an edge if `uids` is empty; at most `max`, by uid.
@@ -235,14 +250,14 @@ impl<'a> Queries<'a> {
     pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
         if uids.is_empty() {
             let is_linked = |node: &Node<'_>| node.dependent_count() > 0 || node.owners().len() > 0;
-            let mut linked = self.world.graph.iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
+            let mut linked = self.world.graph().iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
             let nodes = self.by_uid(&linked.by_ref().take(max).collect());
             return (nodes, linked.next().is_some());
         }
-        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.world.graph.by_uid(uid)).collect();
+        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.world.graph().by_uid(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
-            let node = self.world.graph.node(id);
+            let node = self.world.graph().node(id);
             for next in node.owners().chain(node.dependents()) {
                 if seen.len() == max && !seen.contains(&next) {
                     return (self.by_uid(&seen), true);
@@ -262,7 +277,7 @@ impl<'a> Queries<'a> {
     }
 
     fn collecting(&self, id: NodeId) -> Option<Collecting> {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         if !node.is_observed() || node.is_terminating() {
             return None;
         }
@@ -272,14 +287,14 @@ impl<'a> Queries<'a> {
             Some(Place::Leased(_)) => Some(Collecting::Leased),
             Some(Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_)) => Some(Collecting::Queued),
             None => {
-                let held = node.is_held() && verdict(&self.world.graph, &self.world.coverage, id) == Verdict::Held;
+                let held = node.is_held() && verdict(&self.world.graph(), &self.world.coverage(), id) == Verdict::Held;
                 held.then_some(Collecting::Held)
             }
         }
     }
 
     fn view(&self, id: NodeId) -> NodeView {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let presence = match node.known() {
             Known::Observed => PresenceView::Observed,
             Known::Virtual { .. } | Known::Read { .. } => PresenceView::Virtual,
@@ -294,7 +309,7 @@ impl<'a> Queries<'a> {
             finalizers: node.finalizers().len(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
-            undecided: self.world.undecided.get(id),
+            undecided: self.world.undecided().get(id),
             collecting: self.collecting(id),
             evidence: self.world.evidence(id),
         }

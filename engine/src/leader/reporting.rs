@@ -9,7 +9,6 @@ use super::dispatcher::repeating::essence;
 use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
-use crate::evidence::Inquiry;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
@@ -188,7 +187,7 @@ impl Leader {
             }
             Next::AwaitRemoval => {
                 self.dispatcher.queue.remove(uid);
-                if self.world.graph.primary(uid).is_some() {
+                if self.world.graph().primary(uid).is_some() {
                     let by = self.dispatcher.process_of(session);
                     self.ledger.await_removal(self.cx.now, uid.clone(), by);
                     self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
@@ -200,7 +199,7 @@ impl Leader {
                 self.dispatcher.block(&mut self.cx, uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
             }
         }
-        if self.world.graph.by_uid(uid).next().is_none() {
+        if self.world.graph().by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
             self.drop_overtaken(lease);
         }
@@ -276,7 +275,7 @@ impl Leader {
     /// A delete was accepted, and its object has neither gone nor changed: look.
     pub(super) fn write_due(&mut self, uid: &Uid) {
         let Some(by) = self.ledger.overdue(self.cx.now, uid, WRITE_SHOWS_WITHIN) else { return };
-        match self.world.graph.primary(uid) {
+        match self.world.graph().primary(uid) {
             Some(id) => {
                 self.dispatcher.note_carried_out(
                     &self.cx,
@@ -286,7 +285,7 @@ impl Leader {
                         owner_checks: Vec::new(),
                     }),
                 );
-                if self.world.coverage.kind(self.world.graph.node(id).kind()).served.is_some() {
+                if self.world.coverage().kind(self.world.graph().node(id).kind()).served.is_some() {
                     self.ask_about(id);
                 }
                 if let Some(by) = by {
@@ -305,7 +304,7 @@ impl Leader {
     /// An answer of the API server to the leader showed an object that the graph holds: what is newer counts.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.world.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
-        let known = self.world.graph.node(id).resource_version();
+        let known = self.world.graph().node(id).resource_version();
         if !known.is_some_and(|known| known.is_before(&sighting.resource_version)) {
             return;
         }
@@ -316,7 +315,7 @@ impl Leader {
             resource_version: sighting.resource_version.clone(),
             facts: sighting.facts.clone(),
         };
-        self.take_in(self.world.graph.node(id).kind(), object, Source::Ahead);
+        self.take_in(self.world.graph().node(id).kind(), object, Source::Ahead);
     }
 
     /// The owner check of a delete found its owner alive and not waiting.
@@ -361,21 +360,20 @@ impl Leader {
     fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
             let Some(id) = self.world.node_of(&finding.owner) else { continue };
-            if self.world.graph.node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
+            if self.world.graph().node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
                 self.claim_owner(session, &finding.owner, Says::Gone, None);
             }
-            if !self.world.graph.node(id).is_observed() && !self.world.graph.node(id).is_absent() {
-                self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).hurry(self.cx.now);
-                self.world.mark(id);
+            if !self.world.graph().node(id).is_observed() && !self.world.graph().node(id).is_absent() {
+                self.world.hurry(&self.cx, id);
             }
         }
     }
 
     /// The graph holds an object that a consistent list does not show.
     pub(super) fn disagreement(&mut self, id: NodeId, version: Option<&ResourceVersion>) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let (kind, uid, name) = (node.kind(), node.uid(), String::from(node.name()));
-        let position = self.world.coverage.kind(kind).position.clone();
+        let position = self.world.coverage().kind(kind).position.clone();
         // One that was changed since may have been made since.
         let was_there =
             |version: &ResourceVersion| node.resource_version().is_some_and(|known| !version.is_before(&known));
@@ -385,7 +383,7 @@ impl Leader {
                 format!("a list at {version} does not show {name}, and its watch, which stands at {position}, does");
             self.contradicted(kind, why);
         }
-        if self.world.coverage.kind(kind).state == State::Synced {
+        if self.world.coverage().kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
             self.world.relist(
                 &mut self.cx,

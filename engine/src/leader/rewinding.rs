@@ -122,7 +122,7 @@ impl Leader {
     fn forget_unserved(&mut self) {
         for id in self.world.of_lost_kinds() {
             // One that only another of this kind referred to goes with that one.
-            if self.world.graph.get(id).is_some_and(|node| node.is_observed()) {
+            if self.world.graph().get(id).is_some_and(|node| node.is_observed()) {
                 self.take_out(id, None, Left::Sight);
             }
         }

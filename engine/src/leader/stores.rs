@@ -6,8 +6,8 @@
 //! proves an owner in it absent, no list proves anything to its objects, and the collection is told of. It counts as one of the main
 //! store again once it goes along with the others.
 
-use super::{Event, KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
-use crate::coverage::{KindId, State};
+use super::{KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
+use crate::coverage::KindId;
 use crate::object::ResourceVersion;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ const ASKED_MAX: usize = 64;
 impl Leader {
     /// A collection is listed. Most have reached where the others are by the next round, by themselves.
     pub(super) fn compare_stores_later(&mut self) {
-        if self.world.coverage.behind().next().is_some() {
+        if self.world.coverage().behind().next().is_some() {
             self.compare_in_a_moment();
         }
     }
@@ -38,7 +38,7 @@ impl Leader {
 
     /// A collection that kept up with the main store stands behind it.
     pub(super) fn compare_stores(&mut self) {
-        self.world.coverage.compare_stores();
+        self.world.compare_stores();
         self.compare_in_a_moment();
     }
 
@@ -47,21 +47,10 @@ impl Leader {
         if self.history.is_in_doubt() {
             return self.compare_in_a_moment();
         }
-        let apart = self.world.coverage.apart(self.cx.now, APART_AFTER);
-        if let Some(apart) = &apart {
-            self.world.coverage.take_apart(apart);
-        }
-        for kind in apart.into_iter().flatten() {
-            // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
-            self.world.void_lists(&self.cx, kind);
-            self.world.mark_dependents_of_kind(kind);
-            if let Some(served) = &self.world.coverage.kind(kind).served {
-                let collection = served.group_resource.clone();
-                self.cx.event(Event::KeptApart { collection });
-            }
-        }
+        let apart = self.world.coverage().apart(self.cx.now, APART_AFTER);
+        self.world.take_apart(&mut self.cx, apart.unwrap_or_default());
         let elsewhere: Vec<KindId> =
-            self.world.coverage.behind().chain(self.world.coverage.unplaced()).take(ASKED_MAX).collect();
+            self.world.coverage().behind().chain(self.world.coverage().unplaced()).take(ASKED_MAX).collect();
         if !elsewhere.is_empty() {
             self.compare_in_a_moment();
         }
@@ -73,24 +62,22 @@ impl Leader {
     pub(super) fn store_answered(&mut self, kind: KindId, known: &KnownVersions, answer: Result<ProbeAnswer, String>) {
         let Ok(answer) = answer else { return };
         let version = &answer.resource_version;
-        if self.world.coverage.kind(kind).unplaced {
+        if self.world.coverage().kind(kind).unplaced {
             return self.went_along(kind, known, version);
         }
         let before = known.store.as_ref().filter(|store| version.is_before(store));
-        let is_far_ahead = self.world.coverage.is_far_ahead(self.cx.now, kind, version);
+        let is_far_ahead = self.world.coverage().is_far_ahead(self.cx.now, kind, version);
         if before.is_none() && !is_far_ahead {
             self.leapt(kind, version);
             return;
         }
-        let entry = self.world.coverage.kind_mut(kind);
         match before {
             Some(store) if known.own.as_ref().is_some_and(|own| version.is_before(own)) => {
-                entry.against = 0;
+                self.world.set_against(kind, 0);
                 let why = alloc::format!("a list stands at {version}, after {store} was seen");
                 self.contradicted(kind, why);
             }
-            _ if entry.state == State::Synced && !entry.keeps_up => entry.against = entry.against.saturating_add(1),
-            _ => {}
+            _ => self.world.speaks_against(kind),
         }
     }
 
@@ -100,13 +87,6 @@ impl Leader {
         if self.leapt(kind, version) {
             return;
         }
-        let entry = self.world.coverage.kind_mut(kind);
-        let stood = entry.stood.replace(version.clone());
-        let along = |main: &ResourceVersion| version.reached(main) && stood.is_some_and(|stood| main.reached(&stood));
-        entry.against = if known.main.as_ref().is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
-        if entry.against >= REJOINED_AFTER {
-            self.world.coverage.rejoin(kind);
-            self.world.mark_dependents_of_kind(kind);
-        }
+        self.world.goes_along(kind, known.main.as_ref(), version, REJOINED_AFTER);
     }
 }

@@ -386,8 +386,8 @@ impl Bench {
         let Some(at) = self.probes.iter().position(about) else { return false };
         let probe = self.probes.remove(at);
         let name = &probe.object.as_ref().unwrap().name;
-        let kind = self.leader.world.coverage.find(&probe.collection).unwrap();
-        let stands = self.leader.world.coverage.floor(kind).cloned();
+        let kind = self.leader.world.coverage().find(&probe.collection).unwrap();
+        let stands = self.leader.world.coverage().floor(kind).cloned();
         let of = |uid: Uid, resource_version: ResourceVersion, facts: Facts| {
             let namespace = probe.namespace.clone().unwrap_or_else(|| "".into());
             Object { uid, namespace, name: name.clone(), resource_version, facts }

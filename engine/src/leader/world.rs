@@ -17,6 +17,8 @@ mod edges;
 mod emptied;
 mod invariants;
 mod marks;
+mod nodes;
+mod owners;
 pub(super) mod readopting;
 pub(super) mod reasons;
 mod undecided;
@@ -27,30 +29,30 @@ const TOLD_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) graph: Graph,
-    pub(super) coverage: Coverage,
+    graph: Graph,
+    coverage: Coverage,
     /// Nodes to judge, in the order in which they were marked.
-    pub(super) dirty: VecDeque<NodeId>,
-    pub(super) undecided: undecided::Nodes,
+    dirty: VecDeque<NodeId>,
+    undecided: undecided::Nodes,
     /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
-    pub(super) absent_since: BTreeMap<NodeId, Time>,
-    pub(super) inquiries: BTreeMap<NodeId, Inquiry>,
+    absent_since: BTreeMap<NodeId, Time>,
+    inquiries: BTreeMap<NodeId, Inquiry>,
     /// What discovery does not show, and since when.
-    pub(super) undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
+    undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
     /// By kind, the definition that said that its instances are gone.
-    pub(super) emptied: BTreeMap<KindId, emptied::Emptied>,
+    emptied: BTreeMap<KindId, emptied::Emptied>,
     /// Of objects with many references: an owner that is being asked for.
-    pub(super) awaited: BTreeMap<NodeId, NodeId>,
+    awaited: BTreeMap<NodeId, NodeId>,
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
-    pub(super) deletions: BTreeMap<NodeId, Option<u64>>,
+    deletions: BTreeMap<NodeId, Option<u64>>,
     /// Owners that orphaned their dependents, once the graph has forgotten them.
-    pub(super) former: readopting::Former,
+    former: readopting::Former,
     /// References that an event has reported, as dependent and owner: to owners in other namespaces, and back to owners that orphaned the
     /// dependent. An object with too many references stands here as both.
-    pub(super) reported: BTreeSet<(Uid, Uid)>,
-    pub(super) tombstones: Tombstones,
+    reported: BTreeSet<(Uid, Uid)>,
+    tombstones: Tombstones,
     /// For readers that follow objects.
-    pub(super) changes: Changes,
+    changes: Changes,
 }
 
 impl World {
@@ -71,5 +73,26 @@ impl World {
             tombstones: Tombstones::new(secrets.next()),
             changes: Changes::default(),
         }
+    }
+
+    pub(super) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub(super) fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Dependents without a verdict.
+    pub(super) fn undecided(&self) -> &undecided::Nodes {
+        &self.undecided
+    }
+
+    pub(super) fn tombstones(&self) -> &Tombstones {
+        &self.tombstones
+    }
+
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
     }
 }

@@ -35,10 +35,10 @@ impl ContentsLook {
     /// Looks for what is in those of the objects that are marked for deletion and have others in them.
     pub fn of(queries: &Queries<'_>, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
-            let node = queries.world.graph.node(queries.world.graph.primary(&uid)?);
+            let node = queries.world.graph().node(queries.world.graph().primary(&uid)?);
             let at = node.at();
             let place =
-                Container::of(queries.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
+                Container::of(queries.world.coverage().kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
             Some(Inside { uid, place, kinds: BTreeMap::new(), holding: Vec::new(), count: 0 })
         };
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
@@ -49,10 +49,10 @@ impl ContentsLook {
         if self.wanted.is_empty() {
             return true;
         }
-        let end = queries.world.graph.places().min(self.next + budget);
-        for id in (self.next..end).filter_map(|place| queries.world.graph.at_place(place)) {
-            let node = queries.world.graph.node(id);
-            let kind = queries.world.coverage.kind(node.kind());
+        let end = queries.world.graph().places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| queries.world.graph().at_place(place)) {
+            let node = queries.world.graph().node(id);
+            let kind = queries.world.coverage().kind(node.kind());
             if !node.is_observed() {
                 continue;
             }
@@ -65,7 +65,7 @@ impl ContentsLook {
             }
         }
         self.next = end;
-        end == queries.world.graph.places()
+        end == queries.world.graph().places()
     }
 
     /// What was found, as the reason why each of them is not gone: how many objects of which kinds, and those that hold it. Nothing for what is

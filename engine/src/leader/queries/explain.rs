@@ -22,7 +22,7 @@ impl Queries<'_> {
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.world.best_known(uid)?;
         let item = self.dispatcher.queue.get(uid);
-        let (mut verdict, mut reasons) = match verdict(&self.world.graph, &self.world.coverage, id) {
+        let (mut verdict, mut reasons) = match verdict(&self.world.graph(), &self.world.coverage(), id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
             Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
@@ -64,7 +64,7 @@ impl Queries<'_> {
     }
 
     fn unobserved_reasons(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let since_dependents = related(ReasonCode::NeverObserved, self.dependents(id), node.dependent_count());
         match node.known() {
             Known::Absent(proof) => {
@@ -74,7 +74,7 @@ impl Queries<'_> {
             }
             Known::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
             Known::Virtual { unreadable } => {
-                let kind = self.world.coverage.kind(node.kind());
+                let kind = self.world.coverage().kind(node.kind());
                 let code = match (&kind.served, unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
                     (Some(_), _) if kind.ambiguous => ReasonCode::OwnerKindUnresolved,
@@ -110,8 +110,8 @@ impl Queries<'_> {
 
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
         let code = undecided_code(cause);
-        let node = self.world.graph.node(id);
-        let standings = standings(&self.world.graph, &self.world.coverage, node);
+        let node = self.world.graph().node(id);
+        let standings = standings(&self.world.graph(), &self.world.coverage(), node);
         let unverified =
             node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
         let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
@@ -122,13 +122,13 @@ impl Queries<'_> {
     }
 
     fn excessive(&self, id: NodeId) -> Vec<Reason> {
-        let count = self.world.graph.node(id).excess().map_or(0, |excess| excess.count);
+        let count = self.world.graph().node(id).excess().map_or(0, |excess| excess.count);
         let detail = format!("{count} owner references, more than {REFERENCES_MAX}");
         alloc::vec![Reason { detail, ..plain(ReasonCode::TooManyReferences) }]
     }
 
     fn holding(&self, id: NodeId) -> Vec<Reason> {
-        let node = self.world.graph.node(id);
+        let node = self.world.graph().node(id);
         let mut reasons = Vec::new();
         if node.is_held() {
             reasons.push(Reason {
@@ -136,8 +136,10 @@ impl Queries<'_> {
                 ..plain(ReasonCode::HoldAnnotation)
             });
         }
-        let invalid: Vec<NodeId> =
-            node.owners().filter(|&owner| self.world.graph.holds_as_invalid(self.world.graph.node(owner))).collect();
+        let invalid: Vec<NodeId> = node
+            .owners()
+            .filter(|&owner| self.world.graph().holds_as_invalid(self.world.graph().node(owner)))
+            .collect();
         if !invalid.is_empty() {
             let count = invalid.len();
             let owners = invalid.into_iter().map(|owner| self.world.object_ref(owner));
@@ -166,10 +168,10 @@ impl Queries<'_> {
 
     fn terminating(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
         let finalizers = self.finalizers(id);
-        let at = self.world.graph.node(id).at();
-        if let Some(place) = Container::of(self.world.coverage.kind(at.kind), &at.name) {
+        let at = self.world.graph().node(id).at();
+        if let Some(place) = Container::of(self.world.coverage().kind(at.kind), &at.name) {
             // What is in it takes a look at every object: see `ContentsLook`.
-            let unseen = place.unseen(&self.world.coverage).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
+            let unseen = place.unseen(&self.world.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
             let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
             return (VerdictView::Blocked, reasons.chain(finalizers).collect());
         }
@@ -185,11 +187,11 @@ impl Queries<'_> {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let dependents = self.world.graph.blocking_dependents(&self.world.coverage, id);
+            let dependents = self.world.graph().blocking_dependents(&self.world.coverage(), id);
             let dependents = dependents.map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
-        } else if self.world.undecided.get(id) == Some(Undecided::DependentsUnseen) {
+        } else if self.world.undecided().get(id) == Some(Undecided::DependentsUnseen) {
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
@@ -200,11 +202,14 @@ impl Queries<'_> {
     fn orphaning(&self, id: NodeId, dependents: usize) -> (VerdictView, Vec<Reason>) {
         let mut reasons = Vec::new();
         if dependents > 0 {
-            let left =
-                self.world.graph.dependents(&self.world.coverage, id).map(|dependent| self.world.object_ref(dependent));
+            let left = self
+                .world
+                .graph()
+                .dependents(&self.world.coverage(), id)
+                .map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
-        } else if self.dispatcher.queue.get(&self.world.graph.node(id).uid()).is_none() {
+        } else if self.dispatcher.queue.get(&self.world.graph().node(id).uid()).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
             reasons.extend(self.unseen());
         }
@@ -214,7 +219,7 @@ impl Queries<'_> {
 
     /// Finalizers of others that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
-        let finalizers = self.world.graph.node(id).finalizers();
+        let finalizers = self.world.graph().node(id).finalizers();
         let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
         let foreign = |name: &&Name| !ours.contains(&&***name);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
@@ -223,11 +228,11 @@ impl Queries<'_> {
 
     /// The kind of the dependents that are waited for and that nobody serves.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
-        self.world.undecided.get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
+        self.world.undecided().get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
         let kind = self
             .world
-            .coverage
-            .kind(self.world.graph.node(self.world.graph.dependents(&self.world.coverage, id).next()?).kind());
+            .coverage()
+            .kind(self.world.graph().node(self.world.graph().dependents(&self.world.coverage(), id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
@@ -235,7 +240,7 @@ impl Queries<'_> {
 
     /// Collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
-        let unseen = self.world.coverage.served().filter(|(_, kind)| self.cx.may_hide_dependents(kind));
+        let unseen = self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
         let hidden = self
             .world
@@ -245,7 +250,7 @@ impl Queries<'_> {
     }
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
-        let kind = self.world.coverage.kind(kind);
+        let kind = self.world.coverage().kind(kind);
         let served = kind.served.as_ref()?;
         let colon = if kind.error.is_empty() { "" } else { ": " };
         let detail = match kind.state != State::Synced {
@@ -304,16 +309,16 @@ impl Queries<'_> {
     }
 
     fn dependents(&self, id: NodeId) -> impl Iterator<Item = ObjectRef> {
-        self.world.graph.node(id).dependents().map(|dependent| self.world.object_ref(dependent))
+        self.world.graph().node(id).dependents().map(|dependent| self.world.object_ref(dependent))
     }
 
     /// State and last error of the collection a node belongs to.
     fn collection_state(&self, id: NodeId) -> String {
-        let of = self.world.graph.node(id).kind();
-        let kind = self.world.coverage.kind(of);
+        let of = self.world.graph().node(id).kind();
+        let kind = self.world.coverage().kind(of);
         let dot = if kind.group.is_empty() { "" } else { "." };
         let Some(served) = kind.served.as_ref().filter(|_| !kind.ambiguous) else {
-            let how = how_served(&self.world.coverage.resources(of));
+            let how = how_served(&self.world.coverage().resources(of));
             return format!("{}{dot}{} is {how}", kind.kind, kind.group);
         };
         let colon = if kind.error.is_empty() { "" } else { ": " };

@@ -54,22 +54,22 @@ impl Queries<'_> {
     pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         let synced =
-            self.world.coverage.find(&namespaces).filter(|&id| self.world.coverage.kind(id).state == State::Synced);
+            self.world.coverage().find(&namespaces).filter(|&id| self.world.coverage().kind(id).state == State::Synced);
         let has_namespace = |name: &Name| {
             synced?;
             let there = self.uids_at("", "Namespace", "", name, 1);
             Some(
                 there
                     .iter()
-                    .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph.node(id).is_observed())),
+                    .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph().node(id).is_observed())),
             )
         };
-        resolved(scope, &self.world.coverage, has_namespace)
+        resolved(scope, &self.world.coverage(), has_namespace)
     }
 
     /// What a name of a kind means, as people write it: see [`Leader::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
-        self.world.coverage.called(name)
+        self.world.coverage().called(name)
     }
 
     /// What holds an item, for readers: `pauses/NAME: REASON`, or why it is not known which pauses there are.

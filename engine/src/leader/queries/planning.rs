@@ -63,7 +63,7 @@ impl Planning {
             } else if self.sweep(queries) {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
-                    let ids = queries.world.graph.by_uid(&uid);
+                    let ids = queries.world.graph().by_uid(&uid);
                     self.nodes.extend(ids.map(|id| copied(queries, id, false)));
                 }
             } else {
@@ -79,16 +79,16 @@ impl Planning {
             self.sweep = Some((core::mem::take(&mut self.places), 0));
         }
         let Some((places, next)) = &mut self.sweep else { return false };
-        let end = queries.world.graph.places().min(*next + SWEPT_PER_COPY);
-        for id in (*next..end).filter_map(|place| queries.world.graph.at_place(place)) {
-            let node = queries.world.graph.node(id);
-            let kind = queries.world.coverage.kind(node.kind());
+        let end = queries.world.graph().places().min(*next + SWEPT_PER_COPY);
+        for id in (*next..end).filter_map(|place| queries.world.graph().at_place(place)) {
+            let node = queries.world.graph().node(id);
+            let kind = queries.world.coverage().kind(node.kind());
             if node.is_observed() && places.iter().any(|place| place.holds(kind, node.namespace())) {
                 self.open.push_back((node.uid(), None));
             }
         }
         *next = end;
-        if end == queries.world.graph.places() {
+        if end == queries.world.graph().places() {
             self.sweep = None;
         }
         true
@@ -107,13 +107,13 @@ impl Planning {
             return 0;
         }
         self.seen.insert(uid.clone());
-        for id in queries.world.graph.by_uid(uid) {
-            let node = queries.world.graph.node(id);
+        for id in queries.world.graph().by_uid(uid) {
+            let node = queries.world.graph().node(id);
             self.nodes.push(copied(queries, id, true));
             let at = node.at();
             self.places
-                .extend(Container::of(queries.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
-            for owner in node.owners().map(|owner| queries.world.graph.node(owner)) {
+                .extend(Container::of(queries.world.coverage().kind(at.kind), &at.name).filter(|_| node.is_observed()));
+            for owner in node.owners().map(|owner| queries.world.graph().node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
@@ -165,25 +165,25 @@ impl Queries<'_> {
     /// What a plan needs to know beside the objects; to be taken together with its last step.
     pub fn frame(&self) -> Frame {
         let unseen =
-            self.world.coverage.served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);
+            self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);
         Frame {
-            coverage: self.world.coverage.clone(),
+            coverage: self.world.coverage().clone(),
             unseen: unseen.collect(),
             hidden: self.world.hidden_kinds(self.cx).map(|(hidden, _)| hidden.clone()).collect(),
             holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
-            secret: self.world.graph.secret(),
+            secret: self.world.graph().secret(),
             brakes: self.brakes(),
         }
     }
 }
 
 fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
-    let node = queries.world.graph.node(id);
+    let node = queries.world.graph().node(id);
     Copied {
         uid: node.uid(),
         at: node.at(),
         presence: node.presence(),
-        orphaned: queries.world.graph.is_orphaned(node),
+        orphaned: queries.world.graph().is_orphaned(node),
         whole,
     }
 }

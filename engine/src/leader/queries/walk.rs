@@ -79,14 +79,14 @@ impl OwnersWalk {
             }
             self.found.push((queries.view(best), depth));
         }
-        let nodes = queries.world.graph.by_uid(&uid);
+        let nodes = queries.world.graph().by_uid(&uid);
         self.edges.extend(nodes.clone().flat_map(|id| queries.world.edges(id)));
         if self.edges.len() > EDGES_PER_OBJECT * self.max_objects {
             return self.stop();
         }
         if depth < self.max_depth {
-            let owners = nodes.flat_map(|id| queries.world.graph.node(id).owners());
-            let owners = owners.map(|owner| (queries.world.graph.node(owner).uid(), depth + 1));
+            let owners = nodes.flat_map(|id| queries.world.graph().node(id).owners());
+            let owners = owners.map(|owner| (queries.world.graph().node(owner).uid(), depth + 1));
             // What is beyond the bound is not even remembered.
             let room = (2 * self.max_objects).saturating_sub(self.open.len());
             self.open.extend(owners.take(room).collect::<Vec<_>>());

@@ -258,9 +258,9 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_that_has_its_uid_
             bench.answer_probes(105, &[]);
         }
         bench.pass(Duration::from_secs(40));
-        assert_eq!(bench.leader.world.graph.has_orphaned(&uid("o")), name == "o");
+        assert_eq!(bench.leader.world.graph().has_orphaned(&uid("o")), name == "o");
         bench.deleted("configmaps", "junk", 110);
-        assert!(!bench.leader.world.graph.has_orphaned(&uid("o")));
+        assert!(!bench.leader.world.graph().has_orphaned(&uid("o")));
     }
 }
 
@@ -276,9 +276,12 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_to_it() {
         bench.pass(Duration::from_secs(1));
         bench.answer_probes(105, &[]);
     }
-    assert!(bench.leader.world.graph.has_orphaned(&uid("o")), "the round has passed, and a dependent refers to it yet");
+    assert!(
+        bench.leader.world.graph().has_orphaned(&uid("o")),
+        "the round has passed, and a dependent refers to it yet"
+    );
     bench.seen("configmaps", object("configmaps", "a", 106));
-    assert!(!bench.leader.world.graph.has_orphaned(&uid("o")), "no other round has to pass");
+    assert!(!bench.leader.world.graph().has_orphaned(&uid("o")), "no other round has to pass");
 }
 
 #[test]

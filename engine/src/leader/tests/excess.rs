@@ -88,7 +88,7 @@ fn kinds_that_nothing_names_any_more_are_dropped() {
         bench.seen("configmaps", tenant);
         assert_eq!(bench.leader.queries().status().edges, 1000);
     }
-    let kinds = bench.leader.world.coverage.ids().count();
+    let kinds = bench.leader.world.coverage().ids().count();
     assert!(kinds < 3000, "{kinds} kinds of 1003 that are named");
     bench.deleted("configmaps", "a", 200);
     bench.serve("mirrors");
@@ -143,7 +143,7 @@ fn an_object_with_many_unknown_owners_is_decided_once() {
     bench.seen("configmaps", heavy);
     bench.pass(Duration::from_secs(1));
     let ids: Vec<_> = (0..300)
-        .map(|number| bench.leader.world.graph.by_uid(&uid(&format!("ghost{number}"))).next().unwrap())
+        .map(|number| bench.leader.world.graph().by_uid(&uid(&format!("ghost{number}"))).next().unwrap())
         .collect();
     let decided = |bench: &Bench| {
         let of = |event: &&Event| matches!(event, Event::Decided { action: ActionKind::RemoveOwnerReferences, .. });

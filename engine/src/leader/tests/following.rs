@@ -131,8 +131,8 @@ fn what_only_has_a_new_version_is_told_of_and_not_judged_again() {
     assert!(see(dependent(201).with_finalizer("example.com/f")), "something else is new too");
     assert!(!see(dependent(202).with_finalizer("example.com/f")));
     assert!(see(dependent(203)));
-    let id = bench.leader.world.graph.primary(&uid("c00000")).unwrap();
-    assert_eq!(bench.leader.world.graph.node(id).resource_version(), Some(version(203)));
+    let id = bench.leader.world.graph().primary(&uid("c00000")).unwrap();
+    assert_eq!(bench.leader.world.graph().node(id).resource_version(), Some(version(203)));
     let told = bench.leader.queries().changed(from, 1000).unwrap();
     assert_eq!(told.iter().filter(|told| **told == uid("c00000")).count(), 4);
 }

@@ -21,7 +21,7 @@ fn forgotten(bench: &mut Bench) {
         bench.pass(Duration::from_secs(1));
         bench.answer_probes(106, &[]);
     }
-    assert!(!bench.leader.world.graph.has_orphaned(&uid("o")), "nothing refers to it");
+    assert!(!bench.leader.world.graph().has_orphaned(&uid("o")), "nothing refers to it");
     bench.grants();
 }
 
@@ -124,7 +124,7 @@ fn a_replica_that_comes_to_lead_remembers_what_it_watched() {
             bench.leader.world.former.graph_max = 0;
         }
         orphaned(&mut bench);
-        assert_eq!(bench.leader.world.graph.has_orphaned(&uid("o")), !crowded, "no round passes without a term");
+        assert_eq!(bench.leader.world.graph().has_orphaned(&uid("o")), !crowded, "no round passes without a term");
         bench.input(Input::TermGained(term(2)));
         bench.answer_reads(&Ok(PauseAnswer::NotServed));
         bench.hello(STREAM, hello("e1", "i1"));
@@ -174,7 +174,7 @@ fn a_group_that_is_served_again_forgets_no_orphaning_that_it_missed() {
         // A round of the barrier passes.
         for _ in 0..5 {
             assert!(
-                bench.leader.world.graph.has_orphaned(&uid("o")),
+                bench.leader.world.graph().has_orphaned(&uid("o")),
                 "a reference is left that names it by a hidden group"
             );
             bench.answer_probes(106, &[]);

@@ -3,9 +3,14 @@
 use super::super::context::Context;
 use super::super::{Event, KnownVersions, Output, Purpose};
 use super::World;
+use crate::coverage::Advance;
+use crate::coverage::State;
 use crate::coverage::{Kind, KindId};
 use crate::graph::{Known, NodeId, Presence};
+use crate::leader::Timer;
 use crate::object::{GroupResource, ResourceVersion, Uid};
+use crate::object::{Name, ObjectRef, ServedKind};
+use crate::time::Time;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -149,5 +154,133 @@ impl World {
         let is_of_owner = matches!(purpose, Purpose::Existence { .. });
         let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
         !self.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
+    }
+
+    /// Discovery shows a resource. `known`: the kind in whose place it comes.
+    pub(in crate::leader) fn serve(&mut self, cx: &Context, known: KindId, served: ServedKind) -> KindId {
+        if self.coverage.kind(known).served.is_none() {
+            self.emptied.remove(&known);
+        }
+        let kept_apart = cx.config.policy.separate_stores.contains(&served.group_resource);
+        let kind = self.coverage.serve(cx.now, served);
+        self.coverage.kind_mut(kind).kept_apart = kept_apart;
+        kind
+    }
+
+    pub(in crate::leader) fn unserve(&mut self, cx: &Context, collection: &GroupResource) -> Option<KindId> {
+        self.coverage.unserve(cx.now, collection)
+    }
+
+    /// A list begins: what it has yet to show may hide dependents.
+    pub(in crate::leader) fn begin_list(&mut self, cx: &mut Context, kind: KindId) {
+        self.graph.lose_sight_of_orphaned(kind);
+        if self.coverage.list_begun(cx.now, kind) {
+            self.tell_collection(cx, kind);
+            // What was decided while all was seen, and is not granted yet, waits for the list.
+            self.mark_deletions();
+        }
+    }
+
+    /// A list has shown an object at this version.
+    pub(in crate::leader) fn show(&mut self, kind: KindId, version: &ResourceVersion) {
+        self.coverage.show(kind, version);
+    }
+
+    pub(in crate::leader) fn end_list(&mut self, cx: &Context, kind: KindId, version: ResourceVersion) -> Advance {
+        self.coverage.list_ended(cx.now, kind, version)
+    }
+
+    pub(in crate::leader) fn fail_list(&mut self, cx: &mut Context, kind: KindId, error: String) {
+        if self.coverage.list_failed(cx.now, kind, error) {
+            self.tell_collection(cx, kind);
+            self.mark_unobserved(kind);
+            self.mark_dependents_of_unobserved(kind);
+            self.mark_deletions();
+        }
+    }
+
+    pub(in crate::leader) fn advance(&mut self, cx: &Context, kind: KindId, version: &ResourceVersion) -> Advance {
+        self.coverage.advance(cx.now, kind, version)
+    }
+
+    /// A watch has ended. It makes its collection stale if it does not go on in time.
+    pub(in crate::leader) fn lose_watch(&mut self, cx: &mut Context, kind: KindId, error: String) {
+        self.coverage.watch_lost(cx.now, kind, error);
+        cx.timers.set(cx.now + cx.config.stale_after, Timer::Stale(kind));
+    }
+
+    /// Shows an error of a collection that is still watched; none where it is empty.
+    pub(in crate::leader) fn note_error(&mut self, cx: &mut Context, kind: KindId, error: String) {
+        if self.coverage.note(kind, error) {
+            self.tell_collection(cx, kind);
+        }
+    }
+
+    /// The store of a collection was seen at this version.
+    pub(in crate::leader) fn raise(&mut self, now: Time, kind: KindId, version: &ResourceVersion) {
+        self.coverage.raise(now, kind, version);
+    }
+
+    /// The kind of an object, which becomes known if it was not.
+    pub(in crate::leader) fn kind_of(&mut self, object: &ObjectRef) -> KindId {
+        self.coverage.kind_of(object)
+    }
+
+    /// The connection to a collection broke, or the collection has said where it stands.
+    pub(in crate::leader) fn set_doubtful(&mut self, kind: KindId, doubtful: bool) {
+        self.coverage.kind_mut(kind).doubtful = doubtful;
+    }
+
+    pub(in crate::leader) fn compare_stores(&mut self) {
+        self.coverage.compare_stores();
+    }
+
+    /// These collections do not share the main store: their lists prove nothing about it.
+    pub(in crate::leader) fn take_apart(&mut self, cx: &mut Context, apart: Vec<KindId>) {
+        self.coverage.take_apart(&apart);
+        for kind in apart {
+            // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
+            self.void_lists(cx, kind);
+            self.mark_dependents_of_kind(kind);
+            if let Some(served) = &self.coverage.kind(kind).served {
+                cx.event(Event::KeptApart { collection: served.group_resource.clone() });
+            }
+        }
+    }
+
+    /// An answer speaks against what a collection is taken for, unless it keeps up.
+    pub(in crate::leader) fn speaks_against(&mut self, kind: KindId) {
+        let entry = self.coverage.kind(kind);
+        if entry.state == State::Synced && !entry.keeps_up {
+            self.set_against(kind, entry.against.saturating_add(1));
+        }
+    }
+
+    pub(in crate::leader) fn set_against(&mut self, kind: KindId, against: u32) {
+        self.coverage.kind_mut(kind).against = against;
+    }
+
+    /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
+    /// that was seen where the collection stood a round ago. After so many such rounds it is one of the main store again.
+    pub(in crate::leader) fn goes_along(
+        &mut self,
+        kind: KindId,
+        main: Option<&ResourceVersion>,
+        version: &ResourceVersion,
+        rounds: u32,
+    ) {
+        let entry = self.coverage.kind_mut(kind);
+        let stood = entry.stood.replace(version.clone());
+        let along = |main: &ResourceVersion| version.reached(main) && stood.is_some_and(|stood| main.reached(&stood));
+        entry.against = if main.is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
+        if entry.against >= rounds {
+            self.coverage.rejoin(kind);
+            self.mark_dependents_of_kind(kind);
+        }
+    }
+
+    /// The kind in whose place a resource comes.
+    pub(in crate::leader) fn place_of(&mut self, collection: &GroupResource, kind: &Name) -> KindId {
+        self.coverage.place_of(collection, kind)
     }
 }

@@ -3,7 +3,11 @@
 use super::World;
 use crate::coverage::KindId;
 use crate::graph::{Coordinates, NodeId};
+use crate::leader::context::Context;
+use crate::object::Name;
 use crate::object::{Object, ObjectRef, Uid};
+use crate::view::Undecided;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl World {
@@ -114,5 +118,71 @@ impl World {
             .owners
             .iter()
             .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).any(in_deletion))
+    }
+
+    /// The next node to judge.
+    pub(in crate::leader) fn next_marked(&mut self) -> Option<NodeId> {
+        self.dirty.pop_front()
+    }
+
+    pub(in crate::leader) fn has_marked(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// A node is judged now. False if it was not marked.
+    pub(in crate::leader) fn unmark(&mut self, id: NodeId) -> bool {
+        let is_marked = self.graph.get(id).is_some_and(|node| node.is_dirty());
+        if is_marked {
+            self.graph.set_dirty(id, false);
+        }
+        is_marked
+    }
+
+    /// Marks nodes that have come into a cycle of foreground deletions, or out of one.
+    pub(in crate::leader) fn mark_knots(&mut self) {
+        for id in self.graph.find_knots() {
+            self.mark(id);
+        }
+    }
+
+    /// Notes why a dependent has no verdict, if so.
+    pub(in crate::leader) fn set_undecided(&mut self, id: NodeId, why: Option<Undecided>) {
+        match why {
+            Some(why) => self.undecided.insert(id, why),
+            None => self.undecided.remove(id),
+        }
+    }
+
+    /// An owner is in deletion. Gives the round of the barrier that it waits for.
+    pub(in crate::leader) fn begin_deletion(&mut self, id: NodeId) -> Option<u64> {
+        *self.deletions.entry(id).or_insert(None)
+    }
+
+    pub(in crate::leader) fn await_round(&mut self, id: NodeId, round: u64) {
+        self.deletions.insert(id, Some(round));
+    }
+
+    /// An owner is in deletion no more, or in another kind of deletion: a round of the barrier that passed says nothing about that.
+    pub(in crate::leader) fn end_deletion(&mut self, id: NodeId) {
+        self.deletions.remove(&id);
+    }
+
+    /// Rounds of the barrier are not carried over. Gives namespaces of owners that orphaned their dependents and wait for a round.
+    pub(in crate::leader) fn forget_rounds(&mut self) -> Vec<Name> {
+        self.deletions.values_mut().for_each(|round| *round = None);
+        self.graph.namespaces_of_gone_orphaned().into_iter().collect()
+    }
+
+    pub(in crate::leader) fn remember_orphaned_longer(&mut self, namespace: &Name, round: u64) {
+        self.graph.remember_orphaned_longer(namespace, round);
+    }
+
+    /// A round of the barrier has passed for these namespaces.
+    pub(in crate::leader) fn round_passed(&mut self, cx: &mut Context, namespaces: &BTreeSet<Name>, number: u64) {
+        if !self.is_any_kind_hidden(cx) {
+            self.graph.forget_orphaned(namespaces, number);
+        }
+        self.remember_former(cx);
+        self.mark_deletions();
     }
 }
