@@ -282,7 +282,7 @@ impl Leader {
             Input::PausesRead { read, answer } => self.pauses_read(read, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
-                if self.dispatcher.leases.detach(stream).is_some() {
+                if self.dispatcher.detach(stream) {
                     self.dispatcher.divide_soon(&mut self.cx);
                 }
             }

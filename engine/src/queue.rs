@@ -174,7 +174,7 @@ pub(crate) struct Queue {
     /// Ready uids; entries may be outdated.
     lanes: Lanes,
     blockers: Blockers,
-    pub(crate) holds: Holds,
+    holds: Holds,
     /// Held uids by their hold.
     held: BTreeMap<Hold, BTreeSet<Uid>>,
     /// Items that wait for a retry of their own, by the number of attempts.
@@ -188,6 +188,15 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// After more is held, [`Queue::hold_ready`] has to be called; after less is, [`Queue::unhold`].
+    pub(crate) fn holds_mut(&mut self) -> &mut Holds {
+        &mut self.holds
+    }
+
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Item> {
         self.items.get(uid).map(Box::as_ref)
     }

@@ -352,10 +352,10 @@ impl Leader {
 
     fn accuse(&mut self, who: Option<Process>, field: &'static str, why: String) {
         let Some(process) = who else { return };
-        let (count, first) = self.dispatcher.lies.note(self.cx.now, &process, field);
+        let (count, first) = self.dispatcher.note_lie(self.cx.now, &process, field);
         let is_its =
-            |id: &SessionId| self.dispatcher.leases.session(*id).is_some_and(|session| session.process() == process);
-        let session = self.dispatcher.leases.of_executor(&process.executor).filter(is_its);
+            |id: &SessionId| self.dispatcher.leases().session(*id).is_some_and(|session| session.process() == process);
+        let session = self.dispatcher.leases().of_executor(&process.executor).filter(is_its);
         let Process { executor, incarnation, origin: _ } = process;
         let refused = count >= LIES_MAX;
         self.cx.event(Event::Untrue { executor, incarnation, field, why, count, first, refused });
@@ -367,10 +367,10 @@ impl Leader {
     /// Sends away executors that are believed nothing any more.
     pub(super) fn refuse_untrusted(&mut self) {
         for id in core::mem::take(&mut self.claims.untrusted) {
-            let Some(session) = self.dispatcher.leases.session(id) else { continue };
+            let Some(session) = self.dispatcher.leases().session(id) else { continue };
             let (stream, leases) = (session.stream, session.leases.iter().copied().collect::<Vec<_>>());
             let process = self.dispatcher.process_of(Some(id));
-            let left = process.and_then(|process| self.dispatcher.lies.refused_for(self.cx.now, &process));
+            let left = process.and_then(|process| self.dispatcher.refused_for(self.cx.now, &process));
             self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "its reports are not true");
             if let Some(stream) = stream {
                 let retry_in = left.unwrap_or_default();

@@ -20,8 +20,6 @@ const REPORTED_WITHIN: Duration = Duration::from_secs(60);
 const CLOSED_AT_ONCE: usize = 1000;
 /// and how long others have their turn then.
 const CLOSED_EVERY: Duration = Duration::from_millis(10);
-/// Leases of earlier terms that one session may report. An executor holds fewer.
-const LATE_MAX: usize = 4096;
 
 /// How an object leaves what is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +82,7 @@ impl Leader {
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.world.graph().node(id).uid();
         let accepted = self.ledger.end_accepted(&uid);
-        let deletion = self.dispatcher.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let deletion = self.dispatcher.queue().get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
             Place::Leased(lease) => Some(lease),
             Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
@@ -97,14 +95,14 @@ impl Leader {
             self.cx.confirm(target, deleted, grounds);
             return by_us;
         }
-        if let Some(lease) = lease.and_then(|lease| self.dispatcher.leases.get_mut(lease)) {
-            lease.gone = Some(deleted);
+        if let Some(lease) = lease {
+            self.dispatcher.target_gone(lease, deleted);
             return by_us;
         }
         let decided = deletion.map(|item| (super::world::reasons::decision(&item.draft), item.ambiguous));
         if let Some((decision, true)) = decided {
             // An attempt without an answer has landed.
-            self.dispatcher.queue.remove(&uid);
+            self.dispatcher.drop_item(&uid);
             self.ledger.ends_inherited(&uid, decision);
             let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
             self.cx.confirm(target, deleted, grounds);
@@ -112,7 +110,7 @@ impl Leader {
         }
         let Some(inherited) = self.ledger.inherited_has_gone(&uid, deleted) else { return by_us };
         if decided.is_some_and(|(decision, _)| decision == inherited) {
-            self.dispatcher.queue.remove(&uid);
+            self.dispatcher.drop_item(&uid);
         }
         true
     }
@@ -121,13 +119,13 @@ impl Leader {
     pub(super) fn drop_overtaken(&mut self, lease: &Lease) {
         let landed = self
             .dispatcher
-            .queue
+            .queue()
             .get(&lease.target)
             .filter(|item| item.ambiguous)
             .map(|item| item.draft.target.clone());
         match (landed, &lease.gone) {
             (Some(target), Some(version)) => {
-                self.dispatcher.queue.remove(&lease.target);
+                self.dispatcher.drop_item(&lease.target);
                 self.ledger.ends_inherited(&lease.target, lease.grounds.decision);
                 self.cx.confirm(target, version.clone(), lease.grounds.clone());
             }
@@ -220,19 +218,11 @@ impl Leader {
                 && report.lease.term == report.term.number
         });
         let about = report.about.as_deref().filter(|_| is_earlier);
-        let (Some(about), Some(session)) =
-            (about, session.and_then(|session| self.dispatcher.leases.session_mut(session)))
-        else {
-            return ReportResult::Unknown;
+        let (Some(about), Some(session)) = (about, session) else { return ReportResult::Unknown };
+        let executor = match self.dispatcher.report_late(session, report.lease) {
+            Ok(executor) => executor,
+            Err(result) => return result,
         };
-        if session.late.contains(&report.lease) {
-            return ReportResult::AcceptedLate;
-        }
-        if session.late.len() >= LATE_MAX {
-            return ReportResult::Unknown;
-        }
-        session.late.insert(report.lease);
-        let executor = session.executor.clone();
         let About { target, action, decision } = about.clone();
         let uid = target.uid.clone();
         let mut grounds = self.world.grounds_of(&self.cx, &uid, decision);

@@ -18,19 +18,28 @@ mod waits;
 
 #[derive(Debug)]
 pub(super) struct Dispatcher {
-    pub(super) queue: Queue,
-    pub(super) leases: Leases,
-    pub(super) late_writes: LateWrites,
-    pub(super) pacing: pacing::Pacing,
-    pub(super) lies: Lies,
+    queue: Queue,
+    leases: Leases,
+    late_writes: LateWrites,
+    pacing: pacing::Pacing,
+    lies: Lies,
     /// [`super::Timer::Balance`] is set.
-    pub(super) balancing: bool,
+    balancing: bool,
     /// What was carried out last, by target.
-    pub(super) carried_out: Recent<repeating::CarriedOut>,
+    carried_out: Recent<repeating::CarriedOut>,
     /// Refusals that were reported in this term, by executor and reason.
-    pub(super) refused: BTreeSet<(Name, &'static str)>,
+    refused: BTreeSet<(Name, &'static str)>,
     /// The session that was granted something last.
-    pub(super) turn: SessionId,
+    turn: SessionId,
+}
+
+/// How a lease that was not reported has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseEnd {
+    /// Its item is ready again, or waits.
+    Ready,
+    /// Its decision was taken back or replaced meanwhile.
+    Overtaken,
 }
 
 impl Dispatcher {
@@ -46,5 +55,17 @@ impl Dispatcher {
             refused: BTreeSet::new(),
             turn: SessionId(0),
         }
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(super) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    pub(super) fn lies(&self) -> &Lies {
+        &self.lies
     }
 }

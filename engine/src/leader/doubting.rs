@@ -4,7 +4,7 @@ use super::history::{AGREE_AFTER, Agreement};
 use super::{Event, KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{KindId, State};
 use crate::object::{GroupResource, ResourceVersion, Uid};
-use crate::queue::{Blocker, Place};
+use crate::queue::Blocker;
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
@@ -214,15 +214,14 @@ impl Leader {
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
         let collection = entry.served.as_ref().map_or_else(unserved, |served| served.group_resource.clone());
         let blocker = Blocker::InDoubt { kind, collection };
-        self.dispatcher.queue.raise(self.cx.now, blocker.clone());
-        self.dispatcher.queue.place(uid, Place::Behind(blocker));
+        self.dispatcher.put_behind(&self.cx, uid, blocker);
     }
 
     /// Lets go what stood behind a collection that is in doubt no more.
     pub(super) fn end_doubts(&mut self) {
-        for (kind, blocker) in self.dispatcher.queue.doubts() {
+        for (kind, blocker) in self.dispatcher.queue().doubts() {
             if !self.world.coverage().kind(kind).is_in_doubt() {
-                self.dispatcher.queue.lift(&blocker);
+                self.dispatcher.lift(&blocker);
             }
         }
         if self.history.is_blind() && !self.world.is_any_watched_kind_in_doubt() {

@@ -1,7 +1,8 @@
 //! Sessions, grants, reports: everything between the queue and the executors.
 
-use super::{Event, Leader, Mode, Output, StreamId, Timer};
-use crate::lease::{Lease, Retired, Session, SessionId, WINDOW_MAX};
+use super::dispatcher::LeaseEnd;
+use super::{Event, Leader, Mode, Output, StreamId};
+use crate::lease::{Lease, Session, SessionId, WINDOW_MAX};
 use crate::object::Uid;
 use crate::queue::{Delay, Item, Place};
 use crate::work::{
@@ -13,8 +14,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A grant that was not started for so long is recalled,
-const RECALL_AFTER: Duration = Duration::from_secs(15);
 /// How long reports are still taken on a stream that was sent away.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
 /// Executors that are sent away come back spread over this span for each of them,
@@ -27,8 +26,7 @@ const NO_TAKER: Duration = Duration::from_secs(5);
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.cx.term = Some(term.clone());
-        self.dispatcher.refused.clear();
-        self.dispatcher.queue.forget_told();
+        self.dispatcher.begin_term();
         self.begin_pauses();
         self.restart_barrier();
         self.world.mark_deletions();
@@ -50,7 +48,7 @@ impl Leader {
     }
 
     fn send_all_away(&mut self, cause: GoAwayCause) {
-        let sessions: Vec<SessionId> = self.dispatcher.leases.sessions().map(|(id, _)| id).collect();
+        let sessions: Vec<SessionId> = self.dispatcher.leases().sessions().map(|(id, _)| id).collect();
         let each = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         let spread = RECONNECT_SPREAD_EACH.saturating_mul(each).min(RECONNECT_SPREAD_MAX);
         for id in sessions {
@@ -68,9 +66,9 @@ impl Leader {
         let Some(term) = self.cx.term.clone().filter(|_| self.may_grant()) else { return };
         self.end_doubts();
         let mut grants: BTreeMap<SessionId, Vec<WorkLease>> = BTreeMap::new();
-        while self.dispatcher.queue.has_ready() {
+        while self.dispatcher.queue().has_ready() {
             let Some(session) = self.dispatcher.next_session() else { break };
-            let Some(uid) = self.dispatcher.queue.pop() else { break };
+            let Some(uid) = self.dispatcher.next_ready() else { break };
             if let Some(lease) = self.lease(&term, session, &uid) {
                 grants.entry(session).or_default().push(lease);
             }
@@ -78,7 +76,7 @@ impl Leader {
         // Shares first: what is granted may then start at once.
         self.dispatcher.shares_for(&mut self.cx, grants.keys());
         for (session, leases) in grants {
-            let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else {
+            let Some(stream) = self.dispatcher.leases().session(session).and_then(|session| session.stream) else {
                 continue;
             };
             let mut leases = leases.into_iter().peekable();
@@ -92,7 +90,7 @@ impl Leader {
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // Facts that came since the decision count.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
-        let anew = self.history.is_blind() && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
+        let anew = self.history.is_blind() && self.dispatcher.queue().get(uid).is_some_and(removes_finalizer);
         for id in self.world.graph().by_uid(uid).collect::<Vec<_>>() {
             if anew {
                 self.world.mark(id);
@@ -100,11 +98,11 @@ impl Leader {
             self.judge(id);
         }
         // The last word before a grant: whatever made the item ready, what is held is not granted.
-        if self.dispatcher.queue.is_held(uid) {
-            self.dispatcher.queue.make_ready(uid);
+        if self.dispatcher.queue().is_held(uid) {
+            self.dispatcher.hold(uid);
             return None;
         }
-        let item = self.dispatcher.queue.get(uid).filter(|item| item.place == Place::Ready)?;
+        let item = self.dispatcher.queue().get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
         let id = self.world.graph().primary(uid);
         if let Some(doubtful) = id.and_then(|id| self.world.rests_on_doubt(id)) {
@@ -112,7 +110,7 @@ impl Leader {
             return None;
         }
         assert!(self.cx.config.mode == Mode::Enforce, "in observe nothing becomes ready");
-        if !self.dispatcher.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
+        if !self.dispatcher.leases().session(session).is_some_and(|session| session.kinds.contains(&kind)) {
             self.dispatcher.backoff(&mut self.cx, uid, NO_TAKER, Delay::NoTaker);
             return None;
         }
@@ -128,9 +126,9 @@ impl Leader {
         };
         let ambiguous = item.ambiguous;
         self.tell_decided(uid);
-        let item = self.dispatcher.queue.get(uid)?;
+        let item = self.dispatcher.queue().get(uid)?;
         let grounds = self.world.grounds_now(&self.cx, &item.draft);
-        let executor = self.dispatcher.leases.session(session)?.executor.clone();
+        let executor = self.dispatcher.leases().session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
         let kept = super::world::reasons::kept(&grounds);
         self.cx.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
@@ -146,13 +144,7 @@ impl Leader {
             gone: None,
             grounds: kept,
         };
-        let id = self.dispatcher.leases.grant(term.number, lease);
-        self.dispatcher.queue.place(uid, Place::Leased(id));
-        if let Some(item) = self.dispatcher.queue.get_mut(uid) {
-            item.overtaken = false;
-        }
-        self.cx.timers.set_after(self.cx.now, RECALL_AFTER, Timer::Recall(id));
-        self.dispatcher.balance_later(&mut self.cx);
+        let id = self.dispatcher.grant(&mut self.cx, term.number, lease);
         Some(WorkLease {
             id,
             term: term.clone(),
@@ -165,10 +157,10 @@ impl Leader {
     }
 
     pub(super) fn message(&mut self, stream: StreamId, message: ToLeader) {
-        match (message, self.dispatcher.leases.of_stream(stream)) {
+        match (message, self.dispatcher.leases().of_stream(stream)) {
             (ToLeader::Hello(hello), None) => self.hello(stream, &hello),
             (ToLeader::Hello(_), Some(_)) => {
-                self.dispatcher.leases.detach(stream);
+                self.dispatcher.detach(stream);
                 self.cx.outputs.push_back(Output::Refuse { stream, refusal: Refusal::OutOfTurn });
             }
             // The session has ended; what was seen at the API server is still of use, and the executor may forget it.
@@ -179,9 +171,7 @@ impl Leader {
                 self.dispatcher.heartbeat(&mut self.cx, stream, session, sequence)
             }
             (ToLeader::Window { max_outstanding }, Some(session)) => {
-                if let Some(session) = self.dispatcher.leases.session_mut(session) {
-                    session.window = max_outstanding.min(WINDOW_MAX);
-                }
+                self.dispatcher.set_window(session, max_outstanding);
             }
             (ToLeader::Started { leases }, Some(session)) => self.dispatcher.started(&mut self.cx, session, &leases),
             (ToLeader::Reports { reports, returns }, Some(session)) => {
@@ -204,28 +194,18 @@ impl Leader {
             }
         };
         let Some(term) = self.cx.term.clone() else { return };
-        let known = self.dispatcher.leases.of_executor(&hello.executor);
+        let known = self.dispatcher.leases().of_executor(&hello.executor);
         let is_same = |session: &Session| session.incarnation == hello.incarnation && session.origin == hello.origin;
-        let same = known.filter(|&id| self.dispatcher.leases.session(id).is_some_and(is_same));
+        let same = known.filter(|&id| self.dispatcher.leases().session(id).is_some_and(is_same));
         if let Some(old) = known.filter(|_| same.is_none()) {
             self.supersede(old);
         }
         let session = match same {
             Some(id) => {
-                if let Some(old) = self.dispatcher.leases.attach(self.cx.now, id, stream) {
-                    self.cx.outputs.push_back(Output::Close { stream: old });
-                }
-                if let Some(session) = self.dispatcher.leases.session_mut(id) {
-                    session.window = hello.window.min(WINDOW_MAX);
-                    session.kinds = hello.kinds.clone();
-                }
+                self.dispatcher.attach(&mut self.cx, id, stream, hello);
                 id
             }
-            None => {
-                let id = self.dispatcher.leases.open(self.cx.now, stream, &term, hello);
-                self.dispatcher.arm_session(&mut self.cx, id);
-                id
-            }
+            None => self.dispatcher.open(&mut self.cx, stream, &term, hello),
         };
         let (adopted, dropped) = self.adopt(session, &term, hello);
         let welcome = Welcome {
@@ -251,16 +231,13 @@ impl Leader {
     }
 
     fn supersede(&mut self, old: SessionId) {
-        if let Some(session) = self.dispatcher.leases.session(old) {
-            let process = session.process();
-            self.dispatcher.leases.retire(process, Retired::Superseded);
-        }
+        self.dispatcher.retire(old);
         self.end_session(old, "superseded", Some((GoAwayCause::Superseded, Duration::ZERO)));
     }
 
     /// Sorts what an executor still holds into what stays valid and what does not. Leases it does not know of never arrived.
     fn adopt(&mut self, session: SessionId, term: &Term, hello: &Hello) -> (Vec<LeaseId>, Vec<LeaseId>) {
-        let ours = |id: LeaseId| self.dispatcher.leases.get(id).is_some_and(|lease| lease.session == session);
+        let ours = |id: LeaseId| self.dispatcher.leases().get(id).is_some_and(|lease| lease.session == session);
         let (adopted, dropped): (Vec<_>, Vec<_>) =
             hello.held.iter().partition(|held| held.term == *term && ours(held.lease));
         let adopted: Vec<LeaseId> = adopted.into_iter().map(|held| held.lease).collect();
@@ -276,11 +253,11 @@ impl Leader {
         self.dispatcher.note_held(session, hello, &known);
         let lost: Vec<LeaseId> = self
             .dispatcher
-            .leases
+            .leases()
             .session(session)
             .map_or_else(Vec::new, |session| session.leases.difference(&known).copied().collect());
         for id in lost {
-            if let Some(lease) = self.dispatcher.leases.end(id) {
+            if let Some(lease) = self.dispatcher.end_lease(id) {
                 self.requeue(&lease);
             }
         }
@@ -288,7 +265,7 @@ impl Leader {
     }
 
     pub(super) fn session_due(&mut self, id: SessionId) {
-        let Some(session) = self.dispatcher.leases.session(id) else { return };
+        let Some(session) = self.dispatcher.leases().session(id) else { return };
         let silent = self.cx.now.since(session.last_heard);
         if silent < self.cx.config.session_ttl + self.cx.config.heartbeat_interval {
             return self.dispatcher.arm_session(&mut self.cx, id);
@@ -298,7 +275,7 @@ impl Leader {
 
     /// `send_away`: why, and over which span of time those who share that fate come back.
     pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
-        let Some((session, leases)) = self.dispatcher.leases.close(id) else { return };
+        let Some((session, leases)) = self.dispatcher.close(id) else { return };
         self.dispatcher.note_departure(&mut self.cx, id, &session, leases.iter().map(|(_, lease)| lease));
         for (_, lease) in &leases {
             self.requeue(lease);
@@ -322,15 +299,10 @@ impl Leader {
 
     /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
     pub(super) fn requeue(&mut self, lease: &Lease) {
-        let Some(item) = self.dispatcher.queue.get_mut(&lease.target).filter(|item| item.id == lease.item) else {
-            return;
-        };
-        item.ambiguous |= lease.started.is_some();
-        let dropped = item.overtaken;
-        if dropped {
-            self.drop_overtaken(lease);
-        } else {
-            self.dispatcher.queue.make_ready(&lease.target);
+        match self.dispatcher.lease_ended(lease) {
+            None => return,
+            Some(LeaseEnd::Ready) => {}
+            Some(LeaseEnd::Overtaken) => self.drop_overtaken(lease),
         }
         self.world.mark_uid(&lease.target);
         self.world.mark_deleting_owners(&lease.target);
@@ -338,19 +310,16 @@ impl Leader {
 
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
-            self.dispatcher.leases.settle(session, returned.lease);
-            self.dispatcher.late_writes.ended(session, returned.lease);
-            if self.dispatcher.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
+            self.dispatcher.settle(session, returned.lease);
+            self.dispatcher.end_late_write(session, returned.lease);
+            if self.dispatcher.leases().get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
-            let Some(lease) = self.dispatcher.leases.end(returned.lease) else { continue };
+            let Some(lease) = self.dispatcher.end_lease(returned.lease) else { continue };
             match returned.cause {
                 ReturnCause::NotStarted | ReturnCause::SessionLapsed => self.requeue(&lease),
                 ReturnCause::KindUnsupported => {
-                    let kind = self.dispatcher.queue.get(&lease.target).map(|item| item.draft.action.kind());
-                    if let Some(session) = self.dispatcher.leases.session_mut(session) {
-                        session.kinds.retain(|&supported| Some(supported) != kind);
-                    }
+                    self.dispatcher.is_unsupported(session, &lease);
                     self.requeue(&lease);
                 }
                 ReturnCause::TermStale => {
@@ -363,17 +332,15 @@ impl Leader {
     }
 
     pub(super) fn regrant_due(&mut self, id: LeaseId) {
-        if self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_none())
-            && let Some(lease) = self.dispatcher.leases.end_overdue(id)
+        if self.dispatcher.leases().get(id).is_some_and(|lease| lease.started.is_none())
+            && let Some(lease) = self.dispatcher.give_up_overdue(id)
         {
-            self.dispatcher.late_writes.give_up(id, &lease);
             self.requeue(&lease);
         }
     }
 
     pub(super) fn limit_due(&mut self, id: LeaseId) {
-        if let Some(lease) = self.dispatcher.leases.end_overdue(id) {
-            self.dispatcher.late_writes.give_up(id, &lease);
+        if let Some(lease) = self.dispatcher.give_up_overdue(id) {
             self.requeue(&lease);
         }
     }

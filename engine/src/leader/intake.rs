@@ -279,7 +279,7 @@ impl Leader {
                 self.world.end_deletion(id);
             }
             // What was decided about an object names its version, and one in deletion may have to be remembered anew.
-            let is_decided = self.dispatcher.queue.get(&object.uid).is_some();
+            let is_decided = self.dispatcher.queue().get(&object.uid).is_some();
             if source == Source::Watch && was_fresh && !is_decided && self.world.moves_alone(id, &object) {
                 return self.settle_shown(id);
             }

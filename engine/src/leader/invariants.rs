@@ -10,7 +10,7 @@ use alloc::string::String;
 impl Leader {
     /// The first thing that does not fit together in this machine. Looks at everything it holds, so that no service can afford it.
     pub fn inconsistency(&self) -> Option<String> {
-        let graph = self.world.graph().inconsistency().or_else(|| self.dispatcher.queue.inconsistency());
+        let graph = self.world.graph().inconsistency().or_else(|| self.dispatcher.queue().inconsistency());
         graph
             .or_else(|| self.world.inconsistent_counts())
             .or_else(|| self.inconsistent_leases())
@@ -19,21 +19,21 @@ impl Leader {
 
     fn inconsistent_leases(&self) -> Option<String> {
         let mut by_target: BTreeMap<_, LeaseId> = BTreeMap::new();
-        for (id, lease) in self.dispatcher.leases.iter() {
+        for (id, lease) in self.dispatcher.leases().iter() {
             if let Some(other) = by_target.insert(&lease.target, id) {
                 return Some(format!("leases {other} and {id} for {}", lease.target));
             }
-            if !self.dispatcher.leases.session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
+            if !self.dispatcher.leases().session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
                 return Some(format!("lease {id} is not among its session's"));
             }
         }
-        for uid in self.dispatcher.queue.uids() {
-            let Some(Place::Leased(id)) = self.dispatcher.queue.get(uid).map(|item| &item.place) else { continue };
+        for uid in self.dispatcher.queue().uids() {
+            let Some(Place::Leased(id)) = self.dispatcher.queue().get(uid).map(|item| &item.place) else { continue };
             if by_target.get(uid) != Some(id) {
                 return Some(format!("the item of {uid} is under lease {id}, which there is not"));
             }
         }
-        let held: usize = self.dispatcher.leases.sessions().map(|(_, session)| session.leases.len()).sum();
+        let held: usize = self.dispatcher.leases().sessions().map(|(_, session)| session.leases.len()).sum();
         (held != by_target.len()).then(|| format!("{held} leases in sessions, {} in all", by_target.len()))
     }
 }

@@ -33,7 +33,7 @@ impl Leader {
         }
         self.world.tell_misplaced(&mut self.cx, id);
         self.world.tell_excess(&mut self.cx, id);
-        let verdict = verdict(&self.world.graph(), &self.world.coverage(), id);
+        let verdict = verdict(self.world.graph(), self.world.coverage(), id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
             self.world.end_deletion(id);
         }
@@ -106,7 +106,7 @@ impl Leader {
             let uid = self.world.graph().node(dependent).uid();
             // What was written to it has not been shown yet, and may have left less for it to wait for.
             self.claims.covers(&uid)
-                || self.dispatcher.queue.get(&uid).is_some_and(|item| {
+                || self.dispatcher.queue().get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                     matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
                         && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
@@ -116,7 +116,7 @@ impl Leader {
         let first = self
             .world
             .graph()
-            .dependents(&self.world.coverage(), id)
+            .dependents(self.world.coverage(), id)
             .find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
         if first.is_some_and(is_to_be_judged) {
             self.world.mark(id);
@@ -172,7 +172,7 @@ impl Leader {
 
     fn put(&mut self, draft: Draft, causes: Vec<Cause>) {
         let target = draft.target.clone();
-        let known = self.dispatcher.carried_out.get(&target.uid).is_some();
+        let known = self.dispatcher.has_carried_out(&target.uid);
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
         let observe = self.cx.config.mode == Mode::Observe;
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
@@ -180,11 +180,11 @@ impl Leader {
         let root = chain.last().map(|root| root.uid.clone());
         let before = self
             .dispatcher
-            .queue
+            .queue()
             .get(&target.uid)
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
-        let put = self.dispatcher.queue.put(self.cx.now, draft, root, observe);
+        let put = self.dispatcher.put(&self.cx, draft, root, observe);
         let repeated = repeated.filter(|_| put == Put::New && !observe);
         match put {
             Put::New | Put::Replaced => {
@@ -209,7 +209,7 @@ impl Leader {
 
     /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
-        if self.dispatcher.queue.get(uid).is_some_and(|item| !item.told) {
+        if self.dispatcher.queue().get(uid).is_some_and(|item| !item.told) {
             let causes = self.world.graph().primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
             let chain = self.world.chain(&self.cx, uid, &causes);
             self.decided(uid, causes, chain, true);
@@ -218,10 +218,8 @@ impl Leader {
 
     fn decided(&mut self, uid: &Uid, causes: Vec<Cause>, chain: Vec<ObjectRef>, repeated: bool) {
         let leads = self.cx.term.is_some();
-        if let Some(item) = self.dispatcher.queue.get_mut(uid) {
-            item.told = leads;
-        }
-        let Some(item) = self.dispatcher.queue.get(uid) else { return };
+        self.dispatcher.set_told(uid, leads);
+        let Some(item) = self.dispatcher.queue().get(uid) else { return };
         let (id, generation, target, action) =
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
         let grounds = leads.then(|| self.world.grounds(&self.cx, &item.draft, causes.clone(), chain));
@@ -232,7 +230,7 @@ impl Leader {
     pub(super) fn withdraw(&mut self, id: NodeId) {
         let node = self.world.graph().node(id);
         let uid = node.uid();
-        let Some(item) = self.dispatcher.queue.get(&uid) else { return };
+        let Some(item) = self.dispatcher.queue().get(&uid) else { return };
         let (target, kind) = (&item.draft.target, self.world.coverage().kind(node.kind()));
         // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
         let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
@@ -241,7 +239,7 @@ impl Leader {
         if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
             return;
         }
-        match self.dispatcher.queue.withdraw(&uid) {
+        match self.dispatcher.withdraw(&uid) {
             Err(lease) => {
                 self.dispatcher.revoke(&mut self.cx, &[lease], RevokeMode::IfNotStarted, "the decision no longer holds")
             }
@@ -261,7 +259,7 @@ impl Leader {
 
     /// Drops an item, whose decision ends so if it is there. It rested on these grounds.
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
-        let Some(item) = self.dispatcher.queue.remove(uid) else { return };
+        let Some(item) = self.dispatcher.drop_item(uid) else { return };
         let action = item.draft.action.kind();
         self.ledger.ends_inherited(uid, grounds.decision);
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });

@@ -1,7 +1,7 @@
 //! Pauses: which there are, what they hold and stop, and when nothing of what they hold can be written any more.
 
 use super::{Event, Leader, Output, PauseAnswer, PauseList, PauseRead, Timer};
-use crate::hold::{Hold, Pause, Taken};
+use crate::hold::{Pause, Taken};
 use crate::object::{Name, ResourceVersion, Uid};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -17,35 +17,31 @@ const TOLD_AT_ONCE: usize = 1000;
 impl Leader {
     /// What is served has changed, and with it what the names in scopes mean.
     pub(super) fn read_scopes_again(&mut self) {
-        let changed = self.dispatcher.queue.holds.read_again(&self.world.coverage());
+        let changed = self.dispatcher.read_scopes_again(self.world.coverage());
         for name in &changed {
-            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
-            if let Some(entry) = self.dispatcher.queue.holds.get(name) {
-                let event = Event::PauseTaken {
-                    name: name.clone(),
-                    scope: entry.meaning.scope.clone(),
-                    reason: entry.pause.reason.clone(),
-                    actor: entry.pause.actor.clone(),
-                    problem: entry.problem(),
-                    lasts: entry.until.since(self.cx.now),
-                };
-                self.cx.event(event);
-            }
+            self.report_pause(name);
         }
         if !changed.is_empty() {
             self.dispatcher.press(&mut self.cx);
         }
     }
 
+    fn report_pause(&mut self, name: &Name) {
+        let Some(entry) = self.dispatcher.queue().holds().get(name) else { return };
+        let event = Event::PauseTaken {
+            name: name.clone(),
+            scope: entry.meaning.scope.clone(),
+            reason: entry.pause.reason.clone(),
+            actor: entry.pause.actor.clone(),
+            problem: entry.problem(),
+            lasts: entry.until.since(self.cx.now),
+        };
+        self.cx.event(event);
+    }
+
     /// A term begins: which pauses there are is asked for, and executors of earlier terms may still write.
     pub(super) fn begin_pauses(&mut self) {
-        self.dispatcher.queue.holds.reset_effective();
-        let until = self.cx.now
-            + self.cx.config.session_ttl
-            + self.cx.config.heartbeat_interval
-            + super::dispatcher::holds::REQUEST_WITHIN;
-        self.dispatcher.late_writes.begin_term(until);
-        self.cx.timers.set(until, Timer::LateWrites);
+        self.dispatcher.begin_pauses(&mut self.cx);
         self.pauses.begin_term();
         self.doubt_pauses("they are being asked for");
     }
@@ -53,16 +49,14 @@ impl Leader {
     /// The versions of another history say nothing about this one's.
     pub(super) fn forget_pause_versions(&mut self) {
         self.pauses.forget_versions();
-        self.dispatcher.queue.holds.forget_versions();
+        self.dispatcher.forget_pause_versions();
         self.doubt_pauses("the store's history changed");
     }
 
     fn doubt_pauses(&mut self, why: &str) {
         self.pauses.set_doubt(why);
         if self.cx.term.is_some() {
-            if self.dispatcher.queue.holds.set_unknown(true) {
-                self.dispatcher.queue.hold_ready();
-            }
+            self.dispatcher.hold_all();
             self.ask_pauses();
         }
     }
@@ -74,7 +68,7 @@ impl Leader {
     }
 
     pub(super) fn pause_read_due(&mut self) {
-        let wanted = self.dispatcher.queue.holds.is_unknown() || self.pauses.needs_reads();
+        let wanted = self.dispatcher.queue().holds().is_unknown() || self.pauses.needs_reads();
         if wanted && self.cx.term.is_some() {
             self.ask_pauses();
         }
@@ -93,7 +87,7 @@ impl Leader {
                 self.pauses_confirmed();
             }
             Ok(PauseAnswer::Served(list)) => {
-                if !self.pauses.has_reached(&list.position) || self.dispatcher.queue.holds.has_too_many() {
+                if !self.pauses.has_reached(&list.position) || self.dispatcher.queue().holds().has_too_many() {
                     self.replace_pauses(list);
                 }
                 self.pauses_confirmed();
@@ -104,9 +98,7 @@ impl Leader {
 
     fn pauses_confirmed(&mut self) {
         let was_reported = self.pauses.confirm(self.cx.now);
-        if self.dispatcher.queue.holds.set_unknown(false) {
-            self.dispatcher.queue.unhold(&Hold::Unknown);
-        }
+        self.dispatcher.pauses_known();
         if was_reported {
             self.cx.event(Event::PausesKnown);
         }
@@ -116,7 +108,7 @@ impl Leader {
     }
 
     fn pauses_unread(&mut self, why: String) {
-        let unknown = self.dispatcher.queue.holds.is_unknown();
+        let unknown = self.dispatcher.queue().holds().is_unknown();
         self.cx.timers.set(self.cx.now + if unknown { READ_AGAIN } else { READ_INSTEAD }, Timer::PauseRead);
         if !unknown && self.pauses.is_recent(self.cx.now) {
             return;
@@ -124,9 +116,7 @@ impl Leader {
         if self.pauses.report_doubt(&why) {
             self.cx.event(Event::PausesUnknown { why });
         }
-        if self.dispatcher.queue.holds.set_unknown(true) {
-            self.dispatcher.queue.hold_ready();
-        }
+        self.dispatcher.hold_all();
     }
 
     /// The watch has begun anew, with a list of all.
@@ -151,7 +141,7 @@ impl Leader {
             missing.then(|| (pause.name.clone(), pause.uid.clone()))
         };
         let gone: Vec<(Name, Uid)> =
-            self.dispatcher.queue.holds.pauses().filter_map(|entry| gone(&entry.pause)).collect();
+            self.dispatcher.queue().holds().pauses().filter_map(|entry| gone(&entry.pause)).collect();
         for (name, uid) in gone {
             self.dispatcher.drop_pause(&mut self.cx, &name, &uid);
         }
@@ -164,9 +154,7 @@ impl Leader {
                 Taken::Moved | Taken::Same => {}
             }
         }
-        if self.dispatcher.queue.holds.set_too_many(more) && !more {
-            self.dispatcher.queue.unhold(&Hold::TooMany);
-        }
+        self.dispatcher.set_too_many(more);
         if pressed || more {
             self.dispatcher.press(&mut self.cx);
         }
@@ -178,7 +166,7 @@ impl Leader {
             Taken::New | Taken::Rescoped => self.dispatcher.press(&mut self.cx),
             Taken::NoRoom => {
                 self.pauses.leave_out();
-                if self.dispatcher.queue.holds.set_too_many(true) {
+                if self.dispatcher.set_too_many(true) {
                     self.dispatcher.press(&mut self.cx);
                 }
             }
@@ -188,34 +176,16 @@ impl Leader {
 
     pub(super) fn pause_gone(&mut self, name: &Name, uid: &Uid) {
         self.dispatcher.drop_pause(&mut self.cx, name, uid);
-        if self.dispatcher.queue.holds.has_too_many() && self.cx.term.is_some() {
+        if self.dispatcher.queue().holds().has_too_many() && self.cx.term.is_some() {
             self.ask_pauses();
         }
     }
 
     fn take_pause(&mut self, pause: Pause) -> Taken {
         let name = pause.name.clone();
-        let replaced = self.dispatcher.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
-        let taken = self.dispatcher.queue.holds.take(self.cx.now, pause, &self.world.coverage());
-        if replaced || taken == Taken::Rescoped {
-            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
-        }
-        let Some(entry) = self.dispatcher.queue.holds.get(&name) else { return taken };
-        match taken {
-            Taken::New | Taken::Rescoped => {
-                let event = Event::PauseTaken {
-                    name: name.clone(),
-                    scope: entry.meaning.scope.clone(),
-                    reason: entry.pause.reason.clone(),
-                    actor: entry.pause.actor.clone(),
-                    problem: entry.problem(),
-                    lasts: entry.until.since(self.cx.now),
-                };
-                self.cx.timers.set(entry.until, Timer::PauseEnd(name));
-                self.cx.event(event);
-            }
-            Taken::Moved => self.cx.timers.set(entry.until, Timer::PauseEnd(name)),
-            Taken::Same | Taken::NoRoom => {}
+        let taken = self.dispatcher.take_pause(&mut self.cx, pause, self.world.coverage());
+        if matches!(taken, Taken::New | Taken::Rescoped) {
+            self.report_pause(&name);
         }
         taken
     }
@@ -225,7 +195,7 @@ impl Leader {
         if self.cx.term.is_none() {
             return;
         }
-        while let Some((item, pause)) = self.dispatcher.queue.next_held_news() {
+        while let Some((item, pause)) = self.dispatcher.next_held_news() {
             let (target, action, draft) = (item.draft.target.clone(), item.draft.action.kind(), item.draft.clone());
             self.tell_decided(&draft.target.uid);
             let grounds = self.world.grounds_now(&self.cx, &draft);

@@ -58,7 +58,7 @@ pub struct Queries<'a> {
 impl<'a> Queries<'a> {
     /// The leader in numbers.
     pub fn status(&self) -> Status {
-        let waits = self.dispatcher.queue.waits(self.cx.now);
+        let waits = self.dispatcher.queue().waits(self.cx.now);
         let oldest =
             |of: &[Waiting]| waits.iter().filter(|waits| of.contains(&waits.at)).filter_map(|waits| waits.oldest).min();
         Status {
@@ -67,11 +67,11 @@ impl<'a> Queries<'a> {
             edges: self.world.graph().edge_count(),
             virtual_nodes: self.world.graph().unobserved_count(),
             graph_bytes: self.world.graph().footprint(),
-            queued: self.dispatcher.queue.len() - self.dispatcher.queue.leased(),
-            backing_off: self.dispatcher.queue.waiting(),
+            queued: self.dispatcher.queue().len() - self.dispatcher.queue().leased(),
+            backing_off: self.dispatcher.queue().waiting(),
             blocked: self.blocked(),
-            held: self.dispatcher.queue.held(),
-            leased: self.dispatcher.queue.leased(),
+            held: self.dispatcher.queue().held(),
+            leased: self.dispatcher.queue().leased(),
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
             undecided: self.world.undecided().counts(),
@@ -82,20 +82,20 @@ impl<'a> Queries<'a> {
                 .take(EXCESSIVE_NAMED)
                 .map(|id| self.world.object_ref(id))
                 .collect(),
-            sessions: self.dispatcher.leases.session_count(),
+            sessions: self.dispatcher.leases().session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
-            questions: self.prober.questions.view(&self.world.coverage()),
+            questions: self.prober.questions.view(self.world.coverage()),
             inconsistent: self.world.inconsistent(),
             kept_apart: self.world.kept_apart(),
             hidden: self.world.hidden_views(self.cx),
-            untrue: self.dispatcher.lies.views(self.cx.now),
+            untrue: self.dispatcher.lies().views(self.cx.now),
         }
     }
 
     /// What is decided, by where it waits and for how long at `now`.
     pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
-        self.dispatcher.queue.waits(now.max(self.cx.now))
+        self.dispatcher.queue().waits(now.max(self.cx.now))
     }
 
     fn stopped(&self) -> Option<String> {
@@ -186,13 +186,13 @@ impl<'a> Queries<'a> {
     pub fn executors(&self) -> Vec<ExecutorView> {
         let mut executors: Vec<ExecutorView> = self
             .dispatcher
-            .leases
+            .leases()
             .sessions()
             .map(|(_, session)| {
                 let started = session
                     .leases
                     .iter()
-                    .filter(|&&id| self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_some()))
+                    .filter(|&&id| self.dispatcher.leases().get(id).is_some_and(|lease| lease.started.is_some()))
                     .count();
                 ExecutorView {
                     executor: session.executor.clone(),
@@ -206,7 +206,7 @@ impl<'a> Queries<'a> {
                     draining: session.draining,
                     unauthenticated: session.unauthenticated && session.window == 0,
                     connected: session.stream.is_some(),
-                    untrue_reports: self.dispatcher.lies.count(&session.process()),
+                    untrue_reports: self.dispatcher.lies().count(&session.process()),
                 }
             })
             .collect();
@@ -281,13 +281,14 @@ impl<'a> Queries<'a> {
         if !node.is_observed() || node.is_terminating() {
             return None;
         }
-        let item = self.dispatcher.queue.get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let item =
+            self.dispatcher.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         match item.map(|item| &item.place) {
             Some(Place::Held(_)) => Some(Collecting::Held),
             Some(Place::Leased(_)) => Some(Collecting::Leased),
             Some(Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_)) => Some(Collecting::Queued),
             None => {
-                let held = node.is_held() && verdict(&self.world.graph(), &self.world.coverage(), id) == Verdict::Held;
+                let held = node.is_held() && verdict(self.world.graph(), self.world.coverage(), id) == Verdict::Held;
                 held.then_some(Collecting::Held)
             }
         }

@@ -64,31 +64,34 @@ impl Leader {
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
         if let Some(session) = session {
-            self.dispatcher.late_writes.ended(session, report.lease);
+            self.dispatcher.end_late_write(session, report.lease);
         }
         // Lease ids and item numbers mean something only under the term that gave them.
         let known = self.cx.term.as_ref() == Some(&report.term);
         if let Some(session) = session.filter(|_| known) {
-            self.dispatcher.leases.settle(session, report.lease);
+            self.dispatcher.settle(session, report.lease);
         }
         let holds =
-            known && self.dispatcher.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
+            known && self.dispatcher.leases().get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
-            if known && self.dispatcher.leases.is_foreign(session, report.lease) {
+            if known && self.dispatcher.leases().is_foreign(session, report.lease) {
                 self.untrue(session, "lease_id", format!("lease {} was not granted to it", report.lease));
             }
-            let Some(uid) = self.dispatcher.queue.uid_of(report.item).filter(|_| known).cloned() else {
+            let Some(uid) = self.dispatcher.queue().uid_of(report.item).filter(|_| known).cloned() else {
                 return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
             };
             self.world.mark_uid(&uid);
             return ReportResult::AcceptedLate;
         }
-        let Some(lease) = self.dispatcher.leases.end(report.lease) else { return ReportResult::Unknown };
-        let executor =
-            self.dispatcher.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
+        let Some(lease) = self.dispatcher.end_lease(report.lease) else { return ReportResult::Unknown };
+        let executor = self
+            .dispatcher
+            .leases()
+            .session(lease.session)
+            .map_or_else(|| "".into(), |session| session.executor.clone());
         self.doubt_report(session, &lease, &report);
-        let Some(item) = self.dispatcher.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
+        let Some(item) = self.dispatcher.queue().get(&lease.target).filter(|item| item.id == lease.item) else {
             self.world.mark_uid(&lease.target);
             return ReportResult::Unknown;
         };
@@ -164,14 +167,12 @@ impl Leader {
         if let Some(sighting) = &report.observed {
             self.claim_target(session, target, decided_at, sighting, report.outcome);
         }
-        if !report.outcome.is_success()
-            && let Some(item) = self.dispatcher.queue.get_mut(uid)
-        {
-            item.note_trouble(report.outcome, &report.message);
+        if !report.outcome.is_success() {
+            self.dispatcher.note_trouble(uid, report);
         }
         let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
         let goes = report.observed.as_ref().is_none_or(|seen| seen.facts.terminating) && action == ActionKind::Delete;
-        let what = self.dispatcher.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
+        let what = self.dispatcher.queue().get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
         if let Some(what) = what {
             self.dispatcher.note_carried_out(&self.cx, uid, what);
         }
@@ -183,10 +184,10 @@ impl Leader {
         self.dispatcher.passed(&mut self.cx, uid, report, met.as_ref());
         match next {
             Next::Close => {
-                self.dispatcher.queue.remove(uid);
+                self.dispatcher.drop_item(uid);
             }
             Next::AwaitRemoval => {
-                self.dispatcher.queue.remove(uid);
+                self.dispatcher.drop_item(uid);
                 if self.world.graph().primary(uid).is_some() {
                     let by = self.dispatcher.process_of(session);
                     self.ledger.await_removal(self.cx.now, uid.clone(), by);
@@ -194,7 +195,7 @@ impl Leader {
                 }
             }
             Next::Backoff(wait) => self.dispatcher.backoff(&mut self.cx, uid, wait, Delay::Failed),
-            Next::GiveBack => self.dispatcher.queue.give_back(uid),
+            Next::GiveBack => self.dispatcher.give_back(uid),
             Next::Behind(blocker, wait) => {
                 self.dispatcher.block(&mut self.cx, uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
             }
@@ -243,30 +244,22 @@ impl Leader {
             }
             Outcome::Unsupported => Next::Backoff(PARKED),
             Outcome::Invalid => {
-                let item = self.dispatcher.queue.get_mut(&target.uid);
-                let times = item.map_or(1, |item| {
-                    item.invalid += 1;
-                    item.invalid
-                });
+                let times = self.dispatcher.count_invalid(&target.uid);
                 Next::Backoff(if times > 1 { PARKED } else { TRANSIENT_MIN })
             }
             Outcome::Transient => {
                 Next::Backoff(again(self.dispatcher.longer(&mut self.cx, &target.uid, TRANSIENT_MIN, TRANSIENT_MAX)))
             }
             Outcome::Ambiguous => {
-                if let Some(item) = self.dispatcher.queue.get_mut(&target.uid) {
-                    item.ambiguous = true;
-                }
+                self.dispatcher.may_have_landed(&target.uid);
                 Next::Backoff(TRANSIENT_MIN)
             }
             Outcome::Abandoned => Next::Backoff(Duration::ZERO),
             Outcome::Unauthenticated => {
-                if let Some(item) = self.dispatcher.queue.get_mut(&target.uid) {
-                    item.attempts = item.attempts.saturating_sub(1);
-                }
+                self.dispatcher.uncount_attempt(&target.uid);
                 // Whoever reported this has closed its window; one that has not must not be given the item over and over.
                 let taker =
-                    self.dispatcher.leases.sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
+                    self.dispatcher.leases().sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
                 if taker { Next::GiveBack } else { Next::Backoff(UNAUTHENTICATED) }
             }
         }
@@ -338,7 +331,7 @@ impl Leader {
         target: &ObjectRef,
         findings: &'a [Finding],
     ) -> Vec<&'a Finding> {
-        let action = self.dispatcher.queue.get(&target.uid).map(|item| &item.draft.action);
+        let action = self.dispatcher.queue().get(&target.uid).map(|item| &item.draft.action);
         let checks: &[ObjectRef] = match action {
             Some(Action::Delete { owner_checks, .. }) => owner_checks,
             Some(

@@ -37,22 +37,21 @@ impl Leader {
     fn void_items(&mut self) {
         let leases: Vec<_> = self
             .dispatcher
-            .queue
+            .queue()
             .uids()
-            .filter_map(|uid| match self.dispatcher.queue.get(uid)?.place {
+            .filter_map(|uid| match self.dispatcher.queue().get(uid)?.place {
                 Place::Leased(lease) => Some(lease),
                 Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             })
             .collect();
         self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store's history changed");
         for id in leases {
-            if let Some(lease) = self.dispatcher.leases.end(id) {
-                self.dispatcher.late_writes.give_up(id, &lease);
+            if let Some(lease) = self.dispatcher.give_up(id) {
                 self.drop_item(&lease.target, lease.grounds);
             }
         }
-        for uid in self.dispatcher.queue.uids().cloned().collect::<Vec<Uid>>() {
-            let Some(item) = self.dispatcher.queue.get(&uid) else { continue };
+        for uid in self.dispatcher.queue().uids().cloned().collect::<Vec<Uid>>() {
+            let Some(item) = self.dispatcher.queue().get(&uid) else { continue };
             let grounds = self.world.grounds_now(&self.cx, &item.draft);
             self.drop_item(&uid, grounds);
         }

@@ -48,7 +48,9 @@ impl Leader {
             return self.compare_in_a_moment();
         }
         let apart = self.world.coverage().apart(self.cx.now, APART_AFTER);
-        self.world.take_apart(&mut self.cx, apart.unwrap_or_default());
+        if let Some(apart) = apart {
+            self.world.take_apart(&mut self.cx, apart);
+        }
         let elsewhere: Vec<KindId> =
             self.world.coverage().behind().chain(self.world.coverage().unplaced()).take(ASKED_MAX).collect();
         if !elsewhere.is_empty() {

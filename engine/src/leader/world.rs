@@ -95,4 +95,14 @@ impl World {
     pub(super) fn changes(&self) -> &Changes {
         &self.changes
     }
+
+    #[cfg(test)]
+    pub(super) fn graph_mut(&mut self) -> &mut Graph {
+        &mut self.graph
+    }
+
+    #[cfg(test)]
+    pub(super) fn former_mut(&mut self) -> &mut readopting::Former {
+        &mut self.former
+    }
 }

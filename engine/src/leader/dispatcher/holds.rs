@@ -3,10 +3,13 @@
 use super::super::context::Context;
 use super::super::{Event, Timer};
 use super::Dispatcher;
+use crate::coverage::Coverage;
 use crate::hold::{Hold, Scope};
+use crate::hold::{Pause, Taken};
 use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::{Name, Uid};
+use crate::queue::Item;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -18,7 +21,7 @@ pub(in crate::leader) const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 impl Dispatcher {
     pub(in crate::leader) fn drop_pause(&mut self, cx: &mut Context, name: &Name, uid: &Uid) {
-        let Some(entry) = self.queue.holds.remove(name, uid) else { return };
+        let Some(entry) = self.queue.holds_mut().remove(name, uid) else { return };
         if !entry.over {
             self.queue.unhold(&Hold::Pause(name.clone()));
             cx.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
@@ -27,7 +30,7 @@ impl Dispatcher {
 
     pub(in crate::leader) fn pause_end_due(&mut self, cx: &mut Context, name: &Name) {
         let now = cx.now;
-        let Some(entry) = self.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
+        let Some(entry) = self.queue.holds_mut().get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
             return;
         };
         entry.over = true;
@@ -38,7 +41,8 @@ impl Dispatcher {
     /// More is held than before: what is ready waits, and what is leased is stopped.
     pub(in crate::leader) fn press(&mut self, cx: &mut Context) {
         self.queue.hold_ready();
-        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place));
+        let in_scope =
+            |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place));
         let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(cx, &leases, RevokeMode::Stop, "paused");
         for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
@@ -49,7 +53,8 @@ impl Dispatcher {
     /// An executor has said hello: whatever it still holds that is held here is stopped.
     pub(in crate::leader) fn stop_held_of(&mut self, cx: &mut Context, session: SessionId) {
         let in_scope = |lease: &Lease| {
-            lease.session == session && lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place))
+            lease.session == session
+                && lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place))
         };
         let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(cx, &leases, RevokeMode::Stop, "paused");
@@ -58,7 +63,7 @@ impl Dispatcher {
 
     /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
     pub(in crate::leader) fn stop_late_writes_of(&mut self, cx: &mut Context, session: SessionId) {
-        if !self.queue.holds.are_pressed() {
+        if !self.queue.holds().are_pressed() {
             return;
         }
         let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
@@ -110,13 +115,76 @@ impl Dispatcher {
         if cx.term.is_none() {
             return;
         }
-        let pending = self.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
+        let pending = self.queue.holds().pauses().filter(|entry| !entry.over && !entry.effective);
         let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
         for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
-            if let Some(entry) = self.queue.holds.get_mut(&name) {
+            if let Some(entry) = self.queue.holds_mut().get_mut(&name) {
                 entry.effective = true;
             }
             cx.event(Event::PauseEffective { name });
         }
+    }
+
+    /// A term begins: executors of earlier terms may still write, and what was effective has to be found out anew.
+    pub(in crate::leader) fn begin_pauses(&mut self, cx: &mut Context) {
+        self.queue.holds_mut().reset_effective();
+        let until = cx.now + cx.config.session_ttl + cx.config.heartbeat_interval + REQUEST_WITHIN;
+        self.late_writes.begin_term(until);
+        cx.timers.set(until, Timer::LateWrites);
+    }
+
+    pub(in crate::leader) fn forget_pause_versions(&mut self) {
+        self.queue.holds_mut().forget_versions();
+    }
+
+    /// It is not known which pauses there are: everything that destroys is held.
+    pub(in crate::leader) fn hold_all(&mut self) {
+        if self.queue.holds_mut().set_unknown(true) {
+            self.queue.hold_ready();
+        }
+    }
+
+    /// It is known which pauses there are.
+    pub(in crate::leader) fn pauses_known(&mut self) {
+        if self.queue.holds_mut().set_unknown(false) {
+            self.queue.unhold(&Hold::Unknown);
+        }
+    }
+
+    /// There are more pauses than can be kept apart, or no longer. True if that is news.
+    pub(in crate::leader) fn set_too_many(&mut self, too_many: bool) -> bool {
+        let is_news = self.queue.holds_mut().set_too_many(too_many);
+        if is_news && !too_many {
+            self.queue.unhold(&Hold::TooMany);
+        }
+        is_news
+    }
+
+    /// Gives the pauses whose scope means something else, now that something else is served.
+    pub(in crate::leader) fn read_scopes_again(&mut self, coverage: &Coverage) -> Vec<Name> {
+        let changed = self.queue.holds_mut().read_again(coverage);
+        for name in &changed {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+        }
+        changed
+    }
+
+    /// Takes a pause as it is now, and sets the timer of its end.
+    pub(in crate::leader) fn take_pause(&mut self, cx: &mut Context, pause: Pause, coverage: &Coverage) -> Taken {
+        let name = pause.name.clone();
+        let replaced = self.queue.holds().get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
+        let taken = self.queue.holds_mut().take(cx.now, pause, coverage);
+        if replaced || taken == Taken::Rescoped {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+        }
+        if let (Some(entry), Taken::New | Taken::Rescoped | Taken::Moved) = (self.queue.holds().get(&name), taken) {
+            cx.timers.set(entry.until, Timer::PauseEnd(name));
+        }
+        taken
+    }
+
+    /// The next item of which it is to be told whether a pause holds it; with the pause that does.
+    pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
+        self.queue.next_held_news()
     }
 }

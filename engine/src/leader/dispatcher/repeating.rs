@@ -28,6 +28,11 @@ pub(in crate::leader) struct CarriedOut {
 }
 
 impl Dispatcher {
+    /// Whether it is remembered what was carried out on this target last.
+    pub(in crate::leader) fn has_carried_out(&self, uid: &Uid) -> bool {
+        self.carried_out.get(uid).is_some()
+    }
+
     /// This was carried out, and its target is still there.
     pub(in crate::leader) fn note_carried_out(&mut self, cx: &Context, uid: &Uid, what: u64) {
         let waited = |known: &&CarriedOut| cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;

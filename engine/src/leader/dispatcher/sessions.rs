@@ -3,9 +3,16 @@
 use super::super::context::Context;
 use super::super::{Event, StreamId, Timer};
 use super::Dispatcher;
+use super::LeaseEnd;
+use crate::leader::Output;
+use crate::lease::WINDOW_MAX;
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, first_session};
 use crate::lies::Process;
 use crate::object::Name;
+use crate::object::ResourceVersion;
+use crate::queue::Place;
+use crate::time::Time;
+use crate::work::ReportResult;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, Origin, Protocols, Refusal, RevokeMode, Term, ToExecutor};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -20,6 +27,11 @@ const LIMIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Refusals of executors that are told of in one term.
 const REFUSED_TOLD_MAX: usize = 256;
+
+/// A grant that was not started for so long is recalled.
+const RECALL_AFTER: Duration = Duration::from_secs(15);
+/// Leases of earlier terms that one session may report. An executor holds fewer.
+const LATE_MAX: usize = 4096;
 
 impl Dispatcher {
     pub(in crate::leader) fn process_of(&self, session: Option<SessionId>) -> Option<Process> {
@@ -207,5 +219,147 @@ impl Dispatcher {
             self.revoke(cx, &[id], RevokeMode::IfNotStarted, "not started in time");
             cx.timers.set_after(cx.now, REGRANT_AFTER, Timer::Regrant(id));
         }
+    }
+
+    /// A term begins, whose log and whose events have told of nothing yet.
+    pub(in crate::leader) fn begin_term(&mut self) {
+        self.refused.clear();
+        self.queue.forget_told();
+    }
+
+    /// A session begins.
+    pub(in crate::leader) fn open(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        term: &Term,
+        hello: &Hello,
+    ) -> SessionId {
+        let id = self.leases.open(cx.now, stream, term, hello);
+        self.arm_session(cx, id);
+        id
+    }
+
+    /// A session goes on over another stream.
+    pub(in crate::leader) fn attach(&mut self, cx: &mut Context, id: SessionId, stream: StreamId, hello: &Hello) {
+        if let Some(old) = self.leases.attach(cx.now, id, stream) {
+            cx.outputs.push_back(Output::Close { stream: old });
+        }
+        if let Some(session) = self.leases.session_mut(id) {
+            session.window = hello.window.min(WINDOW_MAX);
+            session.kinds = hello.kinds.clone();
+        }
+    }
+
+    /// A stream is closed. True if it was a session's.
+    pub(in crate::leader) fn detach(&mut self, stream: StreamId) -> bool {
+        self.leases.detach(stream).is_some()
+    }
+
+    pub(in crate::leader) fn set_window(&mut self, id: SessionId, window: u32) {
+        if let Some(session) = self.leases.session_mut(id) {
+            session.window = window.min(WINDOW_MAX);
+        }
+    }
+
+    /// The process of a session is not let in again.
+    pub(in crate::leader) fn retire(&mut self, id: SessionId) {
+        if let Some(process) = self.leases.session(id).map(Session::process) {
+            self.leases.retire(process, Retired::Superseded);
+        }
+    }
+
+    pub(in crate::leader) fn close(&mut self, id: SessionId) -> Option<(Session, Vec<(LeaseId, Lease)>)> {
+        self.leases.close(id)
+    }
+
+    /// Leases an item that is ready.
+    pub(in crate::leader) fn grant(&mut self, cx: &mut Context, term: u64, lease: Lease) -> LeaseId {
+        let target = lease.target.clone();
+        let id = self.leases.grant(term, lease);
+        self.queue.place(&target, Place::Leased(id));
+        if let Some(item) = self.queue.get_mut(&target) {
+            item.overtaken = false;
+        }
+        cx.timers.set_after(cx.now, RECALL_AFTER, Timer::Recall(id));
+        self.balance_later(cx);
+        id
+    }
+
+    pub(in crate::leader) fn end_lease(&mut self, id: LeaseId) -> Option<Lease> {
+        self.leases.end(id)
+    }
+
+    /// Ends a lease whose write may still land.
+    pub(in crate::leader) fn give_up(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.leases.end(id)?;
+        self.late_writes.give_up(id, &lease);
+        Some(lease)
+    }
+
+    /// As [`Dispatcher::give_up`], where its executor is late with it.
+    pub(in crate::leader) fn give_up_overdue(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.leases.end_overdue(id)?;
+        self.late_writes.give_up(id, &lease);
+        Some(lease)
+    }
+
+    /// An executor has said what became of a lease that it was late with.
+    pub(in crate::leader) fn settle(&mut self, session: SessionId, lease: LeaseId) {
+        self.leases.settle(session, lease);
+    }
+
+    /// An executor has said that nothing more of this lease is on its way.
+    pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) {
+        self.late_writes.ended(session, lease);
+    }
+
+    /// A lease has ended without a report. `None` if its item has gone.
+    pub(in crate::leader) fn lease_ended(&mut self, lease: &Lease) -> Option<LeaseEnd> {
+        let item = self.queue.get_mut(&lease.target).filter(|item| item.id == lease.item)?;
+        item.ambiguous |= lease.started.is_some();
+        if item.overtaken {
+            return Some(LeaseEnd::Overtaken);
+        }
+        self.queue.make_ready(&lease.target);
+        Some(LeaseEnd::Ready)
+    }
+
+    /// The watch has shown that the target of a lease has gone; with the version of its DELETED, where that was one.
+    pub(in crate::leader) fn target_gone(&mut self, id: LeaseId, deleted: Option<ResourceVersion>) {
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.gone = Some(deleted);
+        }
+    }
+
+    /// An executor does not do work of this kind.
+    pub(in crate::leader) fn is_unsupported(&mut self, session: SessionId, lease: &Lease) {
+        let kind = self.queue.get(&lease.target).map(|item| item.draft.action.kind());
+        if let Some(session) = self.leases.session_mut(session) {
+            session.kinds.retain(|&supported| Some(supported) != kind);
+        }
+    }
+
+    /// Counts a report of a lease of an earlier term. Gives the executor, or the answer where the report says nothing new.
+    pub(in crate::leader) fn report_late(&mut self, session: SessionId, lease: LeaseId) -> Result<Name, ReportResult> {
+        let session = self.leases.session_mut(session).ok_or(ReportResult::Unknown)?;
+        if session.late.contains(&lease) {
+            return Err(ReportResult::AcceptedLate);
+        }
+        if session.late.len() >= LATE_MAX {
+            return Err(ReportResult::Unknown);
+        }
+        session.late.insert(lease);
+        Ok(session.executor.clone())
+    }
+
+    /// A report of this process is not true. Gives how many were not lately, and whether it is the first about this field.
+    pub(in crate::leader) fn note_lie(&mut self, now: Time, process: &Process, field: &'static str) -> (u32, bool) {
+        self.lies.note(now, process, field)
+    }
+
+    /// For how long this process is not let in, because its reports were not true.
+    pub(in crate::leader) fn refused_for(&mut self, now: Time, process: &Process) -> Option<Duration> {
+        self.lies.refused_for(now, process)
     }
 }

@@ -19,10 +19,10 @@ impl Queries<'_> {
     /// How many items are blocked, by what blocks them.
     pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
         let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
-        for obstacle in self.dispatcher.queue.obstacles() {
+        for obstacle in self.dispatcher.queue().obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
-        for unanswered in self.prober.questions.view(&self.world.coverage()).unanswered {
+        for unanswered in self.prober.questions.view(self.world.coverage()).unanswered {
             *blocked.entry("unreadable").or_default() += unanswered.owners;
         }
         blocked.into_iter().collect()
@@ -31,7 +31,7 @@ impl Queries<'_> {
     /// What stands in the way, those with the most items first, at most `max`; and how many more there are.
     pub fn blockers(&self, max: usize) -> (Vec<BlockerView>, usize) {
         let mut obstacles: Vec<_> =
-            self.dispatcher.queue.obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
+            self.dispatcher.queue().obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
         obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
         let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
             what: self.in_words(obstacle.blocker),
@@ -50,7 +50,7 @@ impl Queries<'_> {
             probing: row.asking,
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
-        views.extend(self.prober.questions.view(&self.world.coverage()).unanswered.into_iter().map(unanswered));
+        views.extend(self.prober.questions.view(self.world.coverage()).unanswered.into_iter().map(unanswered));
         let held = self.world.undecided().count(Undecided::DependentsUnseen);
         let undiscovered = |hidden: Unseen| BlockerView {
             what: format!("undiscovered: {}", hidden.what),
@@ -84,7 +84,7 @@ impl Queries<'_> {
             since: item.decided,
             why: self.waits(item).into_iter().next().map(|reason| reason.detail).unwrap_or_default(),
         };
-        let more = self.dispatcher.queue.troubled_count().saturating_sub(max);
-        (self.dispatcher.queue.troubled().take(max).map(view).collect(), more)
+        let more = self.dispatcher.queue().troubled_count().saturating_sub(max);
+        (self.dispatcher.queue().troubled().take(max).map(view).collect(), more)
     }
 }

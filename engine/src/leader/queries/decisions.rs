@@ -10,11 +10,13 @@ impl Queries<'_> {
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
-            let item = self.dispatcher.queue.get(uid)?;
+            let item = self.dispatcher.queue().get(uid)?;
             let executor = match item.place {
-                Place::Leased(lease) => {
-                    self.dispatcher.leases.get(lease).and_then(|lease| self.dispatcher.leases.session(lease.session))
-                }
+                Place::Leased(lease) => self
+                    .dispatcher
+                    .leases()
+                    .get(lease)
+                    .and_then(|lease| self.dispatcher.leases().session(lease.session)),
                 Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             };
             Some(OpenDecision {
@@ -27,6 +29,6 @@ impl Queries<'_> {
                 grounds: *self.world.grounds_now(self.cx, &item.draft),
             })
         };
-        self.dispatcher.queue.uids_after(after).take(max).filter_map(open).collect()
+        self.dispatcher.queue().uids_after(after).take(max).filter_map(open).collect()
     }
 }

@@ -21,8 +21,8 @@ impl Queries<'_> {
     /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.world.best_known(uid)?;
-        let item = self.dispatcher.queue.get(uid);
-        let (mut verdict, mut reasons) = match verdict(&self.world.graph(), &self.world.coverage(), id) {
+        let item = self.dispatcher.queue().get(uid);
+        let (mut verdict, mut reasons) = match verdict(self.world.graph(), self.world.coverage(), id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
             Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
@@ -111,7 +111,7 @@ impl Queries<'_> {
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
         let code = undecided_code(cause);
         let node = self.world.graph().node(id);
-        let standings = standings(&self.world.graph(), &self.world.coverage(), node);
+        let standings = standings(self.world.graph(), self.world.coverage(), node);
         let unverified =
             node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
         let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
@@ -171,7 +171,7 @@ impl Queries<'_> {
         let at = self.world.graph().node(id).at();
         if let Some(place) = Container::of(self.world.coverage().kind(at.kind), &at.name) {
             // What is in it takes a look at every object: see `ContentsLook`.
-            let unseen = place.unseen(&self.world.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
+            let unseen = place.unseen(self.world.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
             let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
             return (VerdictView::Blocked, reasons.chain(finalizers).collect());
         }
@@ -187,7 +187,7 @@ impl Queries<'_> {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let dependents = self.world.graph().blocking_dependents(&self.world.coverage(), id);
+            let dependents = self.world.graph().blocking_dependents(self.world.coverage(), id);
             let dependents = dependents.map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
@@ -205,11 +205,11 @@ impl Queries<'_> {
             let left = self
                 .world
                 .graph()
-                .dependents(&self.world.coverage(), id)
+                .dependents(self.world.coverage(), id)
                 .map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
-        } else if self.dispatcher.queue.get(&self.world.graph().node(id).uid()).is_none() {
+        } else if self.dispatcher.queue().get(&self.world.graph().node(id).uid()).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
             reasons.extend(self.unseen());
         }
@@ -232,7 +232,7 @@ impl Queries<'_> {
         let kind = self
             .world
             .coverage()
-            .kind(self.world.graph().node(self.world.graph().dependents(&self.world.coverage(), id).next()?).kind());
+            .kind(self.world.graph().node(self.world.graph().dependents(self.world.coverage(), id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
@@ -275,7 +275,7 @@ impl Queries<'_> {
             Place::Ready => {
                 if let Some(why) = self.stopped() {
                     add(ReasonCode::GrantsStopped, why);
-                } else if self.dispatcher.leases.session_count() == 0 && self.cx.config.mode == Mode::Enforce {
+                } else if self.dispatcher.leases().session_count() == 0 && self.cx.config.mode == Mode::Enforce {
                     add(ReasonCode::NoExecutor, String::new());
                 }
             }
@@ -291,8 +291,8 @@ impl Queries<'_> {
             Place::Backoff { until, .. } => PlaceView::Backoff { until: *until },
             Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
             Place::Leased(lease) => {
-                let lease = self.dispatcher.leases.get(*lease);
-                let session = lease.and_then(|lease| self.dispatcher.leases.session(lease.session));
+                let lease = self.dispatcher.leases().get(*lease);
+                let session = lease.and_then(|lease| self.dispatcher.leases().session(lease.session));
                 PlaceView::Leased {
                     executor: session.map_or_else(|| Name::from(""), |session| session.executor.clone()),
                     started: lease.and_then(|lease| lease.started),

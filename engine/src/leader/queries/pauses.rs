@@ -34,20 +34,20 @@ impl Queries<'_> {
                 effective: entry.effective && !entry.over && self.cx.term.is_some(),
                 sessions_remaining: if self.cx.term.is_some() { writers.count() } else { 0 },
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
-                held: self.dispatcher.queue.held_by(&Hold::Pause(entry.pause.name.clone())).len(),
+                held: self.dispatcher.queue().held_by(&Hold::Pause(entry.pause.name.clone())).len(),
                 problem: entry.problem(),
             }
         };
-        self.dispatcher.queue.holds.pauses().map(view).collect()
+        self.dispatcher.queue().holds().pauses().map(view).collect()
     }
 
     /// Why everything that destroys is held beside what pauses say, if it is.
     pub(super) fn pauses_unknown(&self) -> Option<String> {
-        if self.dispatcher.queue.holds.is_unknown() {
+        if self.dispatcher.queue().holds().is_unknown() {
             return Some(format!("it is not known which pauses there are: {}", self.pauses.doubt()));
         }
         let max = crate::hold::PAUSES_MAX;
-        self.dispatcher.queue.holds.has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
+        self.dispatcher.queue().holds().has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
     }
 
     /// A scope as somebody asks for it, with the names that the API server knows. The error says what in it matches nothing, in a sentence.
@@ -64,7 +64,7 @@ impl Queries<'_> {
                     .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph().node(id).is_observed())),
             )
         };
-        resolved(scope, &self.world.coverage(), has_namespace)
+        resolved(scope, self.world.coverage(), has_namespace)
     }
 
     /// What a name of a kind means, as people write it: see [`Leader::resolve_scope`].
@@ -76,7 +76,7 @@ impl Queries<'_> {
     pub(super) fn hold_text(&self, hold: &Hold) -> String {
         match hold {
             Hold::Pause(name) => {
-                let reason = self.dispatcher.queue.holds.get(name).map_or("", |entry| &entry.pause.reason);
+                let reason = self.dispatcher.queue().holds().get(name).map_or("", |entry| &entry.pause.reason);
                 format!("pauses/{name}: {reason}")
             }
             Hold::Unknown | Hold::TooMany => self.pauses_unknown().unwrap_or_default(),
@@ -85,7 +85,7 @@ impl Queries<'_> {
 
     /// What holds back what destroys, the first by name first.
     pub(super) fn brakes(&self) -> Vec<Brake> {
-        let standing = self.dispatcher.queue.holds.pauses().filter(|entry| !entry.over);
+        let standing = self.dispatcher.queue().holds().pauses().filter(|entry| !entry.over);
         let brake = |entry: &crate::hold::Entry| Brake {
             scope: entry.meaning.scope.clone(),
             words: self.hold_text(&Hold::Pause(entry.pause.name.clone())),

@@ -55,7 +55,7 @@ impl Scan {
             let moves = held
                 || node.is_terminating()
                 || queries.world.undecided().get(id).is_some()
-                || queries.dispatcher.queue.get(&node.uid()).is_some();
+                || queries.dispatcher.queue().get(&node.uid()).is_some();
             let explanation = moves.then(|| queries.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {
@@ -208,7 +208,7 @@ impl Queries<'_> {
         let deadlocked = ids.iter().all(waits);
         // What the judge would relax first where the members wait for each other, and otherwise where they would come to.
         let relaxed = |&&id: &&NodeId| {
-            let verdict = crate::verdict::verdict(&self.world.graph(), &self.world.coverage(), id);
+            let verdict = crate::verdict::verdict(self.world.graph(), self.world.coverage(), id);
             matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
         };
         let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.world.graph().node(id).uid())?;

@@ -327,7 +327,7 @@ fn a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meet
 fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
     for hold in [false, true] {
         let mut bench = Bench::synced();
-        bench.leader.world.graph() = Graph::new(hold, 7);
+        *bench.leader.world.graph_mut() = Graph::new(hold, 7);
         bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 101) });
         bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
         bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));

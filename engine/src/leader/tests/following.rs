@@ -123,7 +123,7 @@ fn what_only_has_a_new_version_is_told_of_and_not_judged_again() {
     let from = bench.leader.queries().next_change();
     let mut see = |object: Object| {
         bench.leader.handle(bench.now, Input::Seen { collection: collection("configmaps"), object });
-        let waits = !bench.leader.world.dirty.is_empty();
+        let waits = bench.leader.world.has_marked();
         bench.drain();
         waits
     };

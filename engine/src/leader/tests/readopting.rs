@@ -121,7 +121,7 @@ fn a_replica_that_comes_to_lead_remembers_what_it_watched() {
         let mut bench = Bench::synced();
         bench.input(Input::TermLost { leader_endpoint: String::new() });
         if crowded {
-            bench.leader.world.former.graph_max = 0;
+            bench.leader.world.former_mut().graph_max = 0;
         }
         orphaned(&mut bench);
         assert_eq!(bench.leader.world.graph().has_orphaned(&uid("o")), !crowded, "no round passes without a term");
@@ -142,14 +142,14 @@ fn of_too_many_owners_that_orphaned_the_first_is_forgotten_early() {
     bench.pass(Duration::from_secs(1));
     let now = bench.now;
     for number in 0..FORMER_MAX {
-        assert_eq!(bench.leader.world.former.put(now, uid(&format!("u{number}")), 0), None);
+        assert_eq!(bench.leader.world.former_mut().put(now, uid(&format!("u{number}")), 0), None);
     }
     orphaned(&mut bench);
     forgotten(&mut bench);
     let early = |event: &&Event| matches!(event, Event::OrphaningForgotten { .. });
     assert_eq!(bench.events.iter().filter(early).count(), 1);
     bench.pass(HOUR);
-    assert_eq!(bench.leader.world.former.put(bench.now, uid("v"), 0), None, "an hour later there is room");
+    assert_eq!(bench.leader.world.former_mut().put(bench.now, uid("v"), 0), None, "an hour later there is room");
 }
 
 #[test]

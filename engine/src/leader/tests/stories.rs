@@ -145,7 +145,7 @@ fn a_copy_in_another_namespace_goes_alone_in_every_order_of_events() {
         [(false, false), (false, true), (true, false), (true, true)].map(|(hold, restart)| (order, hold, restart))
     }) {
         let mut bench = Bench::bare();
-        bench.leader.world.graph() = Graph::new(hold, 7);
+        *bench.leader.world.graph_mut() = Graph::new(hold, 7);
         for resource in ["configmaps", "things"] {
             bench.serve(resource);
         }
