@@ -79,9 +79,9 @@ for name in "$@"; do
 done
 
 # All of them at once, whichever are wanted: built alone, one would have its dependencies built anew with fewer features.
-deploy/static-cargo.sh build --release --locked -p cli -p executor-service -p graph-service -p healthcheck \
+deploy/static-cargo.sh build --profile dist --locked -p cli -p executor-service -p graph-service -p healthcheck \
     --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
-programs=$target/$(rustc -vV | sed -n 's/^host: //p')/release
+programs=$target/$(rustc -vV | sed -n 's/^host: //p')/dist
 lists=$target/sbom
 deploy/sbom.sh "$lists"
 base

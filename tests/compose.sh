@@ -75,7 +75,7 @@ deploy/images.sh | tee "$work/first"
 # Another umask and other times of the files: nothing of them may be in an image.
 (umask 077 && deploy/images.sh) >"$work/second"
 diff "$work/first" "$work/second" || fail 'the same input gave other images'
-programs=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release
+programs=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/dist
 for program in graph-service executor-service ownergraph healthcheck; do
     ! grep -qaF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$programs/$program" || fail "$program has a path of this machine in it"
 done
