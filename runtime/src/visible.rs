@@ -15,7 +15,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |character| character == '\n' || is_harmless(character))
 }
 
-/// Lines with this program's colours: line feeds and colour sequences stay. Pass foreign text through [`line`] before
+/// Lines with this program's colours: line feeds and colour sequences stay. Pass foreign text through [`line()`] before
 /// adding it to such lines, because it may contain such sequences.
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_harmless(character)) {

@@ -115,7 +115,7 @@ impl Connection {
     }
 }
 
-/// The connections of a socket, at most [`CONNECTIONS_MAX`] at a time, without Nagle's delay.
+/// The connections of a socket, at most `CONNECTIONS_MAX` at a time, without Nagle's delay.
 pub fn accept(listener: TcpListener) -> Incoming {
     let socket = Socket { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
     futures::stream::unfold(socket, |socket| async move {

@@ -67,7 +67,7 @@ impl Queries<'_> {
         resolved(scope, self.world.coverage(), has_namespace)
     }
 
-    /// What a name of a kind means, as people write it: see [`Leader::resolve_scope`].
+    /// What a name of a kind means, as people write it: see [`Self::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
         self.world.coverage().called(name)
     }
