@@ -1,5 +1,6 @@
 //! The leader: facts from discovery, watches and executors in; probes, messages and events out.
 
+use crate::barrier::Barrier;
 use crate::coverage::KindId;
 use crate::graph::NodeId;
 use crate::jitter::Jitter;
@@ -168,18 +169,14 @@ struct KnownVersions {
     main: Option<ResourceVersion>,
 }
 
-/// The graph service's machine: it routes each fact to the components that own the state, and what follows from one component to the next.
+/// The graph service's machine. It routes each input to the components that own the state, and what follows from one component to the next.
 ///
-/// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
+/// * `intake` takes what discovery and watches say; `doubting` and `rewinding` act on contradictions.
 /// * `judging` turns verdicts into items of the queue.
-/// * `closing` ends decisions in the log: those of earlier leaders, and deletions once their objects have gone.
-/// * `granting` speaks with executors; `reporting` takes what their attempts came to, `claims` what they say of objects, `blocking` what many of
-///   them met.
-/// * `pausing` holds back what pauses are about.
-/// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
-/// * `stores` finds out which collections have a store of their own.
-/// * `asking` asks whether single objects are there.
-/// * `reading` serves readers.
+/// * `granting` speaks with executors. `reporting` takes the results of attempts, and `closing` ends decisions in the log.
+/// * `pausing` follows pauses.
+/// * `probing`, `asking`, `audit` and `stores` ask the API server.
+/// * [`Queries`] serves readers.
 #[derive(Debug)]
 pub struct Leader {
     cx: Context,
@@ -187,6 +184,7 @@ pub struct Leader {
     history: History,
     dispatcher: Dispatcher,
     pauses: Pauses,
+    barrier: Barrier,
     prober: Prober,
     claims: claims::Claims,
     ledger: Ledger,
@@ -202,6 +200,7 @@ impl Leader {
             dispatcher: Dispatcher::new(seed, &mut secrets),
             history: History::new(&mut secrets),
             pauses: Pauses::default(),
+            barrier: Barrier::default(),
             prober: Prober::default(),
             claims: claims::Claims::default(),
             ledger: Ledger::default(),
@@ -334,7 +333,7 @@ impl Leader {
                 Timer::Inherited => self.inherited_due(),
             }
         }
-        let wanted = self.prober.barrier.tick(self.cx.now);
+        let wanted = self.barrier.tick(self.cx.now);
         self.ask(wanted);
         self.refuse_untrusted();
         self.forget_dropped();
@@ -342,7 +341,7 @@ impl Leader {
 
     /// When [`Leader::tick`] is wanted next.
     pub fn next_deadline(&self) -> Option<Time> {
-        let barrier = if self.may_turn_barrier() { self.prober.barrier.deadline() } else { None };
+        let barrier = if self.may_turn_barrier() { self.barrier.deadline() } else { None };
         self.cx.timers.next().into_iter().chain(barrier).min()
     }
 
@@ -386,7 +385,7 @@ impl Leader {
 
     fn forget_dropped(&mut self) {
         for id in self.world.take_dropped(&mut self.cx) {
-            self.prober.questions.forget(id);
+            self.prober.questions_mut().forget(id);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! answered some questions in a row, all of the collection wait: one is asked at a time, less and less often, and always about another
 //! node.
 
-use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{Coverage, KindId, State};
 use crate::evidence::Absence;
 use crate::follow::Failure;
@@ -201,7 +201,7 @@ impl Questions {
     }
 
     /// Takes the next node to ask about.
-    fn next(&mut self, now: Time, probe: ProbeId) -> Option<(KindId, NodeId)> {
+    pub(super) fn next(&mut self, now: Time, probe: ProbeId) -> Option<(KindId, NodeId)> {
         if self.under_way >= UNDER_WAY_MAX {
             return None;
         }
@@ -270,7 +270,7 @@ impl Questions {
 impl Leader {
     /// Has the graph service look whether this node's object is there, as soon as there is room.
     pub(super) fn ask_about(&mut self, id: NodeId) {
-        self.prober.questions.wait(self.world.graph().node(id).kind(), id);
+        self.prober.questions_mut().wait(self.world.graph().node(id).kind(), id);
     }
 
     /// Asks what there is room for.
@@ -278,11 +278,9 @@ impl Leader {
         if self.cx.term.is_none() || self.cx.stopping || self.history.is_in_doubt() {
             return;
         }
-        while let Some((kind, id)) = self.prober.questions.next(self.cx.now, ProbeId(self.prober.last + 1)) {
-            self.prober.last += 1;
-            let probe = ProbeId(self.prober.last);
+        while let Some((probe, kind, id)) = self.prober.next_question(self.cx.now) {
             if !self.ask_now(kind, id, probe) {
-                self.prober.questions.end(kind, id, probe);
+                self.prober.questions_mut().end(kind, id, probe);
             }
         }
     }
@@ -297,7 +295,7 @@ impl Leader {
         let step = if node.is_observed() { None } else { self.world.step(kind, id) };
         let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
         let known = self.world.known(kind);
-        self.prober.under_way.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
+        self.prober.begin_question(probe, Purpose::Existence { kind, node: id, uid, by }, known);
         self.cx.outputs.push_back(Output::Probe(Probe {
             id: probe,
             collection: served.group_resource,
@@ -319,7 +317,7 @@ impl Leader {
         known: &super::KnownVersions,
         answer: Result<ProbeAnswer, Failure>,
     ) {
-        let awaited = self.prober.questions.end(kind, id, probe);
+        let awaited = self.prober.questions_mut().end(kind, id, probe);
         let is_there = self.world.graph().get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
         let Some(times) = awaited.filter(|_| is_there && self.world.coverage().kind(kind).served.is_some()) else {
             // A node that is asked about again waits anew.
@@ -337,7 +335,7 @@ impl Leader {
         });
         match answer {
             Ok(answer) => {
-                self.prober.questions.answered(kind, times);
+                self.prober.questions_mut().answered(kind, times);
                 self.world.set_unreadable(id, false);
                 let mut objects = answer.objects.into_iter();
                 match objects.find(|object| object.uid == uid) {
@@ -361,7 +359,7 @@ impl Leader {
 
     /// The same question once more, later.
     fn ask_again(&mut self, kind: KindId, id: NodeId, times: u32, failure: &Failure) {
-        let at = self.prober.questions.failed(self.cx.now, kind, id, times, failure);
+        let at = self.prober.questions_mut().failed(self.cx.now, kind, id, times, failure);
         self.cx.timers.set(at, Timer::Questions);
     }
 

@@ -23,6 +23,13 @@ pub(super) struct Count {
     /// A count before has differed too.
     again: bool,
 }
+
+impl Count {
+    pub(super) fn is_before(&self, version: &ResourceVersion) -> bool {
+        self.version.is_before(version)
+    }
+}
+
 impl Leader {
     /// The collection is listed: its next audit is an hour away, spread over some minutes.
     pub(super) fn audit_later(&mut self, kind: KindId) {
@@ -33,14 +40,13 @@ impl Leader {
     /// Sets the time of a collection's next audit, whatever was set before.
     fn audit_in(&mut self, kind: KindId, wait: Duration) {
         let at = self.cx.now + wait;
-        self.prober.audits.insert(kind, at);
+        self.prober.set_audit(kind, at);
         self.cx.timers.set(at, Timer::Audit(kind));
     }
 
     /// The time of an audit has come, if none was set for later.
     pub(super) fn audit_due(&mut self, kind: KindId) {
-        if self.prober.audits.get(&kind).is_some_and(|&at| at <= self.cx.now) {
-            self.prober.audits.remove(&kind);
+        if self.prober.take_audit(self.cx.now, kind) {
             self.audit(kind, false);
         }
     }
@@ -71,7 +77,7 @@ impl Leader {
         let position = self.world.coverage().kind(kind).position.clone();
         if position.as_ref().is_some_and(|position| position.is_before(&version)) {
             // What the watch has yet to show may be what makes the difference.
-            self.prober.counts.insert(kind, Count { version, counted, again });
+            self.prober.keep_count(kind, Count { version, counted, again });
             self.audit_in(kind, AUDIT_EVERY);
         } else if position.is_some_and(|position| version.is_before(&position)) {
             match again {
@@ -85,9 +91,7 @@ impl Leader {
 
     /// The watch goes on at this version. If it has shown all up to that of a count by now, the two are compared.
     pub(super) fn compare_count(&mut self, kind: KindId, version: &ResourceVersion) {
-        if self.prober.counts.get(&kind).is_some_and(|count| count.version.is_before(version))
-            && let Some(count) = self.prober.counts.remove(&kind)
-        {
+        if let Some(count) = self.prober.take_count(kind, version) {
             self.counted(kind, count.counted, count.again);
         }
     }

@@ -12,7 +12,7 @@
 //! has shown the write, or the leader's own question has been answered. A claim that the known history rules out is asked about at once:
 //! either the store went back, and the answer shows that, or the report is not true.
 
-use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
 use crate::graph::{Coordinates, Known, NodeId};
@@ -199,10 +199,7 @@ impl Leader {
         let Some(served) = self.world.coverage().kind(kind).served.clone().filter(|_| self.cx.term.is_some()) else {
             return self.settle_claim(uid);
         };
-        self.prober.last += 1;
-        let id = ProbeId(self.prober.last);
-        let known = self.world.known(kind);
-        self.prober.under_way.insert(id, Asked { purpose: Purpose::Claim { kind, uid: uid.clone() }, known });
+        let id = self.prober.begin(Purpose::Claim { kind, uid: uid.clone() }, self.world.known(kind));
         self.claims.under_way += 1;
         if let Some(claim) = self.claims.open.get_mut(uid) {
             claim.asked = Some(id);

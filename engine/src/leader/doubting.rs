@@ -167,7 +167,7 @@ impl Leader {
     pub(super) fn doubt(&mut self, kind: KindId) {
         if !self.world.coverage().kind(kind).doubtful {
             self.world.set_doubtful(kind, true);
-            self.history.blinded(self.prober.barrier.next_round());
+            self.history.blinded(self.barrier.next_round());
             self.ask_doubt(kind);
         }
     }

@@ -63,7 +63,7 @@ impl Leader {
 
     pub(super) fn kind_unserved(&mut self, collection: &GroupResource) {
         let Some(kind) = self.world.unserve(&self.cx, collection) else { return };
-        self.prober.barrier.unserved(kind);
+        self.barrier.unserved(kind);
         self.relisted(kind);
         if self.world.coverage().kind(kind).doubtful {
             // It can be asked no more: another one has to say where the store stands.
@@ -109,7 +109,7 @@ impl Leader {
     }
 
     pub(super) fn list_begun(&mut self, kind: KindId) {
-        self.prober.counts.remove(&kind);
+        self.prober.forget_count(kind);
         self.world.begin_list(&mut self.cx, kind);
     }
 
@@ -141,7 +141,7 @@ impl Leader {
             }
         }
         let advance = self.world.end_list(&self.cx, kind, version.clone());
-        self.prober.barrier.advanced(kind, &version);
+        self.barrier.advanced(kind, &version);
         self.audit_later(kind);
         self.compare_stores_later();
         self.world.tell_collection(&mut self.cx, kind);
@@ -212,7 +212,7 @@ impl Leader {
         self.compare_count(kind, version);
         match self.world.advance(&self.cx, kind, version) {
             Advance::Moved => {
-                self.prober.barrier.advanced(kind, version);
+                self.barrier.advanced(kind, version);
                 true
             }
             Advance::Rewind => {
@@ -335,7 +335,7 @@ impl Leader {
         let leaving = self.world.leave(&self.cx, id, caused_by_us);
         self.withdraw(id);
         if self.world.graph().has_orphaned(&uid) {
-            let round = self.prober.barrier.request(&namespace);
+            let round = self.barrier.request(&namespace);
             self.world.remember_orphaned(&self.cx, id, round);
         }
         let stays = self.world.remove(&self.cx, id, proof.clone());

@@ -140,10 +140,10 @@ impl Leader {
         match round {
             // No round can ask for a kind whose resource is unknown.
             Some(number) => {
-                self.prober.barrier.has_passed(&namespace, number.max(from)) && !self.world.is_any_kind_hidden(&self.cx)
+                self.barrier.has_passed(&namespace, number.max(from)) && !self.world.is_any_kind_hidden(&self.cx)
             }
             None => {
-                self.world.await_round(id, self.prober.barrier.request(&namespace));
+                self.world.await_round(id, self.barrier.request(&namespace));
                 false
             }
         }
@@ -277,7 +277,7 @@ impl Leader {
         self.withdraw(id);
         let Some(access) = access else {
             self.world.end_inquiry(id);
-            return self.prober.questions.forget(id);
+            return self.prober.questions_mut().forget(id);
         };
         if self.world.inquire(&mut self.cx, id, access) {
             self.ask_about(id);

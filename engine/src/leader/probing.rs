@@ -4,9 +4,10 @@ use super::intake::Source;
 use super::{
     Asked, CheckBy, Event, KnownVersions, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, asking, audit,
 };
-use crate::barrier::{Barrier, Wanted};
+use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
+use crate::graph::NodeId;
 use crate::object::{Name, ResourceVersion};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -17,19 +18,102 @@ use alloc::vec::Vec;
 /// What is asked of the API server.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
-    pub(super) under_way: BTreeMap<ProbeId, Asked>,
-    pub(super) last: u64,
-    pub(super) questions: asking::Questions,
-    pub(super) barrier: Barrier,
+    under_way: BTreeMap<ProbeId, Asked>,
+    last: u64,
+    questions: asking::Questions,
     /// [`super::Timer::Stores`] is set.
-    pub(super) comparing: bool,
+    comparing: bool,
     /// What audits have counted, by collection, until the watches have come that far.
-    pub(super) counts: BTreeMap<KindId, audit::Count>,
+    counts: BTreeMap<KindId, audit::Count>,
     /// When each collection is counted next.
-    pub(super) audits: BTreeMap<KindId, Time>,
+    audits: BTreeMap<KindId, Time>,
 }
 
 impl Prober {
+    /// Begins a probe. `known`: what is known of its collection when it is asked.
+    pub(super) fn begin(&mut self, purpose: Purpose, known: KnownVersions) -> ProbeId {
+        self.last += 1;
+        let probe = ProbeId(self.last);
+        self.under_way.insert(probe, Asked { purpose, known });
+        probe
+    }
+
+    pub(super) fn end(&mut self, probe: ProbeId) -> Option<Asked> {
+        self.under_way.remove(&probe)
+    }
+
+    /// Answers to questions of a round of the barrier that was reset say nothing of what came after they were asked.
+    pub(super) fn void_rounds(&mut self) {
+        for asked in self.under_way.values_mut() {
+            if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
+                asked.purpose = Purpose::Stale;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn under_way(&self) -> &BTreeMap<ProbeId, Asked> {
+        &self.under_way
+    }
+
+    pub(super) fn questions(&self) -> &asking::Questions {
+        &self.questions
+    }
+
+    pub(super) fn questions_mut(&mut self) -> &mut asking::Questions {
+        &mut self.questions
+    }
+
+    /// The next question about a single object, which takes the number of the next probe.
+    pub(super) fn next_question(&mut self, now: Time) -> Option<(ProbeId, KindId, NodeId)> {
+        let (kind, node) = self.questions.next(now, ProbeId(self.last + 1))?;
+        self.last += 1;
+        Some((ProbeId(self.last), kind, node))
+    }
+
+    /// Begins the probe of a question.
+    pub(super) fn begin_question(&mut self, probe: ProbeId, purpose: Purpose, known: KnownVersions) {
+        self.under_way.insert(probe, Asked { purpose, known });
+    }
+
+    /// Sets the time of a collection's next audit, whatever was set before.
+    pub(super) fn set_audit(&mut self, kind: KindId, at: Time) {
+        self.audits.insert(kind, at);
+    }
+
+    /// Whether the time of a collection's audit has come, if none was set for later.
+    pub(super) fn take_audit(&mut self, now: Time, kind: KindId) -> bool {
+        let is_due = self.audits.get(&kind).is_some_and(|&at| at <= now);
+        if is_due {
+            self.audits.remove(&kind);
+        }
+        is_due
+    }
+
+    /// Keeps what an audit has counted until the watch has come that far.
+    pub(super) fn keep_count(&mut self, kind: KindId, count: audit::Count) {
+        self.counts.insert(kind, count);
+    }
+
+    /// What an audit has counted, if a watch that goes on at this version has shown all up to it.
+    pub(super) fn take_count(&mut self, kind: KindId, version: &ResourceVersion) -> Option<audit::Count> {
+        self.counts.get(&kind).filter(|count| count.is_before(version))?;
+        self.counts.remove(&kind)
+    }
+
+    pub(super) fn forget_count(&mut self, kind: KindId) {
+        self.counts.remove(&kind);
+    }
+
+    /// The stores of collections are compared soon. False if that is so already.
+    pub(super) fn compare_soon(&mut self) -> bool {
+        !core::mem::replace(&mut self.comparing, true)
+    }
+
+    pub(super) fn comparing_begins(&mut self) {
+        self.comparing = false;
+    }
+
     /// Answers about these collections say nothing any more: they were asked for by a history that is lost.
     pub(super) fn void(&mut self, kinds: &[KindId]) {
         for asked in self.under_way.values_mut() {
@@ -54,21 +138,18 @@ impl Prober {
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
         let Some(served) = &self.world.coverage().kind(kind).served else { return };
-        self.prober.last += 1;
-        let id = ProbeId(self.prober.last);
         let collection = served.group_resource.clone();
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
         let (kind_name, version) = (served.kind.clone(), served.version.clone());
         // Whether it was one server of several that answered from the past, another connection may show.
         let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..)) && self.history.wants_other_servers();
+        let id = self.prober.begin(purpose, self.world.known(kind));
         let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
-        let known = self.world.known(kind);
-        self.prober.under_way.insert(id, Asked { purpose, known });
         self.cx.outputs.push_back(Output::Probe(probe));
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
-        let Some(Asked { purpose, known }) = self.prober.under_way.remove(&probe) else {
+        let Some(Asked { purpose, known }) = self.prober.end(probe) else {
             return self
                 .cx
                 .event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
@@ -160,15 +241,10 @@ impl Leader {
 
     /// Rounds are not carried over: whoever waits for one asks again.
     pub(super) fn restart_barrier(&mut self) {
-        self.prober.barrier.reset(self.cx.now);
-        // An answer to a question of an earlier round says nothing of what came after it was asked.
-        for asked in self.prober.under_way.values_mut() {
-            if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
-                asked.purpose = Purpose::Stale;
-            }
-        }
+        self.barrier.reset(self.cx.now);
+        self.prober.void_rounds();
         for namespace in self.world.forget_rounds() {
-            let round = self.prober.barrier.request(&namespace);
+            let round = self.barrier.request(&namespace);
             self.world.remember_orphaned_longer(&namespace, round);
         }
     }
@@ -183,10 +259,10 @@ impl Leader {
         if !self.may_turn_barrier() {
             return;
         }
-        if let Some((number, namespaces)) = self.prober.barrier.end(self.cx.now) {
+        if let Some((number, namespaces)) = self.barrier.end(self.cx.now) {
             self.world.round_passed(&mut self.cx, &namespaces, number);
         }
-        if !self.prober.barrier.is_due(self.cx.now) {
+        if !self.barrier.is_due(self.cx.now) {
             return;
         }
         let watched = |(id, kind): (KindId, &crate::coverage::Kind)| {
@@ -195,7 +271,7 @@ impl Leader {
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
         let kinds: Vec<_> = self.world.coverage().served().filter_map(watched).collect();
-        let wanted = self.prober.barrier.begin(self.cx.now, kinds.into_iter());
+        let wanted = self.barrier.begin(self.cx.now, kinds.into_iter());
         self.ask(wanted);
     }
 
@@ -223,7 +299,7 @@ impl Leader {
             }
             Err(_) => (None, false),
         };
-        let wanted = self.prober.barrier.positioned(self.cx.now, kind, position, reached);
+        let wanted = self.barrier.positioned(self.cx.now, kind, position, reached);
         self.ask(wanted);
     }
 
@@ -232,7 +308,7 @@ impl Leader {
             Ok(answer) => answer.complete && self.merge(kind, answer),
             Err(_) => false,
         };
-        self.prober.barrier.listed(kind, namespace, ok);
+        self.barrier.listed(kind, namespace, ok);
     }
 
     /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned. False if

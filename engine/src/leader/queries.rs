@@ -85,7 +85,7 @@ impl<'a> Queries<'a> {
             sessions: self.dispatcher.leases().session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
-            questions: self.prober.questions.view(self.world.coverage()),
+            questions: self.prober.questions().view(self.world.coverage()),
             inconsistent: self.world.inconsistent(),
             kept_apart: self.world.kept_apart(),
             hidden: self.world.hidden_views(self.cx),

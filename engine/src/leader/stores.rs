@@ -31,7 +31,7 @@ impl Leader {
     }
 
     fn compare_in_a_moment(&mut self) {
-        if !core::mem::replace(&mut self.prober.comparing, true) {
+        if self.prober.compare_soon() {
             self.cx.timers.set_after(self.cx.now, ASK_EVERY, Timer::Stores);
         }
     }
@@ -43,7 +43,7 @@ impl Leader {
     }
 
     pub(super) fn stores_due(&mut self) {
-        self.prober.comparing = false;
+        self.prober.comparing_begins();
         if self.history.is_in_doubt() {
             return self.compare_in_a_moment();
         }

@@ -378,7 +378,7 @@ impl Bench {
 
     /// The answer to the one question, where it is asked.
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
-        let asked = &self.leader.prober.under_way;
+        let asked = self.leader.prober.under_way();
         let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
             Some(Purpose::Existence { uid: of, .. } | Purpose::Claim { uid: of, .. }) => *of == uid(target),
             _ => false,

@@ -22,7 +22,7 @@ impl Queries<'_> {
         for obstacle in self.dispatcher.queue().obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
-        for unanswered in self.prober.questions.view(self.world.coverage()).unanswered {
+        for unanswered in self.prober.questions().view(self.world.coverage()).unanswered {
             *blocked.entry("unreadable").or_default() += unanswered.owners;
         }
         blocked.into_iter().collect()
@@ -50,7 +50,7 @@ impl Queries<'_> {
             probing: row.asking,
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
-        views.extend(self.prober.questions.view(self.world.coverage()).unanswered.into_iter().map(unanswered));
+        views.extend(self.prober.questions().view(self.world.coverage()).unanswered.into_iter().map(unanswered));
         let held = self.world.undecided().count(Undecided::DependentsUnseen);
         let undiscovered = |hidden: Unseen| BlockerView {
             what: format!("undiscovered: {}", hidden.what),
