@@ -1,7 +1,6 @@
 //! Runs an executor, from its configuration to the end of the session.
 
 use crate::attempt::Attempts;
-use crate::clock::Clock;
 use crate::dial::Connector;
 use crate::driver::Driver;
 use crate::health::Health;
@@ -16,16 +15,16 @@ use engine::object::Name;
 use engine::session::{self, Session};
 use engine::work::ActionKind;
 use futures::future::BoxFuture;
-use kube_api::{AccessError, Cluster, REQUESTS_PER_CONNECTION, cluster_uid, connect};
+use kube_api::{AccessError, Cluster, REQUESTS_PER_CONNECTION, await_cluster_uid, connect};
 use prometheus_client::registry::Registry;
-use runtime::admin::{self, Guard};
+use runtime::admin::{Guard, Probe};
+use runtime::clock::Clock;
 use runtime::listen::{ListenError, bind};
 use runtime::metrics::Book;
+use runtime::service::Service;
 use runtime::shutdown::Shutdown;
-use runtime::tasks::Tasks;
 use runtime::telemetry::TelemetryError;
-use runtime::tls::{BadTls, ServerTls, TlsMetrics};
-use runtime::traces;
+use runtime::tls::{BadTls, ServerTls};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -97,32 +96,32 @@ pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'sta
 }
 
 async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
-    let clock = Clock::start();
-    let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
+    let knows_callers = edges.tls.as_ref().is_some_and(|tls| tls.knows_callers());
+    let mut service = Service::new("executor-service", &config.name, edges.tls, shutdown.clone());
     let (metrics, registry) = match edges.metrics {
         Some(metrics) => (metrics, None),
         None => {
             let mut registry = Registry::default();
             let mut book = Book::new(&mut registry);
             let metrics = Metrics::register(&mut book);
-            tls_metrics.register(&mut book);
-            runtime::process::register(&mut book);
+            service.register(&mut book);
             (metrics, Some(registry))
         }
     };
-    let health = Health::new(clock, metrics.clone(), registry);
-    let mut tasks = Tasks::new();
-    let traces = traces(&config, &metrics, &shutdown, &mut tasks)?;
-    if let Some(listener) = edges.admin {
-        serve_admin(listener, edges.tls, &health, &mut tasks);
-    }
+    let health = Health::new(service.clock, metrics.clone(), registry);
+    let recorded = service.record(config.traces.as_ref(), &metrics.traces)?;
+    let guard = Guard::certificate(match knows_callers {
+        true => "show a client certificate that an authority in --client-ca has signed",
+        false => "this executor accepts no client certificates; start it with --client-ca",
+    });
+    service.serve_admin(edges.admin, Arc::clone(&health) as Arc<dyn Probe>, guard);
     let (ended, exit) = oneshot::channel();
     let stop = shutdown.clone();
     let connections = config.concurrency.most().div_ceil(REQUESTS_PER_CONNECTION);
     let clients = (0..connections).map(|_| edges.cluster.sharing_client()).collect::<Result<Vec<_>, _>>()?;
     let core = Core {
         config,
-        clock,
+        clock: service.clock,
         clients,
         asks_gates: edges.cluster.asks_gates,
         graph: edges.graph,
@@ -130,14 +129,14 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         url: edges.cluster.url,
         metrics,
         health,
-        traces,
+        traces: recorded.map(|(recorder, open)| Traces::new(recorder, open)),
     };
-    tasks.spawn("session", async move {
+    service.tasks.spawn("session", async move {
         // The receiver is gone only while the process is torn down.
         let _unheard = ended.send(core.run(stop).await);
         Ok(())
     });
-    tasks.run(&shutdown, STOP_WITHIN).await?;
+    service.tasks.run(&shutdown, STOP_WITHIN).await?;
     let exit = exit.await.context("the session's task ended without an exit")?;
     match &exit {
         Exit::Drained => tracing::info!("executor stopped after all leases ended"),
@@ -147,32 +146,6 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         Exit::Superseded | Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. } => {}
     }
     Ok(exit)
-}
-
-fn serve_admin(listener: TcpListener, tls: Option<Arc<ServerTls>>, health: &Arc<Health>, tasks: &mut Tasks) {
-    let probe = Arc::clone(health) as Arc<dyn admin::Probe>;
-    let Some(tls) = tls else { return tasks.spawn_until_end("admin", admin::serve(listener, probe)) };
-    tasks.spawn_until_end("TLS files", Arc::clone(&tls).follow());
-    let guard = Guard::certificate(match tls.knows_callers() {
-        true => "show a client certificate that an authority in --client-ca has signed",
-        false => "this executor accepts no client certificates; start it with --client-ca",
-    });
-    tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
-}
-
-/// The recorder of spans, if configured.
-fn traces(
-    config: &Config,
-    metrics: &Metrics,
-    shutdown: &Shutdown,
-    tasks: &mut Tasks,
-) -> anyhow::Result<Option<Traces>> {
-    let Some(settings) = &config.traces else { return Ok(None) };
-    let service =
-        traces::Service { name: "executor-service", instance: config.name.clone(), version: env!("CARGO_PKG_VERSION") };
-    let (recorder, open, sending) = traces::start(settings, service, metrics.traces.clone(), shutdown.clone())?;
-    tasks.spawn("traces", sending);
-    Ok(Some(Traces::new(recorder, open)))
 }
 
 struct Core {
@@ -228,25 +201,11 @@ impl Core {
 
     /// Reads the identity of the cluster, with retries. An executor that does not know its cluster must not lease work.
     async fn know_the_cluster(&self, seed: u64) -> String {
-        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
-        let mut warned = String::new();
-        loop {
-            let why = match cluster_uid(&self.clients[0]).await {
-                Ok(uid) => return uid,
-                Err(error) => format!("cannot read the identity of the cluster at {}: {error}", self.url),
-            };
-            let retry_in = backoff.next_delay();
-            let retry_in_ms = retry_in.as_millis();
-            // Each attempt shows in readiness and metrics; a new reason is logged once as a warning.
-            if warned == why {
-                tracing::debug!(why, retry_in_ms, "waiting for the API server");
-            } else {
-                tracing::warn!(why, retry_in_ms, "waiting for the API server");
-            }
+        let waiting = |why: &str| {
             self.metrics.start_failures.inc();
-            self.health.starting(why.clone());
-            warned = why;
-            tokio::time::sleep(retry_in).await;
-        }
+            self.health.starting(why.to_owned());
+        };
+        let backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
+        await_cluster_uid(&self.clients[0], &self.url, backoff, waiting).await
     }
 }

@@ -1,13 +1,13 @@
 //! Carries out leases: the engine decides on each request, this shell sends it and returns the answer.
 
 use crate::answer;
-use crate::clock::Clock;
 use crate::server::Server;
 use crate::traces::Follow;
 use engine::attempt::{Answer, Attempts as Machine, Failure, FailureKind, Output, Request, RequestId};
 use engine::time::Time;
 use engine::work::{LeaseId, WorkLease, WorkReport};
 use kube_api::Gate;
+use runtime::clock::Clock;
 use runtime::tasks::{JobEnd, Jobs};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};

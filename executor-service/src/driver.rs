@@ -1,7 +1,6 @@
 //! The one task that owns the session. It takes facts in and carries effects out.
 
 use crate::attempt::{Attempts, Ended};
-use crate::clock::Clock;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::peers::{Peers, Target};
@@ -11,6 +10,7 @@ use engine::session::{Event, Exit, Input, Output, Session};
 use engine::time::Time;
 use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReturn};
 use proto::convert::Received;
+use runtime::clock::Clock;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! The answers of the admin HTTP server: liveness, the session, the last error, metrics.
 
-use crate::clock::Clock;
 use crate::metrics::{Look, Metrics, Now};
 use engine::session::{Phase, Status};
 use engine::time::Time;
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
+use runtime::clock::Clock;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

@@ -18,7 +18,6 @@ mod address;
 mod answer;
 mod app;
 mod attempt;
-mod clock;
 mod dial;
 mod driver;
 #[doc(hidden)]

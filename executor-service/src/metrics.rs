@@ -297,8 +297,8 @@ impl Collector for Executors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use crate::health::Health;
+    use runtime::clock::Clock;
 
     #[test]
     fn executors_of_one_process_are_told_of_together() {

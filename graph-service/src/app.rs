@@ -1,6 +1,5 @@
 //! The graph service as one call: start, run, stop.
 
-use crate::clock::Clock;
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
@@ -22,13 +21,15 @@ use engine::leader::{self, Input, Leader};
 use engine::object::GroupResource;
 use engine::work::{Protocols, Term};
 use futures::future::BoxFuture;
-use kube_api::{Cluster, cluster_uid};
+use kube_api::{Cluster, await_cluster_uid};
 use prometheus_client::registry::Registry;
-use runtime::admin::{self, Guard};
+use runtime::admin::{Guard, Probe};
+use runtime::clock::Clock;
 use runtime::metrics::Book;
+use runtime::service::Service;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{TaskError, Tasks};
-use runtime::tls::{ServerTls, TlsMetrics};
+use runtime::tls::ServerTls;
 use runtime::traces;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -126,26 +127,35 @@ pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'sta
 }
 
 async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
-    let clock = Clock::start();
-    let heartbeat = Heartbeat::default();
+    let mut service = Service::new("graph-service", &config.replica, edges.tls, shutdown.clone());
+    let (clock, heartbeat) = (service.clock, Heartbeat::default());
     let mut registry = edges.registry;
     let mut book = Book::new(&mut registry);
     let metrics = Metrics::register(&mut book);
-    let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
-    tls_metrics.register(&mut book);
-    runtime::process::register(&mut book);
+    service.register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
     // A client of its own: reviews of callers must not queue behind watches.
     let authenticator = Authenticator::of(&edges.access, another(&edges.cluster)?, &metrics);
-    let mut tasks = Tasks::new();
-    let (recorder, traces) = recorder(&config, &metrics, &shutdown, &mut tasks)?;
-    serve_admin(edges.admin, edges.tls, authenticator.as_ref(), &health, &mut tasks);
+    let (recorder, traces) = service
+        .record(config.traces.as_ref(), &metrics.traces)?
+        .map(|(recorder, open)| (recorder.clone(), Traces::new(recorder, open)))
+        .unzip();
+    let advice = "show a client certificate that an authority in --client-ca has signed";
+    let guard = authenticator.as_ref().map_or_else(|| Guard::certificate(advice), Authenticator::guard);
+    service.serve_admin(edges.admin, Arc::clone(&health) as Arc<dyn Probe>, guard);
+    let mut tasks = service.tasks;
     if edges.progress && std::io::stderr().is_terminal() {
         tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
     }
-    let start = Start { clock, heartbeat: &heartbeat, health: &health, metrics: &metrics };
+    let backoff = Backoff::new(START_RETRY_MIN, START_RETRY_MAX, seed()?);
+    heartbeat.stamp(clock);
+    let waiting = |why: &str| {
+        metrics.start_failures.inc();
+        health.starting(why);
+        heartbeat.stamp(clock);
+    };
     let cluster_uid = tokio::select! {
-        uid = start.learn_cluster(&edges.cluster) => uid?,
+        uid = await_cluster_uid(&edges.cluster.client, &edges.cluster.url, backoff, waiting) => uid,
         () = shutdown.requested() => return Ok(()),
     };
     tracing::info!(
@@ -234,43 +244,6 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     over(tasks.run(&shutdown, STOP_WITHIN).await)
 }
 
-fn serve_admin(
-    listener: Option<TcpListener>,
-    tls: Option<Arc<ServerTls>>,
-    authenticator: Option<&Arc<Authenticator>>,
-    health: &Arc<Health>,
-    tasks: &mut Tasks,
-) {
-    if let Some(tls) = &tls {
-        tasks.spawn_until_end("TLS files", Arc::clone(tls).follow());
-    }
-    let probe = Arc::clone(health) as Arc<dyn admin::Probe>;
-    match (listener, tls) {
-        (Some(listener), Some(tls)) => {
-            let advice = "show a client certificate that an authority in --client-ca has signed";
-            let guard = authenticator.map_or_else(|| Guard::certificate(advice), Authenticator::guard);
-            tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
-        }
-        (Some(listener), None) => tasks.spawn_until_end("admin", admin::serve(listener, probe)),
-        (None, Some(_) | None) => {}
-    }
-}
-
-/// Recorders for the spans of calls and of cascades. `None` without traces.
-fn recorder(
-    config: &Config,
-    metrics: &Metrics,
-    shutdown: &Shutdown,
-    tasks: &mut Tasks,
-) -> anyhow::Result<(Option<traces::Recorder>, Option<Traces>)> {
-    let Some(settings) = &config.traces else { return Ok((None, None)) };
-    let service =
-        traces::Service { name: "graph-service", instance: config.replica.clone(), version: env!("CARGO_PKG_VERSION") };
-    let (recorder, open, sending) = traces::start(settings, service, metrics.traces.clone(), shutdown.clone())?;
-    tasks.spawn("traces", sending);
-    Ok((Some(recorder.clone()), Some(Traces::new(recorder, open))))
-}
-
 /// The result of the service, at the latest when the time to stop is over.
 fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
     match ended {
@@ -314,37 +287,6 @@ async fn stop(
     }
     release.request();
     Ok(())
-}
-
-/// What exists before the identity of the cluster is known.
-struct Start<'a> {
-    clock: Clock,
-    heartbeat: &'a Heartbeat,
-    health: &'a Health,
-    metrics: &'a Metrics,
-}
-
-impl Start<'_> {
-    /// Asks the API server until it answers. Logs one warning for each change of the reason.
-    async fn learn_cluster(&self, cluster: &Cluster) -> anyhow::Result<String> {
-        let mut backoff = Backoff::new(START_RETRY_MIN, START_RETRY_MAX, seed()?);
-        let mut known = String::new();
-        loop {
-            self.heartbeat.stamp(self.clock);
-            let why = match cluster_uid(&cluster.client).await {
-                Ok(uid) => return Ok(uid),
-                Err(error) => format!("cannot read the identity of the cluster at {}: {error}", cluster.url),
-            };
-            self.metrics.start_failures.inc();
-            self.health.starting(&why);
-            if why != known {
-                tracing::warn!(why, "waiting for the API server");
-                known = why;
-            }
-            self.heartbeat.stamp(self.clock);
-            tokio::time::sleep(backoff.next_delay()).await;
-        }
-    }
 }
 
 /// This replica in the election.

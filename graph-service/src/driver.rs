@@ -4,13 +4,13 @@
 //! term must stop grants first; *sessions*, because heartbeats keep leases alive; *facts* from the API server, which
 //! arrive in thousands. Each queue has a bound for one round, so that none starves another.
 
-use crate::clock::Clock;
 use crate::election::Validity;
 use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
 use crate::render::Render;
 use crate::traces::Traces;
 use engine::leader::{Input, Leader, Output, Queries, StreamId};
 use engine::work::ToExecutor;
+use runtime::clock::Clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,6 @@
 //! The shell around the engine's elector. It reads and writes one Kubernetes Lease over HTTP, and gives terms to the
 //! driver.
 
-use crate::clock::Clock;
 use crate::messages::{Control, Leadership};
 use crate::metrics::Metrics;
 use engine::elector::{CallId, Config, Elector, Input, LeaseWrite, Output};
@@ -9,6 +8,7 @@ use engine::leader;
 use engine::object::{GroupResource, ResourceVersion};
 use engine::work::Term;
 use kube::Client;
+use runtime::clock::Clock;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The gRPC server: work for executors, reads for clients, health and reflection.
 
-use crate::clock::Clock;
 use crate::decisions::DecisionLog;
 use crate::driver::Reader;
 use crate::messages::Leadership;
@@ -22,6 +21,7 @@ use proto::admin::v1beta1::admin_service_server::AdminServiceServer;
 use proto::graph::v1beta1::graph_service_server::GraphServiceServer;
 use proto::r#type::v1beta1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1beta1::work_service_server::WorkServiceServer;
+use runtime::clock::Clock;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use runtime::traces::Recorder;

@@ -1,6 +1,5 @@
 //! The metrics of the graph service. Events raise counters; gauges are read at each scrape.
 
-use crate::clock::Clock;
 use engine::evidence::Proof;
 use engine::leader::Cause;
 use engine::time::Time;
@@ -9,6 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use runtime::clock::Clock;
 use runtime::metrics::{Book, Description, Label};
 use runtime::traces::{Counts, Recording};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The answers of the admin HTTP server: liveness, readiness with its reasons, metrics, the graph.
 
-use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Progress, Standing};
 use crate::dot;
 use crate::driver::{Heartbeat, Reader};
@@ -15,6 +14,7 @@ use engine::view::{
 };
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
+use runtime::clock::Clock;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;

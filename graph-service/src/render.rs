@@ -1,6 +1,6 @@
 //! Turns events of the engine into log lines and counters. The engine itself neither logs nor counts.
 
-use crate::clock::Clock;
+use crate::clock::wire;
 use crate::decisions::Writer;
 use crate::metrics::Metrics;
 use crate::warnings::Warning;
@@ -8,6 +8,7 @@ use engine::coverage::State;
 use engine::leader::{Cause, Event};
 use engine::object::{GroupResource, Name, ObjectRef};
 use engine::work::{ActionKind, Outcome};
+use runtime::clock::Clock;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -253,7 +254,7 @@ impl Render {
                 tracing::debug!(why, "input ignored");
             }
         }
-        self.decisions.note(event, self.clock.wire());
+        self.decisions.note(event, wire(self.clock));
         if let Some(observer) = &mut self.observer {
             observer(event);
         }

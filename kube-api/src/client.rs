@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::jitter::Backoff;
 use http::header::{ACCEPT, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -156,6 +157,32 @@ pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
     }
     let object: Identified = serde_json::from_slice(&answer.body).map_err(|_| ClusterUidError::NoUid)?;
     if object.metadata.uid.is_empty() { Err(ClusterUidError::NoUid) } else { Ok(object.metadata.uid) }
+}
+
+/// The same, asked until the API server answers. `waiting` gets each reason why it does not; a new reason is a warning in the log.
+pub async fn await_cluster_uid(
+    client: &Client,
+    url: &str,
+    mut backoff: Backoff,
+    mut waiting: impl FnMut(&str),
+) -> String {
+    let mut warned = String::new();
+    loop {
+        let why = match cluster_uid(client).await {
+            Ok(uid) => return uid,
+            Err(error) => format!("cannot read the identity of the cluster at {url}: {error}"),
+        };
+        let retry_in = backoff.next_delay();
+        let retry_in_ms = retry_in.as_millis();
+        if warned == why {
+            tracing::debug!(why, retry_in_ms, "waiting for the API server");
+        } else {
+            tracing::warn!(why, retry_in_ms, "waiting for the API server");
+        }
+        waiting(&why);
+        warned = why;
+        tokio::time::sleep(retry_in).await;
+    }
 }
 
 #[derive(Deserialize)]

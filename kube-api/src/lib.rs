@@ -19,7 +19,7 @@ mod status;
 
 pub use access::{Access, AccessError, AccessFlags};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
-pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, cluster_uid, connect};
+pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, await_cluster_uid, cluster_uid, connect};
 pub use frames::Frames;
 pub use gate::{Gate, Gated, Withheld, gated};
 pub use lines::Lines;

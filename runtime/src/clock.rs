@@ -1,5 +1,6 @@
 //! Time since the start of the process, on a clock that includes suspends of the machine.
 
+use engine::time::Time;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,15 +21,20 @@ impl Clock {
         Clock { origin: Instant::now(), suspended: suspended() }
     }
 
-    /// Time since the start.
-    pub fn now(self) -> Duration {
-        self.origin.elapsed() + suspended().saturating_sub(self.suspended)
+    /// The engine's time: counted from the start.
+    pub fn now(self) -> Time {
+        Time::from_origin(self.origin.elapsed() + suspended().saturating_sub(self.suspended))
     }
 
     /// The moment to sleep until. A suspend before it delays the wake-up; it never comes early.
-    pub fn instant(self, since_start: Duration) -> Instant {
+    pub fn instant(self, time: Time) -> Instant {
         let slept = suspended().saturating_sub(self.suspended);
-        self.origin.checked_add(since_start.saturating_sub(slept)).unwrap_or_else(|| Instant::now() + FAR)
+        self.origin.checked_add(time.since_origin().saturating_sub(slept)).unwrap_or_else(|| Instant::now() + FAR)
+    }
+
+    /// How long ago that was; zero for a time in the future.
+    pub fn age(self, time: Time) -> Duration {
+        self.now().since(time)
     }
 }
 
@@ -63,10 +69,10 @@ mod tests {
         let clock = Clock::start();
         let origin = Instant::now();
         tokio::time::advance(Duration::from_secs(7)).await;
-        let shown = clock.now();
+        let shown = clock.now().since_origin();
         assert!(shown >= Duration::from_secs(7) && shown < Duration::from_secs(8), "{shown:?}");
-        let instant = clock.instant(Duration::from_secs(9));
+        let instant = clock.instant(Time::from_origin(Duration::from_secs(9)));
         assert!(instant <= origin + Duration::from_secs(9) && instant > origin + Duration::from_secs(8));
-        assert!(clock.instant(Duration::MAX) > Instant::now());
+        assert!(clock.instant(Time::from_origin(Duration::MAX)) > Instant::now());
     }
 }

@@ -1,6 +1,6 @@
 //! The process around a service: logging, shutdown, tasks, and probes.
 //!
-//! It knows nothing of garbage collection: from the engine it uses only the random number generator. In reading order:
+//! It knows nothing of garbage collection: from the engine it uses only the time. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector
@@ -11,6 +11,7 @@
 //! * [`listen`]: binds an address, with actionable errors
 //! * [`tls`]: certificates, checked at the start and reloaded while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
+//! * [`service`]: all of these around the work of one service
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
 
 pub mod admin;
@@ -19,6 +20,7 @@ pub mod host;
 pub mod listen;
 pub mod metrics;
 pub mod process;
+pub mod service;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;

@@ -15,6 +15,7 @@ use proto::error_reason::DOMAIN;
 use proto::work::v1beta1::work_service_server::{WorkService, WorkServiceServer};
 use proto::work::v1beta1::{StreamWorkRequest, StreamWorkResponse, stream_work_response};
 use runtime::tasks::{JobEnd, Jobs};
+use runtime::traces;
 use serde_json::json;
 use std::collections::HashMap;
 use tokio::sync::mpsc;
@@ -445,7 +446,7 @@ async fn the_cluster_is_asked_until_it_answers() {
     };
     let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
     assert!(patience.await.is_err());
-    let readiness = admin::Probe::readyz(&*health);
+    let readiness = Probe::readyz(&*health);
     assert!(!readiness.ready);
     assert!(
         readiness.lines[0].starts_with("start: cannot read the identity of the cluster at scripted: "),

@@ -1,5 +1,4 @@
 use super::{Driver, HEARTBEAT, Heartbeat, PendingDecisions, Queues};
-use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
 use crate::grpc::small_world::config;
@@ -11,6 +10,7 @@ use engine::leader::{Input, Leader, Mode, StreamId};
 use engine::work::{ActionKind, Hello, Origin, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
 use runtime::admin::Probe as _;
+use runtime::clock::Clock;
 use runtime::metrics::Book;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;

@@ -1,5 +1,4 @@
 use super::{Candidate, Election, LeaseOptions, Validity};
-use crate::clock::Clock;
 use crate::messages::Control;
 use crate::messages::Leadership;
 use crate::metrics::Metrics;
@@ -9,6 +8,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use prometheus_client::registry::Registry;
+use runtime::clock::Clock;
 use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};

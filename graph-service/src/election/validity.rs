@@ -1,7 +1,7 @@
 //! The time until which this process may act as leader, for code that cannot wait for a message.
 
-use crate::clock::Clock;
 use engine::time::Time;
+use runtime::clock::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,6 +5,7 @@ use super::followers::Followers;
 use super::freshness::About;
 use super::names::Cursor;
 use super::{Shared, status};
+use crate::clock::wire;
 use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
 use futures::stream::BoxStream;
@@ -63,7 +64,7 @@ impl State {
         let loop_idle = self.shared.health.loop_idle();
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
         let leader = self.shared.leadership().holder.unwrap_or_default();
-        let (clock, version) = (self.shared.clock.wire(), env!("CARGO_PKG_VERSION"));
+        let (clock, version) = (wire(self.shared.clock), env!("CARGO_PKG_VERSION"));
         let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
         let obstacles = blockers.0.into_iter().map(|view| proto::convert::obstacle(view, clock));
         let troubles_shown = troubles.0.into_iter().map(|view| proto::convert::trouble(view, clock));
@@ -116,7 +117,7 @@ impl AdminService for Admin {
         let ListExecutorsRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("executors", page_size, &page_token)?;
         let executors = self.shared.reader.with(|queries| queries.executors());
-        let clock = self.shared.clock.wire();
+        let clock = wire(self.shared.clock);
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         let name = |executor: &Executor| {
             let identity = executor.identity.clone().unwrap_or_default();
@@ -130,7 +131,7 @@ impl AdminService for Admin {
     async fn list_pauses(&self, request: Request<ListPausesRequest>) -> Result<Response<ListPausesResponse>, Status> {
         let ListPausesRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("pauses", page_size, &page_token)?;
-        let clock = self.shared.clock.wire();
+        let clock = wire(self.shared.clock);
         let pauses = self.shared.reader.with(|queries| queries.pauses());
         let pauses = pauses.into_iter().map(|view| bounds::short(proto::convert::pause(view, clock))).collect();
         let (pauses, next_page_token) = cursor.page(pauses, |pause: &Pause| pause.name.clone());
@@ -142,7 +143,7 @@ impl AdminService for Admin {
         let name = pause_name(&request.name)?;
         let pauses = self.shared.reader.with(|queries| queries.pauses());
         let view = pauses.into_iter().find(|view| &*view.name == name).ok_or_else(|| status::pause_not_found(name))?;
-        let pause = Some(proto::convert::pause(view, self.shared.clock.wire()));
+        let pause = Some(proto::convert::pause(view, wire(self.shared.clock)));
         Ok(Response::new(GetPauseResponse { pause, meta: Some(self.shared.meta()) }))
     }
 
@@ -159,7 +160,7 @@ impl AdminService for Admin {
             order.request_id = Uuid::new_v4().to_string();
         }
         let view = self.press.pause(&order, visibility.user()).await.map_err(|failure| status::pause(&failure, ""))?;
-        let pause = Some(proto::convert::pause(view, self.shared.clock.wire()));
+        let pause = Some(proto::convert::pause(view, wire(self.shared.clock)));
         Ok(Response::new(PauseCollectionResponse { pause, meta: Some(self.shared.meta()) }))
     }
 

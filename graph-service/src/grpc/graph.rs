@@ -11,6 +11,7 @@ use super::freshness::About;
 use super::names::Cursor;
 use super::pages::{self, Answers, Listed, Paging};
 use super::{Shared, status};
+use crate::clock::wire;
 use crate::ingest::questions::Texts;
 use dependents::Dependents;
 use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries, Tombstone};
@@ -311,7 +312,7 @@ impl GraphService for Graph {
         lookup::claim(&visibility, r#ref.as_slice()).await?;
         let meta = Some(self.fresh(consistency, &About::Everything).await?);
         let known = self.resolve(r#ref, &visibility).await?;
-        let (uid, clock) = (known.uid(), self.shared.clock.wire());
+        let (uid, clock) = (known.uid(), wire(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
         let mut explained = self.shared.reader.with(|queries| queries.explain(uid));
         self.look_inside(explained.as_mut_slice()).await?;
@@ -352,7 +353,7 @@ impl GraphService for Graph {
         let question =
             PreviewDeletionRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
-        let (is_first, clock) = (paging.is_first(), self.shared.clock.wire());
+        let (is_first, clock) = (paging.is_first(), wire(self.shared.clock));
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let unseen = self.take_unseen(&request.targets, &mut options, &visibility).await?;
@@ -433,7 +434,7 @@ impl GraphService for Graph {
         let cursor = Cursor::of("collections", page_size, &page_token)?;
         let meta = self.shared.meta();
         let collections = self.shared.reader.with(|queries| queries.collections());
-        let clock = self.shared.clock.wire();
+        let clock = wire(self.shared.clock);
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         let of =
             |collection: &list_coverage_response::Collection| collection.group_resource.clone().unwrap_or_default();

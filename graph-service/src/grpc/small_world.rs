@@ -3,7 +3,6 @@
 use super::access::Authenticator;
 use super::freshness::Freshness;
 use super::{Shared, long_reads};
-use crate::clock::Clock;
 use crate::decisions::DecisionLog;
 use crate::driver::{Heartbeat, Reader};
 use crate::ingest::questions::{Questions, Texts};
@@ -13,6 +12,7 @@ use crate::readiness::Health;
 use engine::leader::{Config, Input, Leader, Mode, Policy};
 use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
 use prometheus_client::registry::Registry;
+use runtime::clock::Clock;
 use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use std::sync::Arc;

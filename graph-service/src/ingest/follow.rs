@@ -5,7 +5,6 @@
 
 use super::Clients;
 use super::request::{self, Events, Failure};
-use crate::clock::Clock;
 use bytes::Bytes;
 use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell, WatchEnd};
 use engine::object::ResourceVersion;
@@ -13,6 +12,7 @@ use futures::FutureExt as _;
 use kube_api::CallError;
 use kube_api::metadata::{self, Event, Item, Items};
 use kube_api::path::query_value;
+use runtime::clock::Clock;
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::pin;

@@ -1,11 +1,11 @@
 //! Gauges that are read from the leader at each scrape.
 
 use super::{Labels, count_of};
-use crate::clock::Clock;
 use engine::coverage::State;
 use engine::view::{AGE_BOUNDS, CollectionStatus, PauseView, Status, Undecided, Waiting, Waits};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use runtime::clock::Clock;
 use runtime::metrics::{Book, Label};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

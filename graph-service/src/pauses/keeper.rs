@@ -2,12 +2,12 @@
 
 use super::press::status_patch;
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
-use crate::clock::Clock;
 use crate::driver::Reader;
 use engine::object::Uid;
 use engine::view::PauseView;
 use http::Method;
 use kube_api::{call, media, request};
+use runtime::clock::Clock;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -2,13 +2,13 @@ use super::{
     are_settled, blocker_line, collection_line, executor_line, hidden_line, is_settled, leadership_line,
     unresolved_line,
 };
-use crate::clock::Clock;
 use crate::messages::Leadership;
 use engine::coverage::State;
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;
 use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind, Unseen};
 use engine::work::Term;
+use runtime::clock::Clock;
 use std::time::Duration;
 
 fn collection(state: State, error: &str) -> CollectionStatus {

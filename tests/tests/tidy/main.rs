@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
 const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("engine", &[]),
-    ("runtime", &[]),
+    ("runtime", &["engine"]),
     ("sandbox", &["engine"]),
     ("healthcheck", &[]),
     ("kube-api", &["engine"]),

@@ -6,6 +6,7 @@
 use super::encode::{BATCH, most, parts};
 use super::filter::Filter;
 use super::looked::{Looked, Recent};
+use crate::clock::wire;
 use crate::decisions::{Extent, Logged, Missing, Tail};
 use crate::grpc::access::Visibility;
 use crate::grpc::access::redact::{self, Shown};
@@ -294,7 +295,7 @@ impl Follow {
             let open = self.shared.reader.with(|leader| leader.open_decisions(last.as_ref(), self.batch_max));
             let Some(newest) = open.last() else { break };
             last = Some(newest.target.uid.clone());
-            let clock = self.shared.clock.wire();
+            let clock = wire(self.shared.clock);
             let events = open.iter().map(|open| open_decision(open, &term, clock)).collect();
             for part in parts(events) {
                 let part: Vec<Arc<Looked>> = part.into_iter().map(|event| Arc::new(Looked::of(event))).collect();

@@ -1,6 +1,7 @@
 //! Followers of a hand-written log, and of a leader with work.
 
 use super::*;
+use crate::clock::wire;
 use crate::decisions::{DecisionLog, Writer};
 use crate::grpc::followers::UNREAD_FOR;
 use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
@@ -61,7 +62,7 @@ fn world_with(dependents: usize, log: DecisionLog) -> World {
         }
     }
     let shared = shared(leader, log, known);
-    events.iter().for_each(|event| writer.note(event, shared.clock.wire()));
+    events.iter().for_each(|event| writer.note(event, wire(shared.clock)));
     writer.publish();
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
@@ -88,13 +89,13 @@ impl World {
                 replaced: false,
                 grounds: Grounds::unknown(7),
             };
-            self.writer.note(&event, self.service.shared.clock.wire());
+            self.writer.note(&event, wire(self.service.shared.clock));
         }
         self.writer.publish();
     }
 
     fn change_leader(&mut self, next: Option<u64>) {
-        let clock = self.service.shared.clock.wire();
+        let clock = wire(self.service.shared.clock);
         self.writer.note(&Event::TermLost, clock);
         if let Some(next) = next {
             self.writer.note(&Event::TermGained(term(next)), clock);

@@ -1,6 +1,7 @@
 //! Searches of the whole graph: stuck objects, and cycles.
 
 use super::{Graph, STEP, apart, named};
+use crate::clock::wire;
 use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
@@ -77,7 +78,7 @@ impl Graph {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut scan = Scan::default();
             let found = self.scan(|queries, each| scan.stuck(queries, each), STEP).await?;
-            let clock = self.shared.clock.wire();
+            let clock = wire(self.shared.clock);
             let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
             let coded = |explanation: &Explanation| {
                 let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);

@@ -1,6 +1,7 @@
 //! The bounds in docs/decisions.md, each reached.
 
 use super::*;
+use crate::clock::wire;
 use crate::decisions::FRAME_BYTES;
 use crate::grpc::decisions::encode::{BATCH_MAX_BYTES, parts};
 use crate::grpc::decisions::looked::Looked;
@@ -86,7 +87,7 @@ fn large(number: usize) -> Event {
 /// A world with this many large events in its log.
 fn large_world(events: usize) -> World {
     let mut world = world(0);
-    let clock = world.service.shared.clock.wire();
+    let clock = wire(world.service.shared.clock);
     (1..=events).for_each(|number| world.writer.note(&large(number), clock));
     world.writer.publish();
     world
