@@ -11,6 +11,7 @@ mod rivals;
 mod stores;
 mod undiscovered;
 
+pub(crate) use stores::Placement;
 use stores::{leaps, raise};
 pub use undiscovered::{ALL_RESOURCES, Undiscovered};
 
@@ -94,17 +95,7 @@ pub(crate) struct Kind {
     pub(crate) doubtful: bool,
     /// Invalid objects of the last list, which are not in the graph.
     pub(crate) unusable: usize,
-    /// The administrator says that it has a separate store: `--etcd-servers-overrides`.
-    pub(crate) kept_apart: bool,
-    /// Its versions do not match those of the other collections, and the administrator has not declared that: it has a
-    /// separate store, or another server answers. Its lists prove nothing.
-    pub(crate) unplaced: bool,
-    /// It was seen at or past the highest known version of the main store.
-    pub(crate) keeps_up: bool,
-    /// Consecutive positions that contradict its assumed store.
-    pub(crate) against: u32,
-    /// The last of these positions.
-    pub(crate) stood: Option<ResourceVersion>,
+    pub(crate) placement: Placement,
     /// Recent contradictions between answers about it.
     pub(crate) contradiction: Option<Contradiction>,
     /// Several resources of its group have this kind: a reference does not say which one it means.
@@ -165,12 +156,12 @@ impl Kind {
     /// Whether its versions are those of the main store, and are comparable with those of all other collections there.
     pub(crate) fn is_in_main_store(&self) -> bool {
         let is_main = self.served.as_ref().is_some_and(|served| served.backend == Backend::Main);
-        is_main && !self.kept_apart && !self.unplaced
+        is_main && matches!(self.placement, Placement::Main { .. })
     }
 
     /// Whether its store is known: then its positions show the age of an answer.
     pub(crate) fn is_placed(&self) -> bool {
-        self.kept_apart || (self.keeps_up && !self.unplaced)
+        self.placement == Placement::Apart || self.keeps_up()
     }
 
     /// Whether this version is too far ahead for the elapsed time. A store that is restored from a backup continues
@@ -206,11 +197,7 @@ impl Kind {
             regressed_to: None,
             doubtful: false,
             unusable: 0,
-            kept_apart: false,
-            unplaced: false,
-            keeps_up: false,
-            against: 0,
-            stood: None,
+            placement: Placement::default(),
             contradiction: None,
             ambiguous: false,
         }

@@ -148,7 +148,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         }
         // The object may come from a server that is ahead of the one whose list lacks the owner.
-        Known::Absent(Proof::Listed { .. }) if coverage.kind(dependent.kind()).unplaced => {
+        Known::Absent(Proof::Listed { .. }) if coverage.kind(dependent.kind()).is_unplaced() => {
             return Standing::Unverified(Undecided::OwnerUnverified);
         }
         Known::Absent(_) => return Standing::Dangling,

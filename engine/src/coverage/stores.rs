@@ -24,6 +24,91 @@ pub(super) fn raise(high: &mut Option<(ResourceVersion, Time)>, now: Time, versi
     }
 }
 
+/// Which store a collection is kept in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// In the main store, as far as is known.
+    Main {
+        /// The collection was seen at or past the highest version known of the main store.
+        keeps_up: bool,
+        /// The number of answers in a row that speak against this placement.
+        against: u32,
+    },
+    /// In a store of its own. The administrator says so, because of `--etcd-servers-overrides`.
+    Apart,
+    /// Unknown. Answers stand elsewhere than those of the other collections, and the administrator does not name this
+    /// collection: it has a store of its own, or another server answers for it. No list of it proves anything.
+    Unknown {
+        /// The number of answers in a row that go along with the main store.
+        along: u32,
+        /// The version of the last answer.
+        stood: Option<ResourceVersion>,
+    },
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement::Main { keeps_up: false, against: 0 }
+    }
+}
+
+impl Kind {
+    /// Whether the collection was seen at or past the highest version known of the main store, and counts as part of it.
+    pub(crate) fn keeps_up(&self) -> bool {
+        matches!(self.placement, Placement::Main { keeps_up: true, .. })
+    }
+
+    /// Whether it is unknown which store the collection is kept in.
+    pub(crate) fn is_unplaced(&self) -> bool {
+        matches!(self.placement, Placement::Unknown { .. })
+    }
+
+    /// Sets whether the administrator says that the collection has a store of its own.
+    pub(crate) fn set_apart(&mut self, apart: bool) {
+        if apart {
+            self.placement = Placement::Apart;
+        } else if self.placement == Placement::Apart {
+            self.placement = Placement::default();
+        }
+    }
+
+    /// Answers have spoken against the placement of the collection in the main store so often in a row.
+    fn against(&self) -> u32 {
+        match self.placement {
+            Placement::Main { against, .. } => against,
+            Placement::Apart | Placement::Unknown { .. } => 0,
+        }
+    }
+
+    /// Records an answer that speaks against the placement of the collection in the main store.
+    pub(crate) fn speak_against(&mut self) {
+        if let Placement::Main { keeps_up: false, against } = &mut self.placement
+            && self.state == State::Synced
+        {
+            *against = against.saturating_add(1);
+        }
+    }
+
+    /// Forgets how many answers in a row have spoken for or against the placement.
+    pub(crate) fn begin_count(&mut self) {
+        match &mut self.placement {
+            Placement::Main { against: count, .. } | Placement::Unknown { along: count, .. } => *count = 0,
+            Placement::Apart => {}
+        }
+    }
+
+    /// Records that a collection whose store is unknown stands at this version. A collection of the main store stands no
+    /// earlier than that was seen at, and the main store was seen where the collection stood a round ago. Returns the
+    /// number of answers in a row for which that is so.
+    pub(crate) fn go_along(&mut self, main: Option<&ResourceVersion>, version: &ResourceVersion) -> u32 {
+        let Placement::Unknown { along, stood } = &mut self.placement else { return 0 };
+        let before = stood.replace(version.clone());
+        let goes = |main: &ResourceVersion| version.reached(main) && before.is_some_and(|before| main.reached(&before));
+        *along = if main.is_some_and(goes) { along.saturating_add(1) } else { 0 };
+        *along
+    }
+}
+
 impl Coverage {
     /// Records that the store of this collection was seen at this version.
     pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
@@ -33,9 +118,8 @@ impl Coverage {
         kind.raise(now, version);
         // Remains of an old history say nothing about the present store.
         if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
-            if !kind.keeps_up && reaches_main {
-                kind.keeps_up = true;
-                kind.against = 0;
+            if !kind.keeps_up() && reaches_main {
+                kind.placement = Placement::Main { keeps_up: true, against: 0 };
             }
             raise(&mut self.main, now, version);
         }
@@ -45,7 +129,7 @@ impl Coverage {
     pub(crate) fn wrote(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
         // If a collection has not kept up with the others, its store is unknown.
-        if kind.is_in_main_store() && kind.keeps_up && version.is_ordered() {
+        if kind.is_in_main_store() && kind.keeps_up() && version.is_ordered() {
             raise(&mut self.main, now, version);
         }
     }
@@ -84,8 +168,9 @@ impl Coverage {
         self.main = None;
         self.shown = None;
         for kind in self.all_mut() {
-            kind.unplaced = false;
-            kind.stood = None;
+            if kind.is_unplaced() {
+                kind.placement = Placement::default();
+            }
         }
         self.compare_stores();
     }
@@ -96,20 +181,22 @@ impl Coverage {
 
     /// Collections of the main store that were not seen at or past the position that the others have shown.
     pub(crate) fn behind(&self) -> impl Iterator<Item = KindId> + '_ {
-        let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up;
+        let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up();
         self.served().filter(move |(_, kind)| is_behind(kind)).map(|(id, _)| id)
     }
 
     /// Collections whose store is unknown.
     pub(crate) fn unplaced(&self) -> impl Iterator<Item = KindId> + '_ {
-        self.served().filter(|(_, kind)| kind.unplaced).map(|(id, _)| id)
+        self.served().filter(|(_, kind)| kind.is_unplaced()).map(|(id, _)| id)
     }
 
     /// Starts the comparison of stores again.
     pub(crate) fn compare_stores(&mut self) {
         for kind in self.all_mut() {
-            kind.keeps_up = false;
-            kind.against = 0;
+            kind.begin_count();
+            if let Placement::Main { keeps_up, .. } = &mut kind.placement {
+                *keeps_up = false;
+            }
         }
     }
 
@@ -117,7 +204,7 @@ impl Coverage {
     /// If most collections differ, the main store is the other one: then the ones ahead of it or far behind it do not
     /// share it. None do if only resources that are no longer served have shown the assumed position.
     pub(crate) fn apart(&self, now: Time, rounds: u32) -> Option<Vec<KindId>> {
-        let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against >= rounds).collect();
+        let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against() >= rounds).collect();
         let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
         if 2 * elsewhere.len() <= level {
             return (!elsewhere.is_empty()).then_some(elsewhere);
@@ -136,11 +223,11 @@ impl Coverage {
     /// Marks collections as not sharing the main store. The position of the main store follows from the others.
     pub(crate) fn take_apart(&mut self, apart: &[KindId]) {
         for &id in apart {
-            self.kind_mut(id).unplaced = true;
+            self.kind_mut(id).placement = Placement::Unknown { along: 0, stood: None };
         }
         (self.main, self.shown) = (None, None);
         for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
-            kind.against = 0;
+            kind.begin_count();
             if let Some((high, at)) = kind.high.clone().filter(|_| kind.is_in_main_store() && kind.rewound.is_none()) {
                 raise(&mut self.main, at, &high);
             }
@@ -149,9 +236,6 @@ impl Coverage {
 
     /// Marks a collection as sharing the main store again.
     pub(crate) fn rejoin(&mut self, id: KindId) {
-        let kind = self.kind_mut(id);
-        kind.unplaced = false;
-        kind.against = 0;
-        kind.stood = None;
+        self.kind_mut(id).placement = Placement::default();
     }
 }

@@ -382,7 +382,7 @@ impl Leader {
         if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
             return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
         }
-        if entry.unplaced && !shows {
+        if entry.is_unplaced() && !shows {
             // No other name will be answered better.
             return Err(Failure::transport(format!(
                 "its collection stands at {version}, which does not compare with the others: if it has an etcd of its own, \

@@ -241,7 +241,7 @@ impl Leader {
         let shown = answer.objects.into_iter().find(|object| object.uid == uid);
         let Some(claim) = self.claims.open.get_mut(&uid) else { return };
         let entry = self.world.coverage().kind(kind);
-        let judged = !entry.is_aggregated() && !entry.unplaced && entry.contradiction.is_none();
+        let judged = !entry.is_aggregated() && !entry.is_unplaced() && entry.contradiction.is_none();
         let why = claim.contradiction(&at, shown.as_ref()).filter(|_| judged);
         if why.is_some() && claim.contradicted + 1 < CONTRADICTED_BY {
             claim.contradicted += 1;

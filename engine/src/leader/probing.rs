@@ -229,7 +229,7 @@ impl Leader {
         let seen = known.store.as_ref().map(ToString::to_string).unwrap_or_default();
         let why = format!("a list stands at {version}, after {seen} was seen");
         if !is_before(&known.own) && entry.is_listed() {
-            if !entry.keeps_up {
+            if !entry.keeps_up() {
                 // It may be kept in a store of its own, which is being asked.
                 return Err(why);
             }

@@ -120,7 +120,7 @@ impl<'a> Queries<'a> {
                 error: kind.error.clone(),
                 since: kind.since,
                 progress: kind.progress,
-                kept_apart: kind.unplaced,
+                kept_apart: kind.is_unplaced(),
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };

@@ -64,7 +64,7 @@ impl Leader {
     pub(super) fn store_answered(&mut self, kind: KindId, known: &KnownVersions, answer: Result<ProbeAnswer, String>) {
         let Ok(answer) = answer else { return };
         let version = &answer.resource_version;
-        if self.world.coverage().kind(kind).unplaced {
+        if self.world.coverage().kind(kind).is_unplaced() {
             return self.went_along(kind, known, version);
         }
         let before = known.store.as_ref().filter(|store| version.is_before(store));
@@ -75,7 +75,7 @@ impl Leader {
         }
         match before {
             Some(store) if known.own.as_ref().is_some_and(|own| version.is_before(own)) => {
-                self.world.set_against(kind, 0);
+                self.world.begin_count(kind);
                 let why = alloc::format!("a list stands at {version}, after {store} was seen");
                 self.contradicted(kind, why);
             }

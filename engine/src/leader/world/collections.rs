@@ -4,7 +4,6 @@ use super::super::context::Context;
 use super::super::{Event, KnownVersions, Output, Purpose};
 use super::World;
 use crate::coverage::Advance;
-use crate::coverage::State;
 use crate::coverage::{Kind, KindId};
 use crate::graph::{Known, NodeId, Presence};
 use crate::leader::Timer;
@@ -163,7 +162,7 @@ impl World {
         }
         let kept_apart = cx.config.policy.separate_stores.contains(&served.group_resource);
         let kind = self.coverage.serve(cx.now, served);
-        self.coverage.kind_mut(kind).kept_apart = kept_apart;
+        self.coverage.kind_mut(kind).set_apart(kept_apart);
         kind
     }
 
@@ -250,14 +249,11 @@ impl World {
 
     /// An answer speaks against what a collection is taken for, unless it keeps up.
     pub(in crate::leader) fn speaks_against(&mut self, kind: KindId) {
-        let entry = self.coverage.kind(kind);
-        if entry.state == State::Synced && !entry.keeps_up {
-            self.set_against(kind, entry.against.saturating_add(1));
-        }
+        self.coverage.kind_mut(kind).speak_against();
     }
 
-    pub(in crate::leader) fn set_against(&mut self, kind: KindId, against: u32) {
-        self.coverage.kind_mut(kind).against = against;
+    pub(in crate::leader) fn begin_count(&mut self, kind: KindId) {
+        self.coverage.kind_mut(kind).begin_count();
     }
 
     /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
@@ -269,11 +265,7 @@ impl World {
         version: &ResourceVersion,
         rounds: u32,
     ) {
-        let entry = self.coverage.kind_mut(kind);
-        let stood = entry.stood.replace(version.clone());
-        let along = |main: &ResourceVersion| version.reached(main) && stood.is_some_and(|stood| main.reached(&stood));
-        entry.against = if main.is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
-        if entry.against >= rounds {
+        if self.coverage.kind_mut(kind).go_along(main, version) >= rounds {
             self.coverage.rejoin(kind);
             self.mark_dependents_of_kind(kind);
         }
