@@ -6,7 +6,7 @@ into=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 version=0.5.9
 tools=${CARGO_TARGET_DIR:-target}/tools
-# Nobody else has files of this name; the tool writes one beside each manifest.
+# The tool writes a file of this name beside each manifest; nothing else uses the name.
 name=ownergraph-sbom
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
 

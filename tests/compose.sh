@@ -4,7 +4,7 @@
 # then it starts one for as long as it takes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Debian has dockerd where not everybody looks.
+# Debian installs dockerd outside most users' PATH.
 export PATH=$PATH:/usr/sbin:/sbin
 
 # For all services together to be healthy, and for a thousand objects to be collected. A machine that does other things beside is slower.
@@ -119,7 +119,7 @@ for name in graph-service graph-service-1 graph-service-2; do
     inside "https://$name:7451/readyz" || fail "executor-service-1 does not find $name"
 done
 # A way of asking that finds everything would find this as well.
-! inside https://nobody-is-called-so:7451/readyz 2>"$work/unknown" || fail 'a name that nobody has was found'
+! inside https://nobody-is-called-so:7451/readyz 2>"$work/unknown" || fail 'an unknown name was resolved'
 grep -q 'failed to lookup address' "$work/unknown" || fail "an unknown name is not said to be unknown: $(cat "$work/unknown")"
 
 step 'what it says of itself, over TLS alone'
@@ -127,11 +127,11 @@ docker-compose run --rm --no-deps -T load status 2>/dev/null
 ! docker-compose exec -T executor-service-1 /healthcheck http://graph-service-1:7451/readyz 2>/dev/null || fail 'the graph service answers in plaintext'
 ask() { "$programs/ownergraph" "$@" --server "$(docker-compose port graph-service-1 7450)" --tls-ca target/compose/admin/ca.crt; }
 ask status --tls-cert target/compose/admin/tls.crt --tls-key target/compose/admin/tls.key >/dev/null || fail 'the administrator is not answered'
-! ask status 2>"$work/nobody" || fail 'the graph service answers somebody who does not say who that is'
-grep -q "a bearer token for the audience" "$work/nobody" || fail "nobody is refused for another reason: $(cat "$work/nobody")"
-! ask status --tls-cert target/compose/nats/tls.crt --tls-key target/compose/nats/tls.key 2>"$work/stranger" || fail 'whoever has a certificate may ask'
+! ask status 2>"$work/nobody" || fail 'the graph service answers an unauthenticated caller'
+grep -q "a bearer token for the audience" "$work/nobody" || fail "an unauthenticated caller is refused for another reason: $(cat "$work/nobody")"
+! ask status --tls-cert target/compose/nats/tls.crt --tls-key target/compose/nats/tls.key 2>"$work/stranger" || fail 'any certificate is accepted'
 grep -qE "nats.* status" "$work/stranger" || fail "one without rights is refused for another reason: $(cat "$work/stranger")"
-! inside https://graph-service-1:7451/metrics 2>"$work/metrics" || fail 'metrics are for everybody'
+! inside https://graph-service-1:7451/metrics 2>"$work/metrics" || fail 'metrics need no rights'
 grep -qE 'answers 40[13]' "$work/metrics" || fail "metrics are not refused as they should be: $(cat "$work/metrics")"
 
 step 'what Prometheus sees'
@@ -148,11 +148,11 @@ for container in $(containers); do
 done | sort -u >"$work/addresses"
 diff "$work/addresses" <(printf '%s\n' '' 127.0.0.1) || fail 'something is published beyond loopback'
 
-step 'certificates that nobody may take away'
+step 'certificates that must not be removed'
 mkdir "$work/mine"
 touch "$work/mine/precious"
-! deploy/compose/credentials.sh "$work/mine" 2>"$work/refused" || fail 'certificates were made where somebody keeps something'
-[ -e "$work/mine/precious" ] || fail 'what somebody kept was removed'
+! deploy/compose/credentials.sh "$work/mine" 2>"$work/refused" || fail 'certificates were written into a foreign directory'
+[ -e "$work/mine/precious" ] || fail 'a foreign file was removed'
 grep -q 'did not make' "$work/refused" || fail "another reason: $(cat "$work/refused")"
 cp target/compose/made-by "$work/made-by"
 echo 'another script' >target/compose/made-by

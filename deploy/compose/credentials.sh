@@ -80,7 +80,7 @@ for number in 1 2; do
     kubeconfig "executor-service-$number"
 done
 kubeconfig admin
-# Nobody is to join later.
+# The CA key is not kept: no identity can be added afterwards.
 rm ca.key ca.srl
 chmod -R a+rX -- "${folders[@]}"
 echo "$script" >made-by

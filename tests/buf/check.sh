@@ -9,7 +9,7 @@ buf=$PWD/target/buf/buf
 released=$PWD/proto/released.binpb
 
 if [ "${1:-}" = --release ]; then
-    # Without comments, which bind nobody.
+    # Without comments, which are not part of the contract.
     "$buf" build proto --exclude-source-info -o "$released"
     exit 0
 fi

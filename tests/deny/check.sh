@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 advisories=https://github.com/RustSec/advisory-db
 
-# A directory for each content of the requirements: whoever comes second finds a whole one.
+# A directory for each content of the requirements: a second run finds a complete one.
 version=$(sha256sum <tests/deny/requirements.txt | cut -c1-16)
 environment=$PWD/target/deny/$version
 mkdir -p target/deny

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The compiler for what is ours, with the counters that libFuzzer follows, and with the checks of a debug build. Build scripts are left as
-# they are: nobody follows those.
+# they are: no test follows those.
 compiler=$1
 shift
 case " $* " in

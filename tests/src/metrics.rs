@@ -5,10 +5,10 @@ use runtime::metrics::{Description, Kind, Values};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-const HEAD: &str = "# Metrics\n\nMade from the programs themselves; `BLESS=1 cargo test -p tests --test metrics page` writes it anew, and a test holds it against what running programs \
-show.\n\nBoth services answer at `/metrics` of their admin address, in OpenMetrics for whoever asks for that, and else in the older text form. `ownergraph collect` shows \
-the metrics of both; those of its executors are counted together. Gauges are read when somebody asks; a counter is all that costs anything while objects \
-are collected. Labels have the values that are listed, or as many as is said.\n\n`deploy/dashboards` has a dashboard for Grafana, `deploy/alerts` rules for Prometheus, and \
+const HEAD: &str = "# Metrics\n\nGenerated from the programs by `BLESS=1 cargo test -p tests --test metrics page`. A test compares the page with the output of running programs.\n\nBoth \
+services serve `/metrics` at their admin address: in OpenMetrics to clients that accept it, else in the older text format. `ownergraph collect` shows the \
+metrics of both services, with those of its executors added up. Gauges are computed at each scrape; while objects are collected, only counters are \
+updated. Labels have the listed values, or the stated number of values.\n\n`deploy/dashboards` has a dashboard for Grafana, `deploy/alerts` rules for Prometheus, and \
 [runbooks](runbooks/) a page for each alert.\n";
 
 /// What of which program is described where.

@@ -54,7 +54,7 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
     let mut text = String::from(
         "# Performance\n\n\
          Written by `cargo run -p tests --bin performance -- docs/performance` from what the benchmarks left there \
-         (`tests/benches/all.sh DIR` runs them all, `JSON=DIR/NAME.json cargo bench …` one of them); nothing here is written by hand but the reasons.\n\
+         (`tests/benches/all.sh DIR` runs them all, `JSON=DIR/NAME.json cargo bench …` one of them); only the reasons are written by hand.\n\
          *Floor* is a bare client that knows every object beforehand and sends one DELETE for each. *Upstream* is kube-controller-manager \
          with only its collector and without limits of its client.\n\
          Only ratios of one run on one machine mean anything; in brackets are the least and the most of all rounds, before them the median.\n\n",

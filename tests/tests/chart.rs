@@ -78,9 +78,9 @@ fn the_plain_manifests_are_the_charts() -> anyhow::Result<()> {
 }
 
 const SECRETS: &str = "#
-# Before it runs it needs two secrets in its namespace, graph-service-tls and executor-service-tls, each with tls.crt, tls.key and ca.crt. The
-# first certificate has to be for graph-service.ownergraph.svc. The CA should sign for nobody else: who shows a certificate of it is who the
-# certificate says.
+# Before you apply it, create two secrets in its namespace, graph-service-tls and executor-service-tls, each with tls.crt, tls.key and ca.crt. The
+# first certificate must be for graph-service.ownergraph.svc. The CA should sign for Ownergraph only: the name in a certificate identifies the
+# caller.
 ";
 
 #[test]
@@ -95,7 +95,7 @@ fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
     let table: Value = serde_saphyr::from_str(&table)?;
     let mut due = Vec::new();
     for role in table["roles"].as_array().context("the table has no roles")? {
-        let account = role["account"].as_str().context("a role of nobody")?;
+        let account = role["account"].as_str().context("a role without an account")?;
         let place = match role["scope"].as_str() {
             Some("cluster") => "all namespaces",
             Some("election") => "kube-system",
@@ -110,7 +110,7 @@ fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
     for binding in objects.iter().filter(|object| object.get("roleRef").is_some()) {
         let subjects = binding["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
         let [subject] = subjects else { bail!("not one subject: {binding}") };
-        // What is given to anybody else is in no line of the table, unless it is about paths alone.
+        // A rule for another subject is in no line of the table, unless it covers paths only.
         let account = match subject["name"].as_str().context("a subject without a name")? {
             "ownergraph:graph-services" => "graph-service",
             "ownergraph:executors" => "executor-service",
@@ -179,7 +179,7 @@ fn programs_take_the_flags_that_containers_give_them() -> anyhow::Result<()> {
         ensure!(is_open != tls.ends_with("true"), "{tls}: {traces:?}");
     }
     let objects = chart::objects(&helm.template(&["--set=executorService.extraArgs={--graf=x}"])?)?;
-    let refused = check_flags(&objects).err().context("a flag that nobody knows was taken")?;
+    let refused = check_flags(&objects).err().context("an unknown flag was accepted")?;
     ensure!(refused.to_string().contains("--graf"), "{refused}");
     Ok(())
 }

@@ -127,7 +127,7 @@ topologySpreadConstraints:
   - topologyKey: {{ . }}
     maxSkew: 1
     whenUnsatisfiable: ScheduleAnyway
-    # Pods of one version: in an update the old ones are about to go.
+    # Pods of one version: in an update the old pods are about to stop.
     matchLabelKeys: [pod-template-hash]
     labelSelector:
       matchLabels:

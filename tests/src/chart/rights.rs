@@ -189,11 +189,11 @@ impl Table {
 
 const INTRODUCTION: &str = "# Rights
 
-<!-- Written from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test chart table`. -->
+<!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test chart table`. -->
 
-What the chart lets both services do at the API server, why, and what is seen where a right is missing. A test takes each of them away and looks for
-whoever names it. The graph service reads everything, because what is not seen may own something, or be owned; what its answers show to a caller is
-limited by the caller's own rights.
+The rights that the chart grants to both services at the API server, the reason for each, and the symptom if one is missing. A test removes each right
+and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
+to a caller are limited by the caller's own rights.
 ";
 
 impl Rule {
