@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most executors that make sense in one process.
+/// The limit of executors in one process.
 const EXECUTORS_MAX: i64 = 16;
 /// Most objects that are made to be collected: the demo's API server keeps them in memory, and `try` counts them by listing.
 pub(crate) const OBJECTS_MAX: i64 = 200_000;
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The command line, under the name that this program was called by.
+/// The command line, under the name that this program was invoked as.
 pub(crate) fn command() -> clap::Command {
     let command = with_examples(Args::command().bin_name(name::program()));
     if name::is_plugin() { command.name(name::PLUGIN) } else { command }
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Collects garbage on a cluster: graph service and executors in one process.
     #[command(after_help = COLLECT_CODES)]
     Collect(Box<Collect>),
-    /// Tries a collector out: makes objects on a cluster, deletes their owners, and waits until they are collected.
+    /// Tests a collector: creates objects on a cluster, deletes their owners, and waits until they are collected.
     #[command(after_help = TRY_CODES)]
     Try(Try),
     #[command(flatten)]
@@ -125,7 +125,7 @@ pub(crate) struct Demo {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Sandbox {
-    /// Where to listen; port 0 takes one that is free.
+    /// Address to listen on; port 0 picks a free port.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
 
@@ -143,23 +143,23 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) access: AccessFlags,
 
-    /// Where other executors and clients reach the gRPC API, by default 127.0.0.1:7450. Only an address that is given is told to others as
-    /// that of a leader.
+    /// Address of the gRPC API for other executors and clients, by default 127.0.0.1:7450. Clients get it as the
+    /// leader's address only if it is set.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Where /livez, /readyz, /metrics and /debug/graph answer.
+    /// Address of /livez, /readyz, /metrics and /debug/graph.
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
     pub(crate) admin_listen: SocketAddr,
 
     #[command(flatten)]
     pub(crate) tls: ServerFlags,
 
-    /// What bearer tokens of callers have to be issued for, where TLS is served.
+    /// Audience that callers' bearer tokens must have, with TLS.
     #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
     pub(crate) token_audience: String,
 
-    /// File with the authorities that may have signed the certificates of other replicas, for when one of them leads.
+    /// File with the certificate authorities of other replicas, for when one of them leads.
     #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE", requires = "elect")]
     pub(crate) tls_ca: Option<PathBuf>,
 
@@ -167,7 +167,8 @@ pub(crate) struct Collect {
     #[arg(long, alias = "tls-server-name", env = "OWNERGRAPH_SERVER_NAME", value_name = "NAME", requires = "tls_ca")]
     pub(crate) server_name: Option<String>,
 
-    /// File with a bearer token for other replicas. It is read anew as it rotates, and goes over TLS or loopback only.
+    /// File with a bearer token for other replicas. It is read again when it rotates, and sent over TLS or loopback
+    /// only.
     #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE", requires = "elect")]
     pub(crate) token_file: Option<PathBuf>,
 
@@ -193,12 +194,12 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_ELECT", value_parser = BoolishValueParser::new())]
     pub(crate) elect: bool,
 
-    /// Carry decisions out, or only make and publish them.
+    /// Carry decisions out, or only decide and publish.
     #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
     pub(crate) mode: Mode,
 
-    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and nobody removes the finalizers
-    /// foregroundDeletion and orphan from them: delete such objects in background.
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and their
+    /// finalizers foregroundDeletion and orphan are not removed: delete such objects in background.
     #[arg(
         long,
         env = "OWNERGRAPH_IGNORE_RESOURCES",
@@ -222,8 +223,8 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
 
-    /// Least severe lines that are written: a level such as info, or directives such as info,graph_service=debug. Without
-    /// it RUST_LOG, then info.
+    /// Minimum level of log lines: a level such as info, or directives such as info,graph_service=debug. Default:
+    /// RUST_LOG, then info.
     #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 }
@@ -233,7 +234,7 @@ pub(crate) struct Try {
     #[command(flatten)]
     pub(crate) access: AccessFlags,
 
-    /// Namespace to make the objects in; it has to be there.
+    /// Namespace to create the objects in; it must exist.
     #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", default_value = "default", value_parser = dns_name)]
     pub(crate) namespace: String,
 
@@ -247,7 +248,7 @@ pub(crate) struct Try {
     )]
     pub(crate) objects: u32,
 
-    /// How long the collector may take once the owners are deleted.
+    /// Time limit for the collector after the owners are deleted.
     #[arg(
         long,
         alias = "within",
@@ -269,7 +270,8 @@ mod tests {
     fn the_flags_fit_together_and_each_reads_its_variable() {
         let command = Args::command();
         command.clone().debug_assert();
-        // The questions read the variables of their connection only: a deletion is never confirmed by a variable.
+        // The query commands read only the variables of their connection: an environment variable never confirms a
+        // deletion.
         let questions = crate::kubectl::questions();
         let shared = Output::augment_args(clap::Command::new("output"));
         let is_shared = |id| shared.get_arguments().any(|flag: &Arg| flag.get_id() == id);

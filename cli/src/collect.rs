@@ -64,7 +64,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     Ok(ended?)
 }
 
-/// Checks what one flag alone cannot say.
+/// Checks rules that involve several flags.
 fn check(flags: &Collect) -> Result<(), Failure> {
     let listen = flags.listen.unwrap_or(LOCAL);
     for (flag, address) in [("--listen", listen), ("--admin-listen", flags.admin_listen)] {
@@ -83,7 +83,8 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the executors of this process call a leader in another one: with the certificate that this one serves.
+/// The credentials with which the executors of this process call a leader in another process: the certificate that this
+/// process serves.
 async fn caller(flags: &Collect) -> Result<Caller, Failure> {
     let ServerFlags { tls_cert, tls_key, .. } = flags.tls.clone();
     let (tls_ca, token_file) = (flags.tls_ca.clone(), flags.token_file.clone());
@@ -99,7 +100,7 @@ async fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, at))
 }
 
-/// Lines for a person on a terminal, a log line for everybody else.
+/// Prints lines on a terminal, and a log line elsewhere.
 fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketAddr) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         tracing::info!(server = cluster.url, %admin, %grpc, executors = flags.executors, elect = flags.elect, "collecting");
@@ -118,10 +119,10 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketA
     writeln!(out, "  gRPC       {grpc}{}", if flags.tls.is_tls() { ", TLS" } else { "" })?;
     let server = if grpc == LOCAL { String::new() } else { format!(" --server {grpc}") };
     writeln!(out, "  ask        ownergraph status{server}, also why, tree, stuck, pause")?;
-    writeln!(out, "  Ctrl-C finishes what is under way and leaves; a second one aborts")
+    writeln!(out, "  Ctrl-C finishes work in flight and exits; a second one aborts")
 }
 
-/// Without an election the term is one of its own, so that nobody takes it for another's.
+/// Without an election the term gets a random election id, so that the terms of two processes never compare equal.
 pub(crate) fn election(elect: bool) -> Election {
     if !elect {
         return Election::Fixed(Term { election: Uuid::new_v4().to_string().into(), number: 1 });

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Between two starts of an executor that is sent away.
+/// The minimum delay before an executor that the leader refused is restarted.
 const AGAIN_MIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
@@ -28,11 +28,11 @@ pub(crate) struct Setup {
     pub(crate) graph: graph_service::Config,
     pub(crate) election: Election,
     pub(crate) admin: Option<TcpListener>,
-    /// Where others reach the gRPC API, if anywhere.
+    /// The listener of the gRPC API for other processes. `None`: only this process uses the API.
     pub(crate) listener: Option<TcpListener>,
     /// The certificates that `admin` and `listener` are served with; `None` for plaintext.
     pub(crate) tls: Option<Arc<ServerTls>>,
-    /// Whether callers at `listener` and `admin` are told apart.
+    /// How callers at `listener` and `admin` are authenticated.
     pub(crate) access: graph_service::Access,
     pub(crate) executors: Executors,
 }
@@ -41,13 +41,13 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Executors {
     pub(crate) count: u32,
-    /// Of each.
+    /// The concurrency of each executor.
     pub(crate) concurrency: Concurrency,
-    /// Their names are this and a number.
+    /// The prefix of the executors' names; a number follows.
     pub(crate) prefix: String,
     /// Connections may go to a leader beyond this machine: they are TLS, or plaintext is allowed.
     pub(crate) far: bool,
-    /// How they call a leader in another process.
+    /// The credentials for a leader in another process.
     pub(crate) caller: Caller,
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         registry,
         cluster: setup.cluster.clone(),
         election: setup.election,
-        // Whoever follows the events tells of them in its own way.
+        // With an observer, the observer reports progress.
         progress: observer.is_none(),
         access: setup.access,
         readers: graph_service::ReaderThreads::of_machine(),
@@ -121,8 +121,8 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
     graph.and(executors)
 }
 
-/// Runs one executor. One that a leader sends away is started anew, and nothing else ends because of that; any other end is
-/// its operator's, because no one asked for it.
+/// Runs one executor. If the leader refuses the executor, it is restarted and the rest of the process continues. Any
+/// other end is an error.
 async fn executor(
     config: executor_service::Config,
     edges: impl Fn() -> executor_service::Edges,

@@ -38,7 +38,7 @@ use summary::{ActSummary, Kept, Summary, ratio};
 use tokio::time::Instant;
 use world::{NO_OWNER, Stay, World};
 
-/// Objects that are named for each reason to stay.
+/// The limit of objects listed for each reason to stay.
 const KEPT_NAMED_MAX: usize = 3;
 
 /// Tells the story, checks its end, and sums it up.
@@ -97,7 +97,7 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
         };
         let told = tokio::select! {
             told = told => told,
-            // Only a failure asks for it before the story is told; the collector says which.
+            // Only a failure requests shutdown during the story; the collector returns the failure.
             () = shutdown.requested() => bail!("the collector stopped"),
         };
         shutdown.request();
@@ -149,7 +149,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
     }
 }
 
-/// What the story has come to.
+/// The result of the story.
 struct Outcome {
     acts: Vec<ActSummary>,
     problems: Vec<String>,
@@ -180,7 +180,7 @@ fn summarize(flags: &args::Demo, world: &World, outcome: Outcome) -> Summary {
     }
 }
 
-/// The reasons in the order in which they came up, the least surprising last.
+/// The reasons in the order of their first use, with the most ordinary reason last.
 fn kept_because(stays: &[Stay]) -> Vec<Kept> {
     let (unowned, others): (Vec<&Stay>, Vec<&Stay>) = stays.iter().partition(|stay| stay.why == NO_OWNER);
     let mut places = BTreeMap::new();

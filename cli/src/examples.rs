@@ -3,7 +3,7 @@
 use crate::name;
 use clap::Command;
 
-/// Of the command at a path, without the program's name; what stands behind one is a note.
+/// The examples of the command at a path, without the program's name, each with an optional note.
 const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     (
         "",
@@ -142,7 +142,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     ("version", &[("version", ""), ("version --client -o json", "")]),
 ];
 
-/// The same program with its examples, below what each command takes.
+/// Adds the examples to the help of each command.
 pub(crate) fn with_examples(program: Command) -> Command {
     at(program, "")
 }

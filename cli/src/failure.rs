@@ -1,15 +1,15 @@
-//! How a command ends other than well.
+//! How a command fails.
 
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
-/// A flag or a file is wrong: trying again will not help.
+/// A flag or a file is wrong; a retry fails again.
 const BAD_USAGE: u8 = 2;
-/// Something has to be done first.
+/// A precondition is not met.
 const REFUSED: u8 = 3;
-/// As timeout(1) has it.
+/// The code of timeout(1).
 const TIMED_OUT: u8 = 124;
 
 /// Why a command ended. Printed as one sentence.
@@ -17,9 +17,9 @@ const TIMED_OUT: u8 = 124;
 pub(crate) enum Failure {
     /// A flag or a file that it names cannot be used.
     Usage(String),
-    /// What was asked for cannot be, as things are.
+    /// The current state does not allow the request.
     Refused(String),
-    /// It has not come about in the time that was given.
+    /// The condition was not met within the time limit.
     TimedOut(String),
     /// Anything else.
     Other(anyhow::Error),
@@ -37,14 +37,14 @@ impl Failure {
     }
 }
 
-/// Says on stderr what went wrong, and gives the code for it.
+/// Prints the error to stderr, and returns its exit code.
 pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
     let (code, sentence) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Usage(sentence)) => (BAD_USAGE, sentence),
         Err(Failure::Refused(sentence)) => (REFUSED, sentence),
         Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
-        // Whoever reads the output has had enough of it: no news to anybody.
+        // The reader closed the pipe: print nothing.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
         Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
     };

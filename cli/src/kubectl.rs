@@ -65,11 +65,11 @@ mod tree;
 mod version;
 mod why;
 
-/// How kubectl itself comes to complete.
+/// How kubectl starts completion.
 const INSTALL: &str = "this is for the program by the name that was called; for `kubectl ownergraph`, give it its two other names: \
      for name in kubectl-ownergraph kubectl_complete-ownergraph; do ln -s \"$(command -v ownergraph)\" /usr/local/bin/$name; done";
 
-/// The way to the collector that the flags name. A cluster is needed only where it is looked for.
+/// The connection to the collector that the flags name. It needs a cluster only if no address is given.
 async fn way(connection: Connection) -> Result<Way, Problem> {
     if connection.from_file.is_some() {
         return Err(Problem::sentence("--from-file reads a graph only; this is about a collector that runs"));
@@ -124,14 +124,14 @@ pub(crate) fn is_question(command: &str) -> bool {
     questions().find_subcommand(command).is_some()
 }
 
-/// The questions alone.
+/// The query commands only.
 pub(crate) fn questions() -> clap::Command {
     <Command as clap::Subcommand>::augment_subcommands(clap::Command::new("questions"))
 }
 
 /// Help and version go to stdout; what cannot be parsed is said on stderr.
 pub(crate) fn misused(error: &clap::Error, question: bool) -> ExitCode {
-    // Two streams that cannot be written leave no way to report that.
+    // If both streams cannot be written, the error cannot be reported.
     let _closed = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         ExitCode::SUCCESS

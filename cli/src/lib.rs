@@ -56,7 +56,7 @@ async fn run() -> ExitCode {
     let command = match read {
         Ok(args) => args.command,
         Err(error) => {
-            // Of what is not known, 2 would mean findings too.
+            // An unknown command gets the codes of queries: 2 means findings.
             let is_question = |name: String| kubectl::is_question(&name) || program.find_subcommand(name).is_none();
             return kubectl::misused(&error, line.command.is_some_and(is_question));
         }
@@ -76,7 +76,7 @@ async fn run() -> ExitCode {
 fn complete(runtime: Runtime) -> ExitCode {
     const WITHIN: Duration = Duration::from_secs(2);
     let said = runtime.block_on(async {
-        // On a thread of its own: a plugin that fetches credentials holds it for as long as it likes.
+        // A thread of its own: a plugin that fetches credentials may block it for any time.
         let mut task = JoinSet::new();
         task.spawn(kubectl::complete(std::env::args_os().collect(), args::command()));
         tokio::time::timeout(WITHIN, task.join_next()).await

@@ -1,4 +1,5 @@
-//! The way from the executors of this process to its graph service: pipes in memory, so that nobody else can use it.
+//! The connection from the executors of this process to its graph service: pipes in memory, which no other process can
+//! use.
 
 use executor_service::{Channel, Connector, connect_over, dial};
 use futures::{FutureExt as _, StreamExt as _};
@@ -7,11 +8,11 @@ use runtime::tls::Caller;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
-/// What is under way in each direction of one connection, at most.
+/// The buffer of each direction of one connection.
 const PIPE_BYTES: usize = 256 * 1024;
 /// Connections that wait to be taken.
 const WAITING_MAX: usize = 16;
-/// What requests over a pipe carry as their host. Nobody looks it up.
+/// The host in requests over a pipe. It is never resolved.
 const HOST: &str = "localhost:7450";
 
 /// The connections for the graph service of this process, and what opens them. The connector takes a pipe for the address
@@ -35,6 +36,6 @@ pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
         }
         .boxed()
     });
-    // Never at its end: an executor may want a new connection at any time.
+    // The stream never ends: an executor may open a new connection at any time.
     (incoming.chain(futures::stream::pending()).boxed(), connector)
 }

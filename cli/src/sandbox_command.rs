@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// From the request to stop to the end, whatever requests are still under way then.
+/// The limit between the request to stop and the exit, even with requests in flight.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.

@@ -1,7 +1,8 @@
-//! `ownergraph try`: makes objects on a cluster, deletes their owners, and waits until a collector that runs there has collected them.
+//! `ownergraph try`: makes objects on a cluster, deletes their owners, and waits until a collector that runs there has
+//! collected them.
 //!
-//! All of them carry one label with a value of this run, by which they are counted, and by which somebody can remove what is left. Only
-//! the owners are deleted here.
+//! All of them carry one label with a value of this run, by which they are counted, and by which the user can remove
+//! leftovers. Only the owners are deleted here.
 
 use crate::args::Try;
 use crate::failure::Failure;
@@ -27,7 +28,7 @@ const ANSWER_MAX_BYTES: usize = 16 << 20;
 const PAGE: u32 = 1_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const COUNT_EVERY: Duration = Duration::from_millis(200);
-/// What is left is named, so many of it.
+/// The limit of leftovers that an error names.
 const NAMED_MAX: usize = 3;
 
 pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
@@ -35,11 +36,11 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     let run = Uuid::new_v4().simple().to_string();
     let trial =
         Trial { client: cluster.client, namespace: flags.namespace, run: run.get(..8).unwrap_or(&run).to_owned() };
-    // Whoever interrupts it has to know this.
+    // Print this first, for a user who interrupts the command.
     let said = writeln!(anstream::stderr(), "note: {} removes whatever is left of this run", trial.removal());
     said.context("stderr cannot be written")?;
     let tried = trial.run(flags.objects, flags.timeout).await;
-    let left = tried.with_context(|| format!("what was made is left: {} removes it", trial.removal()))?;
+    let left = tried.with_context(|| format!("the created objects remain: {} removes them", trial.removal()))?;
     if left.is_empty() {
         return Ok(());
     }
@@ -71,7 +72,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// What takes away everything that a run has made.
+    /// The command that removes everything that a run created.
     fn removal(&self) -> String {
         format!("kubectl delete configmaps -n {} -l {LABEL}={}", self.namespace, self.run)
     }
@@ -147,7 +148,7 @@ impl Trial {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // A list that fails is no reason to give up: there is time for another.
+            // A failed list is retried until the deadline.
             match self.names().await {
                 Ok(left) if left.is_empty() => return Ok(left),
                 listed if Instant::now() >= deadline => return listed,
@@ -164,7 +165,7 @@ impl Trial {
             let page: List = self.send(Method::GET, &path, &Value::Null).await?;
             names.extend(page.items.into_iter().flatten().map(|object| object.metadata.name));
             let Some(token) = page.metadata.continuation.filter(|token| !token.is_empty()) else { return Ok(names) };
-            // More than were made cannot be there.
+            // The list cannot hold more objects than were created.
             ensure!(names.len() <= MADE_MAX, "the list of {} has no end", self.collection());
             next = format!("&continue={}", query_value(&token));
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// How a kind is written and reached.
+/// The names and the path of a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     api_version: &'static str,
@@ -63,7 +63,7 @@ impl Thing {
 }
 
 impl fmt::Display for Thing {
-    /// As the engine writes objects.
+    /// The format is the engine's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind.kind)?;
         if !self.namespace.is_empty() {
@@ -73,7 +73,7 @@ impl fmt::Display for Thing {
     }
 }
 
-/// How the API server is asked to treat dependents.
+/// The propagation policy of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Background,
@@ -82,7 +82,7 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// As in a request.
+    /// The value in a request.
     fn as_str(self) -> &'static str {
         match self {
             Policy::Background => "Background",

@@ -21,7 +21,7 @@ const FAILED: Style = AnsiColor::Red.on_default().bold();
 /// Progress lines where there is no bar.
 const PROGRESS_LINES: usize = 4;
 
-/// Where the story goes: to stdout, or nowhere.
+/// The output of the story: stdout, or none.
 pub(super) struct Narrator {
     out: Option<AutoStream<Stdout>>,
     bar: bool,
@@ -29,10 +29,10 @@ pub(super) struct Narrator {
     column: usize,
 }
 
-/// How far the big cascade is.
+/// The progress display of the big cascade.
 pub(super) enum Progress {
     Bar(ProgressBar),
-    /// The next line is due at so many objects.
+    /// The next line is printed at this number of objects.
     Lines {
         next: usize,
         total: usize,
@@ -132,7 +132,7 @@ impl Narrator {
         self.say(format_args!("   {BOLD}{text}{BOLD:#}"))
     }
 
-    /// Starts to show how far a cascade of `total` objects is.
+    /// Starts the progress display of a cascade of `total` objects.
     pub(super) fn progress(&self, total: usize) -> Progress {
         if self.out.is_none() {
             return Progress::Silent;
@@ -152,7 +152,7 @@ impl Narrator {
             Progress::Bar(bar) => bar.set_position(u64::try_from(gone).unwrap_or(u64::MAX)),
             Progress::Lines { next, total } => {
                 if gone >= *next {
-                    // The last line is always told, and once.
+                    // The last line is printed exactly once.
                     *next = if gone >= *total { usize::MAX } else { (gone + step(*total)).min(*total) };
                     self.say(format_args!("   {} of {} gone", thousands(gone), thousands(*total)))?;
                 }
@@ -201,14 +201,14 @@ impl Narrator {
     }
 }
 
-/// Most problems that are listed one by one.
+/// The limit of problems in the list.
 const PROBLEMS_TOLD: usize = 10;
 
 fn step(total: usize) -> usize {
     total.div_ceil(PROGRESS_LINES).max(1)
 }
 
-/// Why a decision was made, as half a sentence.
+/// The reason of a decision, as a clause.
 fn reason(decision: &Decision) -> String {
     let causes: Vec<String> = decision.causes.iter().map(|cause| words(cause, decision.action)).collect();
     causes.join(", ")

@@ -19,19 +19,19 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// From the deletion to its last consequence, plus some time for each object.
 const ACT_WITHIN: Duration = Duration::from_secs(30);
 const ACT_WITHIN_PER_OBJECT: Duration = Duration::from_millis(5);
-/// The API server's counts follow its answers.
+/// The API server updates its counts after it answers.
 const COUNTED_WITHIN: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_millis(1);
-/// Objects that an error names.
+/// The limit of objects in an error.
 const NAMED_MAX: usize = 5;
 
-/// What the story is told from.
+/// The sources of the story.
 pub(super) struct Story<'a> {
     pub(super) api: &'a Api,
     pub(super) server: &'a Server,
     pub(super) ledger: watch::Receiver<Ledger>,
     pub(super) narrator: &'a mut Narrator,
-    /// Moments that were told already.
+    /// The number of moments already printed.
     pub(super) told: usize,
 }
 
@@ -116,8 +116,8 @@ impl Story<'_> {
         Ok(summary)
     }
 
-    /// Requests about objects since there were `before` of them. The API server counts a request just after its effect has shown:
-    /// waits until there is one for each object, but not for long.
+    /// Requests about objects since there were `before` of them. The API server counts a request just after its effect is visible:
+    /// waits up to [`COUNTED_WITHIN`] until there is one for each object.
     async fn answered(&self, before: u64, at_least: u64) -> u64 {
         let counted = async {
             let mut looks = interval(COUNT_EVERY);
@@ -125,12 +125,12 @@ impl Story<'_> {
                 looks.tick().await;
             }
         };
-        // Where it stays below, the number itself says so.
+        // If the count stays below, the printed number shows it.
         let _in_time = timeout(COUNTED_WITHIN, counted).await;
         requests(self.server).saturating_sub(before)
     }
 
-    /// Tells every moment as it happens, until the goal is reached.
+    /// Prints every moment as it happens, until the goal is reached.
     async fn follow(&mut self, goal: &Goal, act: &Act) -> anyhow::Result<()> {
         loop {
             let (moments, reached) = {
@@ -166,7 +166,7 @@ impl Story<'_> {
     }
 }
 
-/// What must have happened for an act to be over.
+/// The condition that ends an act.
 struct Goal {
     gone: Vec<Uid>,
     changed: Vec<Uid>,
@@ -184,7 +184,7 @@ impl Goal {
     }
 
     fn reached(&self, ledger: &Ledger) -> bool {
-        // The count first: it is what mostly decides, and it costs nothing.
+        // The count comes first: it usually decides, and it is cheap.
         ledger.gone.len() >= self.gone_before + self.gone.len()
             && self.gone.iter().all(|uid| ledger.gone.contains(uid))
             && self.changed.iter().all(|uid| ledger.changed.contains(uid))
@@ -213,7 +213,7 @@ fn requests(server: &Server) -> u64 {
     count(server, |verb| !matches!(verb, "LIST" | "WATCH"))
 }
 
-/// Lists that the API server has answered: first ones, and those that prove or order something.
+/// Lists that the API server has answered: initial lists, and lists that prove absence or order events.
 pub(super) fn lists(server: &Server) -> u64 {
     count(server, |verb| verb == "LIST")
 }

@@ -1,4 +1,4 @@
-//! What the demo comes to, for people and for programs.
+//! The result of the demo, as text and as JSON.
 
 use serde::Serialize;
 use std::io::{self, Write};
@@ -7,9 +7,9 @@ use std::io::{self, Write};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
-    /// Everything that had to go is gone, everything that had to stay is there with exactly the right references.
+    /// Every object to collect is gone, and every other object remains with exactly the expected references.
     pub(super) verified: bool,
-    /// Why not, one sentence each.
+    /// The reasons for `verified: false`, one sentence each.
     pub(super) problems: Vec<String>,
     pub(super) executors: u32,
     /// Objects that the demo created.
@@ -22,13 +22,14 @@ pub(super) struct Summary {
     pub(super) changed: usize,
     /// Objects that are left.
     pub(super) kept: usize,
-    /// For single objects, counted at the API server: DELETE, PATCH, and reads before them. The demo's own are left out.
+    /// Requests for single objects, counted at the API server: DELETE, PATCH, and the reads before them. The demo's own
+    /// requests are excluded.
     pub(super) requests: u64,
-    /// For each object collected or changed.
+    /// `requests` divided by the number of objects collected or changed.
     pub(super) requests_per_object: f64,
-    /// Lists since the first deletion: they prove absence, or order what must happen in order, for any number of objects.
+    /// Lists since the first deletion. One list proves absence, or orders events, for any number of objects.
     pub(super) lists: u64,
-    /// In the big cascade.
+    /// Objects collected per second in the big cascade.
     pub(super) objects_per_second: f64,
     /// From the start of the process to this document.
     pub(super) seconds: f64,
@@ -52,7 +53,7 @@ pub(super) struct ActSummary {
 }
 
 impl ActSummary {
-    /// Objects that the collector had to do something about.
+    /// Objects that the collector deleted or changed.
     pub(super) fn handled(&self) -> usize {
         self.collected + self.changed
     }
@@ -63,12 +64,12 @@ impl ActSummary {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Kept {
     pub(super) count: usize,
-    /// The first few of them.
+    /// The names of the first few objects.
     pub(super) objects: Vec<String>,
     pub(super) why: String,
 }
 
-/// How many of something that count `per` of something else.
+/// `number` divided by `per`.
 pub(super) fn ratio(number: f64, per: f64) -> f64 {
     if per > 0.0 { (number / per * 1000.0).round() / 1000.0 } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! What the graph service says while it works, kept so that the story can wait for it and tell it.
+//! The events of the graph service, recorded so that the story can wait for them and print them.
 
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
@@ -8,7 +8,7 @@ use graph_service::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
-/// Moments that are kept to be told one by one. The big cascade goes by its numbers.
+/// The limit of recorded moments. The big cascade is shown as numbers only.
 const MOMENTS_MAX: usize = 500;
 
 /// Everything seen so far. Its sets are bounded by what the demo has built.
@@ -18,7 +18,7 @@ pub(super) struct Ledger {
     pub(super) moments: Vec<Moment>,
     /// Objects that left the graph.
     pub(super) gone: BTreeSet<Uid>,
-    /// Objects that lost references by our hand.
+    /// Objects from which the collector removed references.
     pub(super) changed: BTreeSet<Uid>,
     /// Owners proven absent.
     pub(super) proofs: u64,
@@ -29,18 +29,18 @@ pub(super) struct Ledger {
     decisions: BTreeMap<Uid, Vec<Decision>>,
 }
 
-/// Something worth a line.
+/// An event that the story prints.
 #[derive(Clone, Debug)]
 pub(super) enum Moment {
     /// The object has left the graph, after these decisions.
     Gone { object: ObjectRef, decisions: Vec<Decision> },
     /// The object has lost references.
     Changed { object: ObjectRef, decisions: Vec<Decision> },
-    /// The owner was found alive just in time.
+    /// A deletion was prevented because the owner was alive.
     Prevented { object: ObjectRef, owner: ObjectRef },
 }
 
-/// What was to be done about an object, and why.
+/// A decision about an object, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Decision {
     pub(super) action: ActionKind,

@@ -9,8 +9,8 @@ use sandbox::model::{GroupResource, Object, is_terminating, name, namespace, uid
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The plainest reason to stay.
-pub(super) const NO_OWNER: &str = "no owner, and nobody deleted it";
+/// The most ordinary reason to stay.
+pub(super) const NO_OWNER: &str = "no owner, and not deleted";
 
 const SHOP: &str = "shop";
 const BULK: &str = "bulk";
@@ -21,7 +21,7 @@ const BULK_KEPT_MAX: usize = 100;
 /// Creations under way at once.
 const CREATIONS_MAX: usize = 32;
 
-/// Everything that was built.
+/// The objects of the demo.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) acts: Vec<Act>,
@@ -29,7 +29,7 @@ pub(super) struct World {
     pub(super) stays: Vec<Stay>,
     /// Objects that were built.
     pub(super) built: usize,
-    /// uids of what the API server holds by itself.
+    /// The uids of the API server's own objects.
     pub(super) before: BTreeSet<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Act {
     pub(super) goes: Vec<Thing>,
     /// What the collector must take references from.
     pub(super) changes: Vec<Thing>,
-    /// Too much to be told object by object.
+    /// The act is shown as numbers, not object by object.
     pub(super) big: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Act {
 #[derive(Debug)]
 pub(super) struct Stay {
     pub(super) thing: Thing,
-    /// Exactly these references.
+    /// The exact owner references that the object must have.
     pub(super) owners: Vec<Value>,
     pub(super) why: String,
 }
@@ -65,7 +65,7 @@ pub(super) async fn build(api: &Api, server: &Server, objects: usize) -> anyhow:
     let known = uids(server);
     let mut builder = Builder { api, acts: Vec::new(), stays: Vec::new(), built: 0 };
     let definition = builder.create(&DEFINITION, "", "databases.shop.example.com", &[], definition()).await?;
-    // What a definition brings with it belongs to the API server, like what was there from the start.
+    // Objects that a CRD creates count as the API server's own, like the initial ones.
     let before = known.into_iter().chain(uids(server)).filter(|uid| *uid != definition.uid).collect();
     builder.stays(definition, vec![], NO_OWNER);
     for name in [SHOP, BULK] {
@@ -280,14 +280,14 @@ fn definition() -> Value {
     })
 }
 
-/// An object as the API server has it.
+/// An object as the API server returns it.
 struct Found {
     label: String,
     owners: Value,
     terminating: bool,
 }
 
-/// What in the API server's state is not as it must be, one sentence each.
+/// The differences between the API server's state and the expected state, one sentence each.
 pub(super) fn problems(world: &World, server: &Server) -> Vec<String> {
     let mut found: BTreeMap<String, Found> = server.with_model(|model| {
         let all = model.all_objects().filter(|(_, object)| !world.before.contains(uid(object)));

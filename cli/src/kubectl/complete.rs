@@ -13,9 +13,9 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-/// The shell offers no files.
+/// Directive: the shell offers no files.
 const WORDS_ONLY: &str = ":4";
-/// The shell offers files.
+/// Directive: the shell offers files.
 const FILES: &str = ":0";
 
 /// A word, and what it means.
@@ -25,11 +25,11 @@ struct Candidate {
     about: String,
 }
 
-/// What fits at the end of a line.
+/// The candidates for the end of a line.
 #[derive(Debug, PartialEq)]
 enum Wanted {
     These(Vec<Candidate>),
-    /// What only the cluster or the kubeconfig knows. The text goes before each.
+    /// Candidates from the cluster or the kubeconfig, each with this text as a prefix.
     Live(Live, String),
     Files,
 }
@@ -62,7 +62,7 @@ async fn answer(words: Vec<OsString>, plain: Command) -> Result<String, Problem>
 }
 
 fn text(mut found: Vec<Candidate>, current: &str) -> String {
-    // What would act on the terminal cannot be typed either.
+    // Terminal control characters cannot be typed, so such words are left out.
     found.retain(|candidate| candidate.word.starts_with(current) && candidate.word.chars().all(is_harmless));
     found.sort();
     found.dedup_by(|a, b| a.word == b.word);

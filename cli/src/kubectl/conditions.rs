@@ -10,9 +10,9 @@ use proto::graph::v1beta1::{Node, NodeState};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most objects whose state is read; further rows show dashes.
+/// The limit of objects whose state is read; further rows show dashes.
 const ROWS_MAX: usize = 5_000;
-/// So many objects of one collection and namespace are read one by one; more are listed.
+/// Up to this many objects of one collection and namespace are read one by one; more are listed.
 const SINGLE_MAX: usize = 8;
 const UNDER_WAY_MAX: usize = 8;
 const PAGE_SIZE: usize = 500;

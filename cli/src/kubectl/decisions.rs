@@ -1,4 +1,4 @@
-//! `decisions`: the log of decisions, as it was and as it goes on.
+//! `decisions`: the decision log, past and ongoing.
 
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
@@ -22,7 +22,7 @@ pub(super) mod record;
 pub(super) mod stream;
 
 const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Ndjson];
-/// Events that are shown where neither --last nor --since says how many.
+/// The number of events shown without --last and --since.
 const LAST_DEFAULT: usize = 100;
 const LAST_MAX: usize = 100_000;
 const PAGE_SIZE: i32 = 1000;
@@ -159,7 +159,7 @@ async fn past(
     Ok(found)
 }
 
-/// Reads to the end of what is, or until it is interrupted.
+/// Reads to the current end of the log, or until it is interrupted.
 async fn read(session: &mut Session, follow: &mut Follow, forever: bool, out: &mut Out) -> Result<(), Problem> {
     let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
@@ -209,7 +209,7 @@ impl Out {
         if text.is_empty() { Ok(()) } else { session.print(&text) }
     }
 
-    /// Says where to go on.
+    /// Prints the position to continue from.
     fn end(self, session: &Session) -> Result<(), Problem> {
         let at = self.at.map(|at| format!("{}:{}", at.log_id, at.sequence));
         if matches!(self.format, Format::Json | Format::Yaml) {

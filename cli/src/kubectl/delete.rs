@@ -1,7 +1,8 @@
-//! `delete`: exactly what a plan said, or nothing. Which plan, says its digest; or somebody at a terminal who has just been shown it.
+//! `delete`: deletes exactly what a plan said, or nothing. The digest identifies the plan; at a terminal, the user
+//! confirms the plan that was just shown.
 //!
-//! The targets are read, then planned on a graph as fresh as the API server, then deleted under the uid and the version that were read. A
-//! change before the plan changes its digest; one of a target after it fails the precondition.
+//! The targets are read, then planned on a graph as fresh as the API server, then deleted under the uid and the version
+//! that were read. A change before the plan changes its digest; one of a target after it fails the precondition.
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
@@ -19,7 +20,7 @@ use serde_json::json;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
-/// Of what is typed.
+/// The limit of a typed answer.
 const WORD_MAX_BYTES: u64 = 1 << 10;
 
 pub(super) async fn run(flags: Delete) -> Answered {
@@ -47,7 +48,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
                 agreed(&named, &mut io::stdin().lock(), &mut terminal)?;
             }
             drop(terminal);
-            // Much may have happened while somebody was reading.
+            // The cluster may have changed while the user read the plan.
             for object in &mut named {
                 object.found = read(&session, object).await?;
             }
@@ -63,7 +64,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
             program()
         )));
     }
-    // What the API server would refuse for one target is to be known before another is deleted.
+    // Check that the API server accepts every deletion, before the first target is deleted.
     for dry_run in [true, false] {
         let mut done: Vec<String> = Vec::new();
         for object in &named {

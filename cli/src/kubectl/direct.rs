@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// What requests carry as their host. Nobody looks it up.
+/// The host in requests. It is never resolved.
 const HERE: &str = "localhost:7450";
 const PIPE_BYTES: usize = 1 << 20;
 /// All first lists, and the questions about owners that they do not show.

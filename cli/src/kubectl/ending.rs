@@ -10,12 +10,12 @@ const FINDINGS: u8 = 2;
 const REFUSED: u8 = 3;
 const TIMED_OUT: u8 = 124;
 
-/// An answer was given.
+/// The command printed an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Nothing is wrong, or nothing was found.
     Fine,
-    /// Something was found that somebody may have to act on.
+    /// Findings that may need action.
     Findings,
     /// The answer is not certain enough to act on.
     Refused,
@@ -79,7 +79,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Says on stderr what went wrong, and gives the code for it.
+/// Prints the error to stderr, and returns its exit code.
 pub(super) fn exit_code(answered: Answered) -> ExitCode {
     let problem = match answered {
         Ok(Ending::Fine) => return ExitCode::SUCCESS,
@@ -103,7 +103,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Says something that is no part of an answer.
+/// Prints a note that is not part of the answer.
 pub(super) fn note(text: &str) {
     // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(io::stderr(), "note: {}", line(text));

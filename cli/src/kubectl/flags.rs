@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Shows how one object depends on another.
     #[command(after_help = EXIT_CODES)]
     Path(Path),
-    /// Says why an object is still here, is going, or went.
+    /// Explains why an object still exists, is being deleted, or was deleted.
     #[command(after_help = EXIT_CODES)]
     Why(Why),
     /// Says what an act would do, without doing it.
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     /// Follows a cascade to its end.
     #[command(after_help = EXIT_CODES)]
     Progress(Progress),
-    /// Shows how the collector is: queue, executors, pauses.
+    /// Shows the state of the collector: queue, executors, pauses.
     #[command(after_help = EXIT_CODES)]
     Status(Status),
     /// Holds back deletions of the collector, in a scope and for a time.
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Export(Export),
     /// Writes a completion script for a shell.
     Completion { shell: clap_complete::Shell },
-    /// Tells the versions of this program, the API server and the graph service.
+    /// Shows the versions of this program, the API server and the graph service.
     Version(Version),
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Tree {
     /// Show what it depends on above it, and what depends on it below.
     #[arg(long, conflicts_with = "up")]
     pub(crate) both: bool,
-    /// Go on: draw it anew on a terminal, print what changes elsewhere.
+    /// Keep watching: redraw on a terminal, print changes elsewhere.
     #[arg(short, long, conflicts_with_all = ["up", "both"])]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -108,7 +108,7 @@ pub(crate) struct Tree {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Walk {
-    /// How far to go.
+    /// Maximum distance from the object.
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) depth: u32,
     /// Leave out the columns that are read from the API server: READY, REASON, STATUS, AGE.
@@ -160,7 +160,7 @@ pub(crate) struct Why {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Plan {
-    /// What a deletion would do: what goes, what stays and why, what waits.
+    /// Shows what a deletion would do: which objects are deleted, which stay and why, and which wait.
     #[command(after_help = EXIT_CODES)]
     Delete(PlanDelete),
 }
@@ -196,7 +196,7 @@ pub(crate) struct Targets {
     /// The objects of these types that have these fields, such as status.phase=Failed.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<String>,
-    /// What becomes of the dependents.
+    /// Treatment of the dependents.
     #[arg(long, value_enum, default_value = "background")]
     pub(crate) cascade: Cascade,
 }
@@ -213,10 +213,11 @@ pub(crate) struct PlanDelete {
 pub(crate) struct Delete {
     #[command(flatten)]
     pub(crate) targets: Targets,
-    /// The digest that `plan delete` printed. Without it the plan is shown, and whoever is at the terminal is asked.
+    /// The digest that `plan delete` printed. Without it, the command shows the plan and asks for confirmation at the
+    /// terminal.
     #[arg(long, value_name = "DIGEST")]
     pub(crate) confirm: Option<String>,
-    /// At a terminal, do not ask; elsewhere --confirm is needed all the same.
+    /// Do not ask at a terminal. Without a terminal, --confirm is still required.
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -226,14 +227,14 @@ pub(crate) struct Delete {
 /// Which namespaces to look at.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Scope {
-    /// All namespaces, and what is in none.
+    /// All namespaces, and cluster-scoped objects.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
 }
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stuck {
-    /// Only what has been so for this long, such as 30s or 10m.
+    /// Only objects in this state for at least this long, such as 30s or 10m.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = graph_service::options::duration)]
     pub(crate) older_than: Duration,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 mod tests;
 
 const ANSWER_MAX_BYTES: usize = 4 << 20;
-/// From here on two names are taken for one with a slip of the finger.
+/// The minimum similarity of two names for a spelling suggestion.
 const ALIKE: f64 = 0.8;
 
 /// One version of a resource.
@@ -123,7 +123,7 @@ fn resources(group: APIGroupDiscovery) -> Vec<Served> {
     served.filter(|served| !served.kind.is_empty() && !served.resource.is_empty()).collect()
 }
 
-/// What a read of an object's metadata came to.
+/// The result of a read of an object's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     There {
@@ -135,7 +135,7 @@ pub(super) enum Found {
     Unreadable(String),
 }
 
-/// An object that somebody named.
+/// An object named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) served: Served,
@@ -146,7 +146,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// By uid where it is there, else by address: the graph remembers what went lately.
+    /// The object by uid if it exists, else by address: the graph keeps recently deleted objects.
     pub(super) fn reference(&self) -> ObjectRef {
         let Served { group, version, resource, kind, .. } = self.served.clone();
         let uid = match &self.found {
@@ -300,7 +300,7 @@ pub(super) fn refusal(answer: &Answer) -> String {
     Some(answer.message()).filter(|message| !message.is_empty()).unwrap_or_else(|| answer.status.to_string())
 }
 
-/// What is there under a name now.
+/// The object that has a name now.
 pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
     let request = Request::get(named.path())
         .header(ACCEPT, media::METADATA)

@@ -34,14 +34,14 @@ pub(super) fn crds() -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Presses pause, and says how it stands.
+/// Creates a pause, and prints its state.
 pub(super) async fn pause(flags: Pause) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
     let order = order(&flags)?;
     let way = way(flags.connection).await?;
     let mut admin = Admin::new(way.any().await?);
     let (mut pause, meta) = press(&mut admin, &order).await?;
-    // Only the leader knows whether it is effective, and the same order is the same pause.
+    // Only the leader knows whether the pause is in effect. A repeated request with the same id returns the same pause.
     if meta.role() != ReplicaRole::Leader
         && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
         && let Ok((known, _)) = press(&mut leader, &order).await

@@ -32,7 +32,8 @@ const DEPTH_MAX: u32 = 64;
 const PAGE_SIZE: i32 = 1000;
 /// Pages of the log that are read for what was done before.
 const PAGES_MAX: usize = 100;
-/// Bookmarks in a row with nothing open: between what went and what depended on it, nothing is open for a moment.
+/// The number of bookmarks in a row without open decisions that ends the command. Between the deletion of an owner and
+/// the decisions about its dependents, nothing is open for a moment.
 const QUIET_BOOKMARKS: u32 = 2;
 /// Where there is no limit.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -90,7 +91,7 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     Ok(Ending::Fine)
 }
 
-/// What was done, as far as the log is kept: the newest first, because the objects of one cascade are mostly deleted together.
+/// Past events from the log, newest first, because the objects of one cascade are mostly deleted together.
 async fn past(service: &mut Service) -> Result<Vec<DecisionEvent>, Problem> {
     let done = DecisionFilter { phases: vec![Phase::Succeeded.into()], ..Default::default() };
     let mut request = ListDecisionsRequest { include: vec![done], page_size: PAGE_SIZE, ..Default::default() };
@@ -174,7 +175,7 @@ fn bar(expected: usize) -> ProgressBar {
     bar
 }
 
-/// What has become of a cascade.
+/// The state of a cascade.
 #[derive(Debug)]
 struct Burn {
     root: ObjectRef,
@@ -197,7 +198,7 @@ impl Burn {
         match record {
             Record::Event(event) => self.event(&event),
             Record::Cloud(_) => {}
-            // What is open follows anew.
+            // The stream sends all open decisions again.
             Record::Gap(_) => self.open.clear(),
         }
     }
@@ -252,7 +253,7 @@ impl Burn {
 
     fn summary(&self, now: i64) -> String {
         let left = self.expected.difference(&self.deleted).count();
-        let mut text = format!("{} and what hung on it: {} deleted", name(&self.root), self.deleted.len());
+        let mut text = format!("{} and its dependents: {} deleted", name(&self.root), self.deleted.len());
         for (count, words) in
             [(self.changed.len(), "stay without a reference"), (self.failed_attempts as usize, "attempts failed")]
         {
@@ -262,7 +263,7 @@ impl Burn {
         }
         text.push_str(&format!(", in {}\n", span(now - self.since)));
         if left > 0 {
-            text.push_str(&format!("{left} that depended on it stay, or went by somebody else\n"));
+            text.push_str(&format!("{left} dependents stay, or another client deleted them\n"));
         }
         text
     }

@@ -30,10 +30,10 @@ pub(super) struct Found {
 pub(super) struct Walked {
     pub(super) found: Vec<Found>,
     pub(super) depth_limited: bool,
-    /// Found, and taken out again by a filter of the command.
+    /// The number of objects found, then removed by a filter of the command.
     pub(super) hidden: usize,
     pub(super) unsynced: Vec<GroupResource>,
-    /// Left out by the service, because whoever asks may not see them.
+    /// The number of objects that the service left out because the caller may not see them.
     pub(super) redacted: u32,
 }
 
@@ -173,7 +173,7 @@ impl Service {
         Ok(synced.filter_map(|of| of.group_resource).collect())
     }
 
-    /// The limit is for each part, not for all: a million objects take their time.
+    /// The time limit applies to each message, not to the whole answer: a million objects take long.
     pub(super) async fn export(&mut self, include: Vec<ObjectFilter>) -> Result<Exported, Problem> {
         let mut parts =
             answered(self.within, self.graph.export_graph(ExportGraphRequest { include, ..Default::default() }))
@@ -228,7 +228,7 @@ fn late(within: Duration) -> Problem {
     Problem::TimedOut(format!("the graph service has not answered within {within:?}"))
 }
 
-/// An object that the graph does not know is no failure.
+/// An object that the graph does not know is not an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unknown(String);

@@ -1,4 +1,4 @@
-//! `orphans` and `check`: what is to be said of references all over.
+//! `orphans` and `check`: findings about the references of the whole graph.
 
 use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
@@ -83,7 +83,7 @@ fn write_counts(session: &Session, counts: &BTreeMap<String, (usize, usize)>) ->
     }
 }
 
-/// A reference that somebody should look at, and the object that has it.
+/// A suspicious reference, and its dependent.
 type Finding<'a> = (&'a Node, &'a Edge);
 
 fn findings<'a>(all: &'a Exported, wanted: impl Fn(&Edge) -> bool) -> Vec<Finding<'a>> {
@@ -96,7 +96,7 @@ fn findings<'a>(all: &'a Exported, wanted: impl Fn(&Edge) -> bool) -> Vec<Findin
     found
 }
 
-/// An object of the owner's address is there again, with another uid.
+/// An object with the owner's name exists again, with another uid.
 fn is_back(all: &Exported, edge: &Edge) -> bool {
     let there: BTreeSet<_> = all
         .nodes

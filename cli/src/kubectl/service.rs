@@ -30,25 +30,25 @@ const PORT_NAME: &str = "grpc";
 const PORT: u16 = LOCAL.port();
 /// The Service that reads go to, as deploy/chart names it: the host that certificates of its pods have.
 const SERVICE: &str = "graph-service";
-/// For a forwarded port to carry something.
+/// The time limit until a forwarded port carries data.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
 
-/// Who may answer.
+/// The replicas that may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Any replica, or a graph that is listed from here.
+    /// Any replica, or a graph listed by this process.
     Graph,
-    /// The leader where it can be reached, because only it knows what waits for whom; else any replica, or a graph that is listed from
-    /// here.
+    /// The leader if it can be reached, because only the leader knows the waits between items; else any replica, or a
+    /// graph listed by this process.
     Verdict,
-    /// Any replica, and no list from here: somebody will act on it.
+    /// Any replica, but no graph listed by this process: the user acts on the answer.
     Service,
-    /// The leader and nobody else.
+    /// Only the leader.
     Leader,
 }
 
-/// A connection to whoever answers. All of them answer alike.
+/// A connection to a replica or to a graph of this process. All give the same answers.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) graph: GraphServiceClient<Channel>,
@@ -169,7 +169,7 @@ impl Way {
             return Ok(leader);
         }
         let leader = match meta.leader_endpoint.as_str() {
-            "" => "nobody is known to lead at the moment".to_owned(),
+            "" => "no leader is known at the moment".to_owned(),
             endpoint => format!("the leader at {endpoint} cannot be reached from here"),
         };
         if need == Need::Leader {

@@ -1,5 +1,5 @@
-//! A file that holds a graph, to be asked later and elsewhere: what the API server serves, and of each object what the graph holds of it,
-//! which is who it is, its owners, its finalizers and whether it is going. Nothing that somebody keeps in an object is in it.
+//! A file that holds a graph, to be asked later and elsewhere: what the API server serves, and for each object its
+//! identity, its owners, its finalizers and its deletion state. It holds no spec, status or data.
 //!
 //! It is lines of JSON, compressed with zstd: a [`Header`], and as many [`Entry`] as that says.
 
@@ -98,7 +98,7 @@ impl Snapshot {
         Snapshot { header, objects }
     }
 
-    /// The file is there whole or not at all.
+    /// The file is written completely or not at all.
     pub(super) fn write(&self, path: &Path) -> Result<u64, Problem> {
         let unwritten = || format!("{} cannot be written", path.display());
         let part = path.with_added_extension("part");
@@ -107,7 +107,7 @@ impl Snapshot {
             Ok(size)
         });
         if written.is_err() {
-            // What is left of it is of no use; where it cannot be removed it is in nobody's way.
+            // The partial file is useless; a failure to remove it is harmless.
             let _left = fs::remove_file(&part);
         }
         Ok(written.with_context(unwritten)?)

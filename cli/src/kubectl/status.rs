@@ -24,17 +24,17 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const PAGE_SIZE: i32 = 1000;
-/// When a stream that ended well is opened again, at least and at most.
+/// The minimum and the maximum delay before a stream that ended without an error is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 const RECONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// As `/livez` has it.
+/// The loop counts as stopped after this time; `/livez` uses the same limit.
 const LOOP_STANDS_STILL_S: i64 = 30;
-/// Work that is ready is granted within moments where anybody is there for it.
+/// Ready work older than this counts as stalled: an executor with capacity gets it within moments.
 const STALLED_S: i64 = 30;
 
-/// A decision that was tried so often does not go on.
+/// A decision with this many attempts counts as stalled.
 const FAILS_OFTEN: u32 = 5;
-/// Longest text of a foreign answer in one line.
+/// The length limit of foreign text in one line.
 const WHY_MAX: usize = 300;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
@@ -72,7 +72,7 @@ async fn follow(way: &Way, printer: &Printer) -> Answered {
     }
 }
 
-/// The leader's status where it can be reached, else that of whoever was asked.
+/// The leader's status if it can be reached, else the status of the replica that answers.
 async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
     let mut replica = way.any().await?;
     let mut status = remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await?;
@@ -113,7 +113,7 @@ fn document(
     Ok(document.with("collections", collections).with("annotatedObjects", annotated.into()))
 }
 
-/// How many objects an annotation holds. Whoever may not ask about all of them is not told.
+/// The number of objects that an annotation holds. `None` if the caller may not read all namespaces.
 async fn annotated(graph: &mut GraphServiceClient<Channel>) -> Option<usize> {
     let mut request = FindStuckObjectsRequest {
         min_age: Some(prost_types::Duration::default()),
@@ -160,7 +160,7 @@ fn in_group(of: &GroupResource) -> String {
     if of.group.is_empty() { of.resource.clone() } else { format!("{}.{}", of.resource, of.group) }
 }
 
-/// How many collections are in each state; those that are passed over on purpose are no news.
+/// The number of collections in each state. Collections that are ignored by configuration are left out.
 fn counts(collections: &[Collection]) -> String {
     let states = [State::Synced, State::Listing, State::Stale, State::Failed, State::Unspecified];
     let count = |state: State| (state, collections.iter().filter(|collection| collection.state() == state).count());
@@ -173,15 +173,15 @@ fn counts(collections: &[Collection]) -> String {
     counted.join(", ")
 }
 
-/// Where the log of decisions is kept, and how that goes.
+/// Where the decision log is kept, and its state.
 fn of_log(log: &DecisionLogStatus) -> String {
     let mut text = match (log.state(), log.required) {
         (LogState::InMemory, _) => "in the leader's memory".to_owned(),
-        (LogState::Connecting, _) => "on JetStream, which was not reached yet".to_owned(),
+        (LogState::Connecting, _) => "on JetStream, not connected yet".to_owned(),
         (LogState::Writing, _) => "on JetStream".to_owned(),
         (LogState::CatchingUp, _) => "on JetStream, which is catching up".to_owned(),
-        (LogState::Away, true) => "on JetStream, which is away; nothing is granted until it is back".to_owned(),
-        (LogState::Away, false) => "on JetStream, which is away; work goes on without it".to_owned(),
+        (LogState::Away, true) => "on JetStream, which is unreachable; grants are suspended".to_owned(),
+        (LogState::Away, false) => "on JetStream, which is unreachable; grants continue".to_owned(),
         (LogState::Unspecified, _) => "kept in a way that this version does not know".to_owned(),
     };
     // Writing to a string does not fail.
@@ -200,7 +200,7 @@ fn of_log(log: &DecisionLogStatus) -> String {
     text
 }
 
-/// Whether the collector goes on. What stands still is told in the words of the alert.
+/// Whether the collector makes progress. A stall uses the wording of the alert.
 fn of_progress(status: &GetStatusResponse) -> String {
     let seconds = |of: &Option<prost_types::Duration>| of.as_ref().map_or(0, |of| of.seconds);
     let (idle, stalled) = (seconds(&status.loop_idle), seconds(&status.stalled_for));
@@ -243,7 +243,7 @@ fn of_obstacle(obstacle: &Obstacle) -> String {
     }
 }
 
-/// An executor whose reports were not true.
+/// An executor whose reports were false.
 fn of_untrue(liar: &UntrueReports) -> String {
     let of = liar.identity.clone().unwrap_or_default();
     let refused = liar.refused_for.as_ref().map(|left| format!(", refused for another {} s", left.seconds));
@@ -294,7 +294,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         line("INCONSISTENT", format!("reads of {}: {}", in_group(&of), reads.detail));
     }
     if status.unverified_owners > 0 {
-        line("asking", format!("for {} owners that nobody has shown", status.unverified_owners));
+        line("asking", format!("the API server for {} owners that no list has shown", status.unverified_owners));
     }
     for of in &status.kept_apart {
         line(
@@ -423,7 +423,7 @@ mod tests {
         };
         assert_eq!(
             of_log(&log),
-            "on JetStream, which is away; nothing is granted until it is back (refused), positions 3 to 9, 4 wait"
+            "on JetStream, which is unreachable; grants are suspended (refused), positions 3 to 9, 4 wait"
         );
     }
     use proto::r#type::v1beta1::GroupResource;

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 mod manifest;
 
-/// The graph service plans for no more at once.
+/// The graph service's limit of targets for one plan.
 const TARGETS_MAX: usize = 100;
-/// More than that, so that one page shows whether it is too many.
+/// One more than the limit, so that one page shows whether there are too many.
 const PAGE_SIZE: u32 = 101;
 
 /// The objects, each with a read of its metadata. There may be none where a selector fits nothing.
@@ -90,7 +90,7 @@ async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Pr
         let served = catalogue.find(of).map_err(Problem::sentence)?;
         let namespace = if served.namespaced { session.namespace() } else { "" };
         let page = naming::list(session, served, namespace, &wanted).await?;
-        // A page may be short of its limit and yet not be the last.
+        // A page with fewer objects than its limit may still not be the last.
         if page.goes_on {
             return Err(too_many(&format!("{} or more", page.objects.len())));
         }

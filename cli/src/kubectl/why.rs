@@ -229,7 +229,7 @@ fn work_words(work: &PendingWork, now: i64) -> String {
     words.join(", ")
 }
 
-/// What a person can do, where that is not plain from the rest.
+/// The user's next step, if the answer does not already show it.
 fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
     let first = answer.reasons.first()?;
     if let Some((pause, _)) = first.detail.strip_prefix(PAUSE_PREFIX).and_then(|held| held.split_once(':')) {
@@ -258,12 +258,12 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         (Verdict::Blocked, Code::ContentsRemain) if node.r#ref.as_ref().is_some_and(is_namespace) => {
             return Some(format!("{} stuck -n with its name lists what in it does not move, and why", program()));
         }
-        (_, Code::NoExecutor) => "start an executor-service, or look at why none is connected",
-        (_, Code::Forbidden) => "give the executors the right to do it",
+        (_, Code::NoExecutor) => "start an executor-service, or find out why none is connected",
+        (_, Code::Forbidden) => "grant the executors the right",
         (_, Code::Undone) => {
             "find out which controller or webhook puts it back: kubectl get -o yaml --show-managed-fields"
         }
-        (_, Code::AdmissionDenied) => "ask whoever runs that webhook or policy",
+        (_, Code::AdmissionDenied) => "ask the operator of that webhook or policy",
         _ => return None,
     };
     Some(words.to_owned())
@@ -274,7 +274,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
     let who = related(reason);
     let detail = reason.detail.as_str();
     let about = |words: &str| if detail.is_empty() { words.to_owned() } else { format!("{words}: {detail}") };
-    // What is known of a collection is beside the point, but helps.
+    // The state of a collection is additional information.
     let beside = |words: String| if detail.is_empty() { words } else { format!("{words} ({detail})") };
     let (verb_s, verb_have) = if reason.related_count == 1 { ("s", "has") } else { ("", "have") };
     match reason.code() {

@@ -112,6 +112,6 @@ async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
     world.api().delete("root").await;
     let over = world.ask(&["progress", "configmap", "root", "--timeout", "60s"]).await;
     assert_eq!(over.code, Some(0), "{}", over.stderr);
-    assert!(over.stdout.contains("ConfigMap default/root and what hung on it: "), "{}", over.stdout);
+    assert!(over.stdout.contains("ConfigMap default/root and its dependents: "), "{}", over.stdout);
     assert!(world.api().get("leaf").await.is_none());
 }

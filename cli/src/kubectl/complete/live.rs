@@ -12,12 +12,12 @@ use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// More are not read; whoever wants another writes more of it.
+/// The limit of names that are read. The user types more characters to reach the others.
 const WORDS_MAX: u32 = 500;
-/// For the graph. After that the API server is asked.
+/// The time limit of the graph service. After it, the API server is asked.
 const GRAPH_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is asked for.
+/// The kind of words to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Live {
     /// Types, and names of objects.
@@ -79,7 +79,7 @@ fn types(catalogue: &Catalogue, typed: &str) -> BTreeSet<String> {
     listed.map(|served| name(&served)).collect()
 }
 
-/// Of the graph, which also remembers what went lately; of the API server where no graph answers in time.
+/// Names from the graph, which also has recently deleted objects. If no graph answers in time, from the API server.
 async fn names(session: &mut Session, served: &Served, typed: &str) -> Result<Vec<String>, Problem> {
     let namespace = if served.namespaced { session.namespace().to_owned() } else { String::new() };
     let known = async {

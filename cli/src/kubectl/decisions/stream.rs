@@ -1,4 +1,4 @@
-//! Following the log: over the end of a stream, of a connection, and of a leader.
+//! Follows the log across the end of a stream, of a connection and of a term.
 
 use super::record::{Record, gap_words};
 use crate::kubectl::ending::Problem;
@@ -19,14 +19,14 @@ use tonic::{Code, Streaming};
 
 /// Between two bookmarks; the least that the service allows, because the end of the past is known by one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(1);
-/// Neither events nor bookmarks for so long: the connection is dead.
+/// Without an event or a bookmark for this time, the connection counts as dead.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 const BATCH_MAX: u32 = 256;
-/// After a stream that broke; doubled each time, until something comes again.
+/// The delay before a broken stream is opened again. It doubles with each failure, until a message arrives.
 const AGAIN_AFTER_MIN: Duration = Duration::from_millis(500);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// What a stream brought.
+/// A message of a stream.
 #[derive(Debug)]
 pub(in crate::kubectl) enum Next {
     Records(Vec<Record>),
@@ -44,7 +44,7 @@ pub(in crate::kubectl) struct Follow {
     stream: Option<Streaming<WatchDecisionsResponse>>,
     position: Option<Position>,
     head: u64,
-    /// What is open is complete, or was not asked for.
+    /// The snapshot of open decisions is complete, or was not requested.
     complete: bool,
     again_after: Duration,
 }
@@ -61,22 +61,22 @@ impl Follow {
         Follow { service, start, filters, encoding, stream, position, head, complete, again_after }
     }
 
-    /// Everything up to here has come.
+    /// All events up to this position have arrived.
     pub(in crate::kubectl) fn position(&self) -> Option<Position> {
         self.position.clone()
     }
 
-    /// What is open is complete.
+    /// The snapshot of open decisions is complete.
     pub(in crate::kubectl) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// There was nothing more when the last message was sent.
+    /// The stream had reached the end of the log when the last message was sent.
     pub(in crate::kubectl) fn caught_up(&self) -> bool {
         self.complete && self.position.as_ref().is_some_and(|at| at.sequence >= self.head)
     }
 
-    /// Waits for what comes. A stream that breaks is opened again where it broke, for whoever wants to follow for ever.
+    /// Waits for the next message. With `--follow`, a broken stream is opened again at the last position.
     pub(in crate::kubectl) async fn next(&mut self, session: &mut Session, forever: bool) -> Result<Next, Problem> {
         loop {
             match self.message().await {
@@ -183,8 +183,8 @@ impl Follow {
 
 /// Why there is no message.
 enum Broken {
-    /// For good.
+    /// A permanent error.
     For(Problem),
-    /// It may be better on another connection.
+    /// Another connection may succeed.
     Meanwhile(Problem),
 }

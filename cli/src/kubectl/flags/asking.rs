@@ -13,8 +13,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// Addresses of the graph service, instead of looking for it by label and forwarding a port to it. The first that answers counts;
-    /// the leader is found from any of them.
+    /// Addresses of the graph service, instead of a port forwarded to a pod found by label. The first one that answers
+    /// is used; it knows the leader.
     #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) server: Vec<String>,
     #[command(flatten)]
@@ -74,10 +74,10 @@ pub(crate) struct Connection {
     /// Do not check the API server's certificate.
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
-    /// Limit of each request, such as 10s or 2m.
+    /// Time limit of each request, such as 10s or 2m.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = graph_service::options::duration)]
     pub(crate) request_timeout: Duration,
-    /// From 6 on, say each request to the API server on stderr, as kubectl does.
+    /// From 6 on, print each request to the API server to stderr, as kubectl does.
     #[arg(short, long = "v", value_name = "LEVEL", default_value_t = 0, overrides_with = "verbosity")]
     pub(crate) verbosity: u8,
 }

@@ -23,19 +23,19 @@ pub(crate) struct Pause {
     /// Everything.
     #[arg(long, conflicts_with_all = ["namespace", "kind"])]
     pub(crate) all: bool,
-    /// What is in this namespace; may be repeated. Together with --kind, both have to be met.
+    /// Objects in this namespace; may be repeated. With --kind, an object must match both.
     #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) namespace: Vec<String>,
     /// Objects of this kind, as kubectl takes it: pods, deploy, deployments.apps; may be repeated.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
-    /// How long, at most 24h: a pause always has an end.
+    /// Lifetime of the pause, at most 24h.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub(crate) lifetime: Duration,
     /// Reason that `status`, `why` and the Pause resource show.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Wait so long until no executor can write any more.
+    /// Wait up to this long until no executor can write any more.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     #[command(flatten)]

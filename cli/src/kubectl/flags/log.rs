@@ -7,7 +7,7 @@ use proto::decision::v1beta1::{Cause, Phase};
 use proto::work::v1beta1::ItemKind;
 use std::time::Duration;
 
-/// How far a decision has come.
+/// The phase of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Verdict {
     Proposed,
@@ -90,34 +90,34 @@ pub(crate) struct Decisions {
     /// Only this decision, in all its phases.
     #[arg(value_name = "DECISION", conflicts_with_all = ["follow", "since", "last", "after", "oldest", "open", "cloudevents", "verdicts", "reasons", "actions", "resources", "cel"])]
     pub(crate) decision: Option<String>,
-    /// Go on with what comes.
+    /// Follow new events.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Not older than this, such as 10m.
+    /// Only events newer than this, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
     pub(crate) since: Option<Duration>,
-    /// So many, the newest; 100 where nothing else is asked for.
+    /// The newest events, this many; 100 without another start.
     #[arg(long, value_name = "N", conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
     pub(crate) last: Option<u32>,
-    /// What comes after this position, as this command printed it.
+    /// Only events after this position, which an earlier run printed.
     #[arg(long, value_name = "LOG:NUMBER", conflicts_with_all = ["oldest", "open"])]
     pub(crate) after: Option<String>,
-    /// Begin with the oldest that is kept.
+    /// Begin with the oldest kept event.
     #[arg(long, conflicts_with = "open")]
     pub(crate) oldest: bool,
-    /// Begin with the present state of every decision that is not carried out yet.
+    /// Begin with the current state of every open decision.
     #[arg(long)]
     pub(crate) open: bool,
-    /// Only decisions that have come so far; may be repeated.
+    /// Only decisions in this phase; may be repeated.
     #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
     pub(crate) verdicts: Vec<Verdict>,
-    /// Only decisions made for this; may be repeated.
+    /// Only decisions with this reason; may be repeated.
     #[arg(long = "cause", alias = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
     pub(crate) reasons: Vec<Reason>,
-    /// Only decisions that ask for this; may be repeated.
+    /// Only decisions with this action; may be repeated.
     #[arg(long = "action", value_enum, value_delimiter = ',')]
     pub(crate) actions: Vec<Action>,
-    /// Only about objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
+    /// Only objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
     pub(crate) resources: Vec<GroupResource>,
     /// Only decisions for which this is true, in the Common Expression Language: `event.target.name.startsWith("web")`.
@@ -137,7 +137,7 @@ pub(crate) struct Decisions {
 pub(crate) enum Group {
     Kind,
     Namespace,
-    /// What began the cascade.
+    /// The root of the cascade.
     Root,
 }
 

@@ -16,9 +16,9 @@ use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Neither changes nor bookmarks for so long: the connection is dead.
+/// Without a change or a bookmark for this time, the connection counts as dead.
 const QUIET_MAX: Duration = Duration::from_secs(60);
-/// Before a stream that ended is asked for again.
+/// The delay before an ended stream is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
 const CHANGE: &str = "ownergraph.graph.v1beta1.WatchDependentsResponse.Change";
 

@@ -5,7 +5,7 @@ use crate::kubectl::questions::{Found, Walked};
 use proto::graph::v1beta1::{Edge, Node, NodeState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fewer siblings than this are all shown.
+/// Groups of fewer siblings are shown in full.
 const FOLD_MIN: usize = 5;
 
 /// One line of the tree.
@@ -44,7 +44,7 @@ pub(super) fn above<'w>(rows: Vec<Row<'w>>) -> Vec<Row<'w>> {
     lines.rev().map(upside_down).collect()
 }
 
-/// Who stands below whom.
+/// The parent of each object in the tree.
 #[derive(Debug)]
 pub(super) struct Shape<'w> {
     below: BTreeMap<&'w str, Vec<&'w Found>>,

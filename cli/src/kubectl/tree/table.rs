@@ -7,12 +7,12 @@ use crate::kubectl::narrow::Narrow;
 use proto::graph::v1beta1::{Collecting, Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1beta1::ObjectRef;
 
-/// What the lines tell.
+/// The content of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<'t> {
     /// Where such columns are wanted.
     pub(super) conditions: Option<&'t Conditions>,
-    /// What references are worth.
+    /// Whether to show the standing of references.
     pub(super) up: bool,
     pub(super) wide: bool,
     pub(super) narrow: &'t Narrow,
@@ -166,7 +166,7 @@ fn rank(word: &str) -> u8 {
     }
 }
 
-/// Whether somebody should look at a reference of this standing.
+/// Whether a reference of this standing is suspicious.
 pub(in crate::kubectl) fn is_wrong(standing: OwnerStanding) -> bool {
     match standing {
         OwnerStanding::Unspecified | OwnerStanding::Solid | OwnerStanding::Waiting | OwnerStanding::Orphaning => false,
