@@ -1,6 +1,7 @@
-//! `cargo bench -p tests --bench readers`: one cascade on the sandbox as API server, followed by nobody, by ten and a hundred readers of
-//! everything, and by twenty readers of sixteen expressions; beside it as many watchers of as many deletions on kube-apiserver. `OBJECTS=n` takes others than 10 000, `ROUNDS=n` others than three,
-//! `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench readers`: measures one cascade on the sandbox without readers, with ten and a hundred
+//! readers of everything, and with twenty readers of sixteen expressions. For comparison it measures the same number of
+//! watchers of deletions on kube-apiserver. `OBJECTS=n` replaces the default of 10 000, `ROUNDS=n` the default of
+//! three, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

@@ -76,7 +76,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     Ok(figures)
 }
 
-/// Families come and go, as long as nobody stops it.
+/// Creates and deletes families until it is stopped.
 async fn keep_busy(client: Client) -> anyhow::Result<()> {
     let maps = configmaps("busy");
     for round in 0_u64.. {

@@ -37,7 +37,7 @@ pub struct Run {
     /// The most memory held by the contender's largest process and by the API server, in MiB.
     pub memory: f64,
     pub server_memory: f64,
-    /// That have come by the end, where somebody traces.
+    /// Spans received by the end, if tracing is on.
     pub spans: usize,
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Where the present files are, as in a mounted Secret.
 const DATA: &str = "..data";
 
-/// Somebody who signs.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 

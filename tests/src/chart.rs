@@ -24,7 +24,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a folder of the workspace")
 }
 
-/// The files that the chart is checked with; each is a set of values that somebody could have.
+/// The values files that the chart is tested with.
 pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(root().join("deploy/chart/ci"))?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();

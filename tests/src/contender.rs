@@ -20,8 +20,8 @@ const UNLIMITED: u32 = 100_000;
 /// Of a bare client that is held to a rate.
 const HELD_IN_FLIGHT: u32 = 64;
 
-/// Part of the cascades that are traced where anybody looks. Ten times what is traced by default: a benchmark has few cascades, and some should
-/// be among them.
+/// The ratio of traced cascades, if tracing is on. It is ten times the default, because a benchmark has few cascades
+/// and should trace some of them.
 const SAMPLED: &str = "0.1";
 
 /// Who deletes.

@@ -39,7 +39,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(50);
 /// One probe; a paused or stuck server does not answer at all.
 const PROBE_WITHIN: Duration = Duration::from_secs(5);
-/// Tries with another port when somebody else was faster to take the one found free.
+/// Retries with another port if another process took the free one first.
 const START_TRIES_MAX: usize = 5;
 /// The `default` namespace appears shortly after the server calls itself ready.
 const READY_PATHS: [&str; 2] = ["/readyz", "/api/v1/namespaces/default"];
@@ -76,8 +76,8 @@ pub struct ControlPlane {
     directory: Directory,
 }
 
-/// The control plane that all tests of one process share. They keep out of each other's way by namespaces and names; whoever stops
-/// servers, pauses them or counts requests starts one of their own.
+/// The control plane that all tests of one process share. They use different namespaces and names. A test that stops or
+/// pauses servers, or counts requests, starts its own control plane.
 pub async fn shared(binaries: &Binaries) -> anyhow::Result<&'static ControlPlane> {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
     SHARED.get_or_try_init(|| ControlPlane::start(binaries)).await
@@ -198,7 +198,7 @@ impl ControlPlane {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Writes the kubeconfig of `admin` for whoever is to reach the API server by another loopback address, such as a proxy's.
+    /// Writes the kubeconfig of `admin` for another loopback address of the API server, such as a proxy's.
     pub fn kubeconfig_by(&self, address: SocketAddr, file: &Path) -> anyhow::Result<()> {
         let text = fs::read_to_string(&self.kubeconfig).context("reading the kubeconfig")?;
         ensure!(text.contains(&self.url), "the kubeconfig does not name {}", self.url);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// The group of everybody who has a certificate of [`crate::certificates`].
+/// The group in every certificate of [`crate::certificates`].
 const GROUP: &str = "ownergraph:tests";
 
 /// What a graph service asks about its callers, all of it.

@@ -1,4 +1,4 @@
-//! How long ten objects wait that are deleted in the middle of somebody else's cascade.
+//! Measures how long the deletion of ten objects takes in the middle of another tenant's cascade.
 
 use crate::bench::{self, Figure, Rounds};
 use crate::cascade::OWNERS;

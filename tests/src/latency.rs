@@ -21,7 +21,7 @@ const FAMILY: usize = 100;
 const LONE: usize = 50;
 /// What is allowed beside the requests themselves, in ms.
 const ALLOWED_MILLIS: f64 = 50.0;
-/// Between the creation of a family and its end: whoever watches knows of it by then, and has nothing to do any more.
+/// The delay between the creation of a family and its deletion. By then every watcher has processed the creation.
 const SETTLED: Duration = Duration::from_millis(500);
 const WITHIN: Duration = Duration::from_secs(120);
 

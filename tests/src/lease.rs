@@ -1,7 +1,7 @@
-//! How fast work gets from the graph service to executors and back, when nobody has to wait for an API server.
+//! Measures how fast work gets from the graph service to executors and back, without the latency of an API server.
 //!
-//! The graph service is the real one, a process of its own, and so is its gRPC on loopback. Its API server is in memory and has nothing to do
-//! while it is measured. The executors say of each lease at once that it is done.
+//! The graph service is the real one, a process of its own, and so is its gRPC on loopback. Its API server is in memory
+//! and idle during the measurement. The executors report each lease as done at once.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::embedded::Api;
@@ -128,7 +128,7 @@ async fn one_by_one(grpc: &str, cluster: &str) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Works until nobody wants to know any more how many results were acknowledged.
+/// Works until the receiver of the count of acknowledged results is dropped.
 async fn work(channel: Channel, hello: Hello, told: mpsc::Sender<usize>) -> anyhow::Result<()> {
     let mut puppet = Puppet::over((channel, ())).await?;
     puppet.greet(hello).await?;

@@ -37,7 +37,7 @@ pub struct Link {
 #[derive(Debug)]
 struct Wires {
     target: SocketAddr,
-    /// Each with the words by which its client is recognized; none at all where one wire is everybody's.
+    /// The wires, each with the bytes that identify its client. Empty if all clients share one wire.
     wires: Vec<(String, watch::Sender<Wire>)>,
     /// Pieces on their way to the server that a held wire keeps.
     kept: AtomicUsize,
@@ -48,12 +48,13 @@ struct Wires {
 }
 
 impl Link {
-    /// One wire for whoever connects.
+    /// One wire for all clients.
     pub async fn to(target: SocketAddr) -> anyhow::Result<Link> {
         Link::start(target, vec![String::new()]).await
     }
 
-    /// A wire for each client: whoever sends one of these words first has its wire. Each client must send one before it hears anything.
+    /// A wire for each client: the first of these words that a client sends selects its wire. Each client must send a
+    /// word before it receives data.
     pub async fn for_each(target: SocketAddr, words: &[String]) -> anyhow::Result<Link> {
         Link::start(target, words.to_vec()).await
     }
@@ -105,7 +106,7 @@ async fn accept(listener: TcpListener, wires: Arc<Wires>) {
         if connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
-        // Out of file descriptors, for one: the client sees a connection that nobody answers, and tries again.
+        // For example, no file descriptors are left: the client sees a connection without an answer, and retries.
         let Ok((client, _)) = listener.accept().await else { continue };
         connections.spawn(connection(client, Arc::clone(&wires)));
     }

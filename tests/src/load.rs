@@ -174,9 +174,9 @@ async fn until_every<T: Debug, F: Future<Output = anyhow::Result<T>>>(
     }
 }
 
-/// Waits until no more than so many of a collection are left, for benchmarks: asks again after a third of what it will still take at the pace so
-/// far. To count a hundred thousand objects costs the API server ten milliseconds, and whoever asks for that twenty times a second takes
-/// a fifth of a processor from those who are measured.
+/// Waits until at most this many objects of a collection are left, for benchmarks. The next count follows after a third
+/// of the estimated remaining time: counting a hundred thousand objects costs the API server ten milliseconds, so
+/// twenty counts a second would take a fifth of a CPU from the contenders.
 pub async fn until_left(client: &Client, collection: &str, wanted: usize, within: Duration) -> anyhow::Result<()> {
     let begun = Instant::now();
     let first = count(client, collection).await?;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval, timeout};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// Debian has it where not everybody looks.
+/// Debian installs it outside most users' PATH.
 const ELSEWHERE: &str = "/usr/sbin/nats-server";
 
 /// The program, or `None` where it is not installed; that is an error where `CI` is set.

@@ -1,5 +1,6 @@
-//! How long another client waits for its answers while somebody deletes. All of them are admins, whom the API server's fair queues let pass:
-//! what is seen is what the machine and the store have left, not what the queues divide.
+//! Measures how long another client waits for its answers during a cascade. All clients are admins, which bypass the
+//! API server's fair queues: the result shows the remaining capacity of the machine and the store, not the division by
+//! the queues.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::cascade::OWNERS;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-/// Runs a server in the background and kills it when standard input ends. The write end of that pipe is open in the test process
-/// alone, so the kernel closes it however that process ends: return, panic, `static` never dropped, SIGKILL.
-/// The shell waits for the server, so the pid it kills is never one that the system has given to somebody else.
-/// The watcher starts before the pid is reported: a parent that is already gone breaks the report, not the kill.
+/// Runs a server in the background and kills it when standard input ends. The write end of that pipe is open in the
+/// test process alone, so the kernel closes it however that process ends: return, panic, `static` never dropped,
+/// SIGKILL. The shell waits for the server, so the system cannot reuse the pid before the kill. The watcher starts
+/// before the pid is reported: a parent that is already gone breaks the report, not the kill.
 const SUPERVISE: &str = r#"
 log=$1; shift
 exec 3<&0

@@ -116,7 +116,7 @@ impl Proxy {
         Ok(Proxy { shared, kubeconfig, _task: task })
     }
 
-    /// The kubeconfig of whoever is to go through the proxy.
+    /// The kubeconfig of clients of the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

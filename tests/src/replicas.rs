@@ -89,7 +89,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Nobody yet, but places for so many graph services.
+    /// No process yet, but addresses for this many graph services.
     pub async fn new(programs: &Programs, graphs: usize) -> anyhow::Result<Replicas> {
         let words: Vec<String> = (0..EXECUTORS_MAX).map(executor_name).collect();
         let (mut grpc, mut gates) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Lines of any process that nobody should ever see: errors and panics.
+    /// Errors and panics in the log of any process.
     pub fn alarms(&self) -> anyhow::Result<Vec<String>> {
         let mut alarms = Vec::new();
         for entry in fs::read_dir(self.directory.path())? {

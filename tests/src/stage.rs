@@ -5,7 +5,7 @@ use crate::service::{Programs, Service};
 use kube::Client;
 use std::path::Path;
 
-/// Our programs, and a control plane that nobody else works on.
+/// Our programs, with their own control plane.
 pub struct Stage {
     pub binaries: Binaries,
     pub programs: Programs,

@@ -1,4 +1,5 @@
-//! Both services in one process, with their real clients over pipes in memory, on a clock that only moves when nobody has anything to do.
+//! Both services in one process, with their real clients over pipes in memory, on a clock that only moves when every
+//! task is idle.
 //!
 //! * [`network`]: addresses, and pipes between them that can be broken or frozen
 //! * [`world`]: the sandbox, replicas of the graph service and executors on that network

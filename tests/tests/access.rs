@@ -307,7 +307,7 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
     })
     .await?;
 
-    // A graph service that may read everything, and may not ask about callers, lets nobody in.
+    // A graph service that may read everything but may not review callers refuses every caller.
     with_service(cluster_as(plane, "reader").await?, async |dial| {
         let refused = dial.status(&operator).await?.err().context("it is let in")?;
         let words = refused.message().to_owned();

@@ -153,7 +153,7 @@ async fn an_executor_that_finds_no_graph_service_says_so_and_goes_on_trying() ->
     let executor = waits_saying(&programs, "executor-service", directory.path(), &flags, &nobody).await?;
     let failures = executor.metric("ownergraph_executor_connect_failures_total").await?;
     ensure!(failures.is_some_and(|failures| failures >= 1.0), "connect failures in /metrics: {failures:?}");
-    // Somebody who speaks something else.
+    // A peer of another protocol.
     let api_server = api.address.to_string();
     let flags = ["--kubeconfig", &api.flag, "--graph", &api_server];
     waits_saying(&programs, "executor-service", directory.path(), &flags, &api_server).await?;
@@ -216,7 +216,7 @@ async fn rubbish_and_strangers_on_the_grpc_port_harm_nobody() -> anyhow::Result<
     let answer = refused(hello).await?;
     ensure!(answer.contains("FailedPrecondition") && answer.contains("another"), "{answer}");
 
-    // Nobody else noticed: an executor connects and works, and a second one of its name takes its place.
+    // Other clients are not affected: an executor connects and works, and a second one of its name replaces it.
     let flags = ["--kubeconfig", &api.flag, "--graph", &grpc, "--name", "same"];
     let mut first = Service::start(&programs, "executor-service", "first", directory.path(), &flags)?;
     first.ready().await?;

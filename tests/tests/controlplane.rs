@@ -151,7 +151,8 @@ async fn a_dropped_control_plane_is_gone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One victim is killed while it runs; the other's test panics, with the control plane in a `static` that nobody drops.
+/// One victim is killed while it runs; the other's test panics, with the control plane in a `static` that is never
+/// dropped.
 #[tokio::test]
 async fn a_test_process_leaves_nothing_behind_however_it_ends() -> anyhow::Result<()> {
     let Some(binaries) = controlplane::require() else { return Ok(()) };

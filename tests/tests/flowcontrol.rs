@@ -81,7 +81,7 @@ async fn requests_of_the_services_are_put_where_the_manifests_say() -> anyhow::R
         let what = format!("{user}'s GET {path} is in {schema}");
         until(&what, SOON, || classified(&plane, user, path), |found| *found == uid).await?;
     }
-    // Nothing dangles: a schema that leads to no level is marked, and puts nobody anywhere.
+    // Nothing dangles: a schema without an existing level is marked, and has no effect.
     for schema in ["ownergraph-executors", "ownergraph-leader-election"] {
         let path = format!("{GROUP}/flowschemas/{schema}");
         let client = plane.client().await?;

@@ -98,7 +98,8 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
     for (plural, kind) in [("things", "Thing"), ("others", "Other")] {
         define(&client, plural, kind).await?;
     }
-    // Gone before anybody looked; going while we look; living, and in a collection that cannot be listed, so that each is asked for.
+    // One owner is deleted before the first read, one during the reads, and one lives. Their collection cannot be
+    // listed, so each is read singly.
     let vanished = family(&client, "things", "Thing", "vanished", OWNERS / 4).await?;
     let going = family(&client, "things", "Thing", "going", OWNERS - OWNERS / 4).await?;
     family(&client, "others", "Other", "living", 3).await?;

@@ -27,7 +27,7 @@ async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {
     for (owner, policy) in owners.iter().zip(["Background", "Foreground", "Orphan"]) {
         delete(&api.client, &format!("{maps}/{owner}"), policy).await?;
     }
-    // A reference to nobody, so that a question has to be asked.
+    // A reference to a nonexistent owner, so that the collector has to read it.
     let nobody =
         serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "uid": "x" } });
     create(&api.client, &maps, &configmap("dangling", &[reference_to(&nobody)])).await?;

@@ -154,7 +154,7 @@ async fn a_backend_that_is_down_holds_what_is_owned_there_and_nobody_else() -> a
     let (maps, path) = (configmaps("backend"), things(group, "v1", "backend"));
     let directory = Directory::create()?;
     let before = collect(plane, &directory, "before").await?;
-    // From now on the group is served by an extension server that nobody has ever started.
+    // From now on an extension server that was never started serves the group.
     let service = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
     let down = json!({
         "metadata": { "labels": { "kube-aggregator.kubernetes.io/automanaged": null } },
@@ -171,7 +171,7 @@ async fn a_backend_that_is_down_holds_what_is_owned_there_and_nobody_else() -> a
             Some(collector) => collector,
             None => collect(plane, &directory, name).await?,
         };
-        // Nobody can say whether this one's owner is there.
+        // Whether this object's owner exists is unknown.
         let reference =
             json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "name": "x", "uid": format!("uid-{name}") });
         create(&client, &maps, &configmap(name, &[reference])).await?;

@@ -1,6 +1,6 @@
-//! The examples of subscribers to the log of decisions, as somebody who copies them would run them: killed again and again in
-//! mid-cascade, each sees every decision. And subscribers in Python and Go with the limits that their libraries have by default, beside an
-//! object as large as the API server takes.
+//! The examples of subscribers to the log of decisions, run as a user would run a copy: killed repeatedly in
+//! mid-cascade, each sees every decision. And subscribers in Python and Go with the limits that their libraries have by
+//! default, beside an object as large as the API server takes.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::ListDecisionsRequest;

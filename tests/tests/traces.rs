@@ -180,7 +180,7 @@ async fn nothing_is_recorded_but_the_calls_of_a_caller_that_records() -> anyhow:
         }
         admin.get_status(request).await?;
     }
-    // Whoever stops sends what it has.
+    // A stopping process sends its remaining spans.
     for service in fleet.executors.iter_mut().chain([&mut fleet.graph]) {
         service.process.terminate()?;
         assert_eq!(service.process.ended(STOPPED_WITHIN).await?, 0, "{}", service.process.output());

@@ -31,7 +31,7 @@ impl Machine {
         let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(unknown);
         let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse().ok());
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        // What follows the number is whoever built it.
+        // The text after the version number names the builder.
         let kernel = release.trim().split('-').next().filter(|number| !number.is_empty());
         let version = CONTROL_PLANE.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
         let changed =

@@ -1,4 +1,4 @@
-//! The runs of a benchmark, of whoever takes part in it.
+//! The runs of all contenders of a benchmark.
 
 use super::{Figure, Report, Samples};
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl<R: Run> Rounds<R> {
         self.of(who).map(figure).collect()
     }
 
-    /// Everybody once, in the order of their first runs.
+    /// Each contender once, in the order of first runs.
     pub fn everybody(&self) -> Vec<R::Who> {
         let mut everybody = Vec::new();
         for run in &self.0 {

@@ -56,7 +56,7 @@ async fn main() -> anyhow::Result<()> {
         done??;
     }
     let (cpu, memory) = (cpu_seconds(this)? - before, most_memory_mib(this)?);
-    // Under another name first, so that whoever waits for it does not read half of it.
+    // Written under another name first, so that a waiting reader never reads a partial file.
     fs::write(format!("{files}.end"), format!("{cpu} {memory}"))?;
     Ok(fs::rename(format!("{files}.end"), format!("{files}.done"))?)
 }

@@ -15,7 +15,7 @@ async fn main() -> anyhow::Result<()> {
     let way = Way::ALL.into_iter().find(|known| known.word() == way).context("there is no such way")?;
     let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
     let read = read(&connect(&access).await?.client, way).await?;
-    // Under another name first, so that whoever waits for it does not read half of it.
+    // Written under another name first, so that a waiting reader never reads a partial file.
     fs::write(format!("{file}.end"), format!("{} {}", read.collections, read.pages))?;
     Ok(fs::rename(format!("{file}.end"), file)?)
 }

@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let progress = |tally: &Tally, elapsed: Duration| {
         let faults: u64 = tally.faults.values().sum();
         let (seconds, worlds, steps) = (elapsed.as_secs(), tally.worlds, tally.steps);
-        // Nobody may be reading any more, which is no reason to stop.
+        // A closed stdout is no reason to stop.
         let _ = writeln!(std::io::stdout(), "{seconds} s: {worlds} worlds, {steps} steps, {faults} faults");
     };
     let what = Search {

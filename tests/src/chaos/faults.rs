@@ -69,7 +69,7 @@ pub(super) async fn carry_out(deployment: &mut Deployment, faults: &[Fault], don
     Ok(())
 }
 
-/// Where the fault happens; `None` where nobody leads.
+/// The target of the fault; `None` if no replica leads.
 async fn found(deployment: &Deployment, victim: Victim) -> anyhow::Result<Option<Place>> {
     if let Victim::Place(place) = victim {
         return Ok(Some(place));

@@ -1,8 +1,8 @@
-//! What each cascade must leave, and whether everything that happens to an object leads there.
+//! The expected end of each cascade, and a check of every event on the way.
 //!
-//! Whoever makes a family says beforehand what becomes of each of its objects. Every event of the API server's own watch is held
-//! against that: what is kept must never be deleted or lose a reference that it keeps, what goes must not go before it was doomed, and
-//! an owner that is deleted in foreground goes last.
+//! The creator of a family declares the expected end of each object. Every event of the API server's watch is checked
+//! against it: an object to keep is never deleted and keeps its references, an object to delete is not deleted before
+//! its family is doomed, and an owner in foreground deletion is deleted last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -83,7 +83,7 @@ pub(super) struct Sight {
 pub(super) struct Oracle {
     families: BTreeMap<usize, Family>,
     objects: BTreeMap<Uid, Known>,
-    /// Deleted before whoever created them knew their uid.
+    /// Deleted before their creator received their uid.
     early: BTreeSet<Uid>,
     /// Every object that is still to come to its end because its family is doomed.
     pending: usize,
@@ -163,7 +163,7 @@ impl Oracle {
         self.pending
     }
 
-    /// Some that are, for whoever wonders why.
+    /// Examples, for diagnosis.
     pub(super) fn pending_names(&self, most: usize) -> Vec<String> {
         let doomed = |known: &&Known| !known.done && self.families.get(&known.family).is_some_and(|f| f.doomed);
         self.objects.values().filter(doomed).take(most).map(|known| known.name.clone()).collect()

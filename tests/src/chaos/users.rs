@@ -52,7 +52,7 @@ struct Family {
 }
 
 impl User {
-    /// Makes and dooms families until `stop`; then waits for nobody.
+    /// Creates and dooms families until `stop`, then returns without waiting.
     pub(super) async fn run(mut self, stop: watch::Receiver<bool>) -> anyhow::Result<Vec<Remains>> {
         let mut number = self.first;
         let mut doomed: VecDeque<Remains> = VecDeque::new();

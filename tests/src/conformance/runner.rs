@@ -371,7 +371,7 @@ impl Run {
     }
 
     async fn look_at_component(&self, asked: &[&str], drawn: &[&str]) -> anyhow::Result<(bool, String)> {
-        // Whoever is not known here is known nowhere.
+        // An object that is unknown here has no uid at all.
         let uid = |local: &&str| self.uid(local).unwrap_or("nobody");
         let query: Vec<String> = asked.iter().map(|local| format!("uid={}", uid(local))).collect();
         let (_, body) = self.collector()?.get(&format!("/debug/graph?{}", query.join("&"))).await?;

@@ -148,7 +148,7 @@ impl Object {
 /// An ownerReference. What it does not say is taken from the object whose uid it carries.
 #[derive(Debug, Clone)]
 pub struct Reference {
-    /// The local name of an object that exists by then, or a word that stands for a uid nobody has.
+    /// The local name of an object that exists at that step, or a word for a uid that no object has.
     pub uid_of: &'static str,
     pub api_version: Option<&'static str>,
     pub kind: Option<Kind>,

@@ -25,7 +25,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(150);
 const KIND_WITHIN: Duration = Duration::from_secs(20);
 const MERGE: &str = "application/merge-patch+json";
-/// Nobody listens there.
+/// No process listens there.
 const DEAD_WEBHOOK: &str = "https://127.0.0.1:1/convert";
 
 /// An API server, and how to reach it.
@@ -126,7 +126,7 @@ impl World {
         Ok(world)
     }
 
-    /// The collector's writes so far; `None` where nobody looked at them.
+    /// The collector's writes so far; `None` if they were not recorded.
     pub fn writes(&self) -> Option<Seen> {
         self.sandbox.as_ref().map(|sandbox| sandbox.guard.seen())
     }

@@ -81,6 +81,6 @@ fn target_directory() -> PathBuf {
 
 /// Written to the stream itself: `eprintln!` in a test that passes is kept from the reader.
 fn say(message: &str) {
-    // Nobody reads it if it cannot be written.
+    // If the write fails, nothing reads the file.
     let _ = writeln!(io::stderr().lock(), "{message}");
 }

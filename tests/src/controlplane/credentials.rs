@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// Member of `system:masters`: RBAC lets it do everything.
 pub const ADMIN: &str = "admin";
 
-/// Somebody who may authenticate. What they may do is for the test to grant by RBAC.
+/// A user that can authenticate. The test grants its rights by RBAC.
 #[derive(Debug, Clone)]
 pub struct User {
     pub name: String,

@@ -23,7 +23,7 @@ const QUIET_BETWEEN: Duration = Duration::from_millis(1_500);
 const QUIET_AT_THE_END: Duration = Duration::from_millis(6_500);
 /// After upstream's restart, which judges everything at once.
 const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
-/// A collector that writes for longer without anybody else doing so is at war with itself.
+/// A collector that writes longer than this while no other client writes is in a loop.
 const QUIET_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(15);

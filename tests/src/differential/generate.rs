@@ -138,7 +138,7 @@ impl Maker {
         references
     }
 
-    /// Mostly somebody who may own the object, now and then somebody who may not.
+    /// Mostly an owner that may own the object, sometimes one that may not.
     fn owner_for(&mut self, slot: Slot) -> Option<Slot> {
         let object = self.objects[slot].clone();
         let may_own = |owner: &Object| owner.namespace.is_none() || owner.namespace == object.namespace;
@@ -198,7 +198,7 @@ impl Maker {
         match self.draw.index(100) {
             0..=47 => {
                 let slot = if self.draw.percent(75) { owner } else { slot };
-                // Twice now and then; mostly somebody new.
+                // Sometimes the same owner twice; mostly a new one.
                 let again = self.deleted.contains(&slot) && !self.draw.percent(25);
                 let rest: Vec<Slot> = (0..self.objects.len()).filter(|at| !self.deleted.contains(at)).collect();
                 let slot = if again { self.draw.pick(&rest).copied().unwrap_or(slot) } else { slot };

@@ -46,7 +46,8 @@ struct Law<'a> {
     now: End,
     /// What was there at the last quiet moment. A collector has seen all of it since.
     settled: End,
-    /// Owners that have been in foreground deletion since the last quiet moment: what was before, nobody still takes for the present.
+    /// Owners that have been in foreground deletion since the last quiet moment. No collector still acts on the state
+    /// before that moment.
     waited: BTreeSet<Incarnation>,
     /// Owners that have been in orphaning deletion.
     orphaned: BTreeSet<Incarnation>,

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The finalizer that nobody but the program takes away.
+/// The finalizer that only the program removes.
 pub(super) const FOREIGN_FINALIZER: &str = "example.com/held";
 
-/// Tries of a read and a write that depends on it, when somebody else writes in between.
+/// The limit of attempts for a read and a dependent write, when another client writes in between.
 const WRITE_TRIES_MAX: usize = 20;
 
 pub(super) struct User<'a> {
@@ -152,7 +152,8 @@ impl<'a> User<'a> {
         })
     }
 
-    /// Reads a list of the metadata, changes it, and writes it unless it is as it was or somebody else has written.
+    /// Reads a list of the metadata, changes it, and writes it, unless nothing changed or another client wrote in
+    /// between.
     async fn change(&mut self, slot: Slot, field: &str, edit: impl Fn(&mut Vec<Value>)) -> anyhow::Result<String> {
         let path = self.program.objects[slot].path();
         for _ in 0..WRITE_TRIES_MAX {

@@ -113,7 +113,7 @@ pub enum Flaw {
     WrongName,
     /// The owner's uid under another served kind of the same scope.
     WrongKind(Kind),
-    /// The owner's coordinates with a uid that nobody has.
+    /// The owner's coordinates with a uid that no object has.
     UnknownUid,
     /// A kind that no server knows.
     UnknownKind,

@@ -43,7 +43,7 @@ enum Line {
         begun: bool,
     },
     Stream(Stream),
-    /// Nothing comes any more, and nobody knows; whether it ends in good order.
+    /// Messages stop without a notice. The flag says whether the connection then ends cleanly.
     Broken {
         clean: bool,
     },
@@ -64,8 +64,8 @@ struct Stream {
 }
 
 impl Collection {
-    /// The server goes; nobody has noticed yet. Gives the number under which it will be. Where it goes in good order it ends its watches,
-    /// and what is asked for meanwhile another one answers.
+    /// The server stops, and no client has noticed yet. Returns the number that it will have next. A clean stop ends
+    /// its watches, and another server answers meanwhile.
     pub(super) fn cut(&mut self, clean: bool) -> Option<u64> {
         match self.line {
             Line::Asked(_) if !clean => {}

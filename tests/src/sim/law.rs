@@ -1,20 +1,22 @@
 //! What the collector may do, judged from the true state at the moment of the write; and what must be done in the end.
 //!
-//! The rules are the slow and obvious reading of the semantics. Where the collector works on what it was shown, and what it was shown
-//! may be late, the rule says how late:
+//! The rules are the slow and obvious reading of the semantics. Where the collector works on what it was shown, and
+//! what it was shown may be late, the rule says how late:
 //!
-//! * A DELETE never rests on an owner that exists and is not in foreground deletion, but an owner check may be a second old.
-//! * An owner that orphaned its dependents keeps whatever referred to it before its mark, and what came between its mark and its end
-//!   if the acting leader was shown the mark.
+//! * A DELETE never rests on an owner that exists and is not in foreground deletion, but an owner check may be a second
+//!   old.
+//! * An owner that orphaned its dependents keeps whatever referred to it before its mark, and what came between its
+//!   mark and its end if the acting leader was shown the mark.
 //! * `orphan` leaves when nothing refers to the owner that did so before its mark; no lag excuses it.
-//! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been shown, or that
-//!   lies in a collection it knew to be incomplete.
-//! * An owner that is proven absent is absent, however late the proof comes: nobody comes back under the same uid but by a restore.
-//! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What was decided before
-//!   the acting leader's connections broke is judged by the history it was decided in, as long as its executor cannot know better: the
-//!   leader's word has not reached it, and its session has not ended. A write that leaves later is a violation of its own.
-//!   An owner that orphaned its dependents in a history that is lost, and is gone in the present one, may be taken for one that
-//!   orphaned them: they are kept.
+//! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been
+//!   shown, or that lies in a collection it knew to be incomplete.
+//! * An owner that is proven absent is absent, however late the proof comes: only a restore brings an object back under
+//!   the same uid.
+//! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What
+//!   was decided before the acting leader's connections broke is judged by the history it was decided in, as long as
+//!   its executor cannot know better: the leader's word has not reached it, and its session has not ended. A write that
+//!   leaves later is a violation of its own. An owner that orphaned its dependents in a history that is lost, and is
+//!   gone in the present one, may be taken for one that orphaned them: they are kept.
 
 use super::kinds::{KINDS, UNWATCHED, by_kind, stored};
 use super::perils::{has_too_many, is_poisoned};
@@ -165,7 +167,7 @@ pub(super) fn references(
         let fair = match worth(owner) {
             Worth::Gone | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning => true,
             Worth::Waiting | Worth::JustWaited | Worth::Orphaning => true,
-            // By a kind that nobody knows, a reference may name what another group shows.
+            // A reference with an unknown kind may name an object that another group serves.
             Worth::Unresolvable => {
                 by_kind(owner.group(), &owner.kind).is_some() || truth.is_orphaned_namesake(before, owner)
             }
@@ -213,7 +215,7 @@ pub(super) fn finalizer(
         return Ok(());
     }
     for (dependent, reference) in truth.dependents(before) {
-        // What is not served holds nobody up.
+        // A kind that is not served holds back nothing.
         if !truth.served[dependent.kind] || !shown.served[dependent.kind] || dependent.kind == UNWATCHED {
             continue;
         }
@@ -309,7 +311,7 @@ pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
 fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let facts = life.facts();
     if facts.terminating {
-        // What was seen to refer to it before its kind ceased to be served may do so for all that anybody knows.
+        // An object that referred to it before its kind ceased to be served may still do so.
         if truth.lives.values().any(|other| !truth.served[other.kind] && other.has_referred_to(life)) {
             return None;
         }

@@ -21,7 +21,7 @@ const OBJECTS_MAX: usize = 100_000;
 /// How a world is asked for a preview.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nobody asks.
+    /// No request.
     Never,
     /// When the world is at rest.
     Wanted(Random),

@@ -8,8 +8,8 @@ use super::world::{Happening, MS, S, World};
 use engine::object::Uid;
 use sandbox::model::{Policy, Snapshot};
 
-/// Other writes between a backup and whatever comes after it, of the first and of the second one: in a cluster that lives, a store that
-/// went back does not overtake its former self before anybody has looked.
+/// Other writes after the first and after the second backup. In a live cluster, a restored store does not pass its
+/// former version before a client has read it.
 const WRITTEN_SINCE: [u64; RESTORES_MAX] = [1_000_000, 1_000];
 /// What `etcdutl --bump-revision` is told.
 const BUMP: u64 = 1_000_000_000;

@@ -1,4 +1,5 @@
-//! The streams between executors and replicas: late, broken, and sent again what nobody knows to have arrived.
+//! The streams between executors and replicas: messages arrive late, streams break, and unacknowledged messages are
+//! sent again.
 
 use super::law;
 use super::world::{Happening, MS, S, Stream, World};
@@ -96,10 +97,10 @@ impl World {
         stream.to_leader_at = stream.to_leader_at.max(now + delay);
         let at = stream.to_leader_at;
         let (executor, incarnation) = (stream.executor, stream.incarnation);
-        // A greeting begins a stream, and a window is what counts from here on: nobody sends an old one again.
+        // A greeting begins a stream, and a window counts from here on: a sender never repeats an old one.
         let is_state = matches!(message, ToLeader::Hello(_) | ToLeader::Window { .. });
         if !is_state && self.strikes("duplicate", self.options.faults.duplicates) {
-            // Over a reconnect: whoever does not know whether a message arrived sends it again.
+            // After a reconnect: a sender repeats a message whose arrival is unknown.
             let again = at + self.chaos.between(MS, 30 * S);
             let message = message.clone();
             self.at(again, Happening::SentAgain { executor, incarnation, message });

@@ -101,7 +101,7 @@ pub(super) fn short(uid: &Uid) -> String {
 /// What a reference is worth, as a matter of fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// Nobody serves this kind now, and the owner is not there.
+    /// The kind is not served now, and the owner does not exist.
     Unresolvable,
     /// Every question about it fails.
     Unreadable,

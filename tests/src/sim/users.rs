@@ -109,7 +109,7 @@ fn create_as(
     format!("creates {} {namespace}/{name} {metadata}: {}", KINDS[kind].kind, told(&done))
 }
 
-/// An owner, half of the time of the kind that nobody watches, and a dependent that somebody else's finalizer keeps.
+/// An owner, half of the time of an unwatched kind, and a dependent that a foreign finalizer keeps.
 pub(super) fn owner_to_lose(server: &mut Server, now: u64, random: &mut Random, name: &str) -> Option<Uid> {
     let kind = if random.percent(50) { UNWATCHED } else { random.index(2) };
     let namespace = NAMESPACES[random.index(NAMESPACES.len())];
@@ -224,7 +224,7 @@ fn reparent(server: &mut Server, now: u64, random: &mut Random, users: &Users, l
 
 fn delete(server: &mut Server, now: u64, random: &mut Random, life: &Life) -> String {
     let policy = [None, Some(Policy::Background), Some(Policy::Foreground), Some(Policy::Orphan)][random.index(4)];
-    // Nobody takes the GC finalizers off what nobody watches.
+    // The GC finalizers of an unwatched kind are never removed.
     let policy = if life.kind == UNWATCHED { Some(Policy::Background) } else { policy };
     let done = server.delete(now, life, policy);
     format!("deletes {} with {policy:?}: {}", life.named(), told(&done))

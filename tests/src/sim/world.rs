@@ -329,7 +329,7 @@ impl World {
         strikes
     }
 
-    /// Whoever a happening needs is stopped until then.
+    /// The processes of an event are stopped until then.
     fn paused(&self, happening: &Happening) -> Option<u64> {
         let replica = |at: usize| self.replicas[at].paused_until;
         let executor = |at: usize| self.executors[at].paused_until;

@@ -22,7 +22,7 @@ pub const END_HEADERS: u8 = 4;
 pub const SETTINGS_MAX_CONCURRENT_STREAMS: u16 = 3;
 pub const SETTINGS_INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What a connection's window is before anybody updates it.
+/// The initial window of a connection.
 pub const DEFAULT_WINDOW: u32 = 65_535;
 
 /// One frame.

@@ -1,5 +1,5 @@
-//! A network in memory. Hosts dial addresses; each connection is a pipe with somebody in the middle who carries the bytes, until the road
-//! between the two hosts is closed.
+//! A network in memory. Hosts dial addresses; each connection is a pipe with a carrier task in the middle that copies
+//! the bytes, until the road between the two hosts is closed.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -33,7 +33,7 @@ pub const API: &str = "api";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Road {
     Open,
-    /// Nothing arrives, and nobody is told.
+    /// Nothing arrives, and neither side gets an error.
     Frozen,
     /// Connections break, new ones are refused.
     Closed,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// Takes connections at an address from now on. Whoever listened there does no longer.
+    /// Accepts connections at an address from now on. It replaces an earlier listener.
     pub fn listen(&self, address: &str) -> mpsc::Receiver<Accepted> {
         let (sender, connections) = mpsc::channel(BACKLOG);
         self.state().listeners.insert(address.to_owned(), sender);
@@ -237,7 +237,7 @@ async fn carry(near: DuplexStream, far: DuplexStream, road: watch::Receiver<Road
     }
 }
 
-/// Until the sender has finished. An error: there is nobody left to carry to.
+/// Runs until the sender has finished. An error means that the receiver is gone.
 async fn one_way(
     mut from: ReadHalf<DuplexStream>,
     mut to: WriteHalf<DuplexStream>,

@@ -48,7 +48,7 @@ pub async fn channel(network: &Network, from: &str, to: &str) -> anyhow::Result<
     Ok((channel, link))
 }
 
-/// The same, where no stream takes more than so many bytes that nobody has read.
+/// The same, with this limit of unread bytes for each stream.
 pub async fn channel_with_window(
     network: &Network,
     from: &str,

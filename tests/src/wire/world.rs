@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// The host of whoever asks the replicas how they are.
+/// The host of the client that queries the replicas.
 const USER: &str = "user";
 /// Replicas look at the Lease every two seconds.
 const LEADS_WITHIN: Duration = Duration::from_secs(60);
@@ -147,7 +147,7 @@ impl World {
         self.replicas.insert(name.to_owned(), Running::start(stop, service));
     }
 
-    /// Ends a replica as SIGKILL does: nobody is told, connections break.
+    /// Ends a replica as SIGKILL does: without notice, connections break.
     pub fn kill_replica(&mut self, name: &str) {
         self.network.remove(name);
         self.replicas.remove(name);

@@ -23,9 +23,9 @@ enum Use {
     Start,
     /// An object refers to an owner in another namespace, and an Event may say so already.
     Misplaced,
-    /// Somebody presses pause.
+    /// A caller creates a pause.
     Press,
-    /// Somebody lifts a pause.
+    /// A caller deletes a pause.
     Lift,
     /// An executor calls over TLS, with a token.
     Call,
@@ -35,8 +35,8 @@ enum Use {
     Background,
 }
 
-/// Who lacks what, what makes that show, and the words by which it is named: in the log of either service, in `/readyz?verbose`, or to whoever
-/// asked.
+/// The account and the missing right, the action that needs it, and the text that names it: in the log of either
+/// service, in `/readyz?verbose`, or in the answer.
 const ROWS: [(&str, Use, &str); 16] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),

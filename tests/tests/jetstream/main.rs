@@ -92,7 +92,7 @@ async fn a_subscriber_killed_fifty_times_sees_every_decision_of_two_leaders_once
     let succeeded = subscriber.targets(Phase::Succeeded).intersection(&dependents).count();
     eprintln!("{objects} objects, {head} events, {succeeded} with their success, in {:?}", begun.elapsed());
 
-    // Nobody who was there is there any more, and the log goes on.
+    // Every replica of the start is gone, and the log continues.
     for graph in 0..2 {
         world.kill(graph).await?;
     }
@@ -191,7 +191,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
     let seen = lenient.events().filter_map(|event| Some(event.position.as_ref()?.sequence));
     ensure!(seen.eq((before + 1..=head).filter(|sequence| *sequence != at)), "all that was written, and nothing else");
 
-    // Whoever accepts no gap is told where to go on, and can.
+    // A subscriber that accepts no gap gets a position to continue from, and can continue.
     let ended = loop {
         match strict.live(&world.server(1), 1, false).await {
             Ok(()) => {}

@@ -16,7 +16,7 @@ use tests::service::{Fleet, Programs, Service};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server one of whose collections nobody may see.
+/// A server with a collection that no user may read.
 async fn start(directory: &Directory) -> anyhow::Result<Api> {
     let api = Api::start(directory.path()).await?;
     let unseen = |attempt: &Attempt<'_>| attempt.resource == "persistentvolumes";

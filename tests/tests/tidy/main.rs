@@ -250,7 +250,7 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
 
 /// Clocks jump. Deadlines and decisions rest on a clock that only goes forward; what is written down for people may have the date.
 const TIME_OF_DAY: [&str; 5] = [
-    // When the Lease was renewed, for whoever reads it.
+    // The renewal time of the Lease, for its readers.
     "graph-service/src/election/lease.rs",
     // Dates in answers.
     "graph-service/src/clock.rs",

@@ -1,4 +1,4 @@
-//! The services over TLS, as processes: certificates that change under load, and callers that nobody should trust.
+//! The services over TLS, as processes: certificates that change under load, and untrusted callers.
 
 mod examples;
 mod refusals;

@@ -1,4 +1,4 @@
-//! A bearer token that somebody writes anew while a connection lives.
+//! A bearer token that is rewritten while a connection is open.
 
 use super::HOSTS;
 use anyhow::Context;

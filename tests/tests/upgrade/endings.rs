@@ -26,7 +26,7 @@ pub(crate) struct Endings {
     pub(crate) sessions: BTreeMap<&'static str, usize>,
     /// Of attempts to get one.
     pub(crate) refusals: BTreeMap<&'static str, usize>,
-    /// Everything that is no clean ending, and every line that nobody should ever see.
+    /// Every unclean ending, and every error or panic in a log.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// One that follows all objects, and one that follows the decisions of whoever leads.
+    /// One client watches all objects, and one follows the leader's decisions.
     pub(crate) fn start_both(address: &str) -> [Follower; 2] {
         let address = format!("http://{address}");
         let to = address.clone();

@@ -35,7 +35,8 @@ fn farewells(relay: &Relay) -> BTreeMap<String, Vec<Farewell>> {
     by_executor
 }
 
-/// Each executor was sent away once for this reason, and dialled nobody before it was to. Gives when it did, after the farewell.
+/// Checks that each executor was sent away once for this reason, and did not dial before the given delay. Returns the
+/// delay between the farewell and the dial.
 fn ensure_kept(network: &Network, relay: &Relay, cause: GoAwayCause) -> anyhow::Result<Vec<Duration>> {
     let farewells = farewells(relay);
     ensure!(farewells.len() == EXECUTORS, "{farewells:?}");

@@ -24,7 +24,8 @@ struct Figures {
     led_after: Duration,
     /// From the moment the new one led.
     sessions_after: Duration,
-    /// Connections of the whole fleet to the replica that is left, while nobody led and after; and the most in one span.
+    /// Connections of the whole fleet to the remaining replica, without a leader and after; and the maximum in one
+    /// span.
     dials: usize,
     dials_peak: usize,
     /// Streams and messages in both directions at the new leader, once it led.

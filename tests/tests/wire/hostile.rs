@@ -1,4 +1,5 @@
-//! Peers that flood, never read, send rubbish or nothing at all: each meets a bound that has a name, and nobody else notices.
+//! Peers that flood, never read, send garbage or send nothing: a named limit stops each of them, and other clients are
+//! not affected.
 
 use super::{ensure_deleted_once, garbage, led_by_a, reason, until_gone};
 use anyhow::{Context, ensure};

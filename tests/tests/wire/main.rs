@@ -1,4 +1,4 @@
-//! Both services, their real clients, pipes in memory, and a clock that nobody waits for.
+//! Both services, their real clients, pipes in memory, and a simulated clock.
 
 use anyhow::ensure;
 use proto::r#type::v1beta1::ReplicaRole;

@@ -41,7 +41,7 @@ async fn the_leader_is_found_by_name_wherever_its_replicas_have_gone() -> anyhow
     slow_deletes(&world.api, Duration::from_millis(500));
     world.replica(second);
     world.until_role(second, ReplicaRole::Leader).await?;
-    // Nobody answers at the first address.
+    // No process answers at the first address.
     let records = Records::of(&[first, second])?;
     world.resolving_executor("e", 4, records.resolver());
     world.until_sessions(second, 1).await?;

@@ -5,7 +5,7 @@ use anyhow::ensure;
 use std::time::Duration;
 use tests::wire::world::World;
 
-/// How long work has been ready that nobody takes.
+/// How long ready work has waited without an executor.
 async fn stalled(world: &World) -> anyhow::Result<i64> {
     let status = world.status("a").await?;
     ensure!(status.loop_idle.is_some_and(|idle| idle.seconds <= 5), "the loop turns: {status:?}");

@@ -218,7 +218,7 @@ fn decided_by_an_administrator() -> Vec<Case> {
             Until(vec![Absent("dangling"), Event("copy", "OwnerRefInvalidNamespace")]),
             Stays(vec![Alive("copy"), Alive("original"), Owners("copy", vec!["owner"])]),
             Delete("owner", Policy::Background),
-            // Nobody has that uid any more.
+            // No object has that uid any more.
             Until(vec![Absent("original"), Absent("copy")]),
         ],
     );

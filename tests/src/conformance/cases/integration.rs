@@ -112,7 +112,7 @@ fn background() -> Vec<Case> {
             [
                 Until(vec![Absent("of-nothing")]),
                 Stays(vec![Alive("volume"), Alive("of-volume"), Alive("of-unknown")]),
-                // A real server protects volumes by a finalizer that nobody here would take off.
+                // A real server protects volumes with a finalizer that no controller in this test removes.
                 Patch("volume", released()),
                 Delete("volume", Policy::Background),
                 Until(vec![Absent("volume"), Absent("of-volume")]),
