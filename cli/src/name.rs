@@ -13,7 +13,7 @@ static CALLED: LazyLock<String> = LazyLock::new(|| {
     Path::new(&path).file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 });
 
-/// Whether kubectl asks how a line goes on.
+/// Whether kubectl asks how a line continues.
 pub(crate) fn completes() -> bool {
     *CALLED == COMPLETER
 }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 const LABEL: &str = "ownergraph.dev/try";
 const DEPENDENTS_PER_OWNER: u32 = 100;
-/// Requests under way at once.
+/// Requests in flight at once.
 const IN_FLIGHT: usize = 16;
 /// A page of a list has a thousand objects' metadata.
 const ANSWER_MAX_BYTES: usize = 16 << 20;
@@ -93,7 +93,7 @@ impl Trial {
         Ok(left)
     }
 
-    /// Makes so many objects, spread over their owners; gives the owners' names.
+    /// Makes this many objects, spread over their owners; gives the owners' names.
     async fn make(&self, objects: u32) -> anyhow::Result<Vec<String>> {
         let owners = (0..owners_of(objects)).map(|owner| self.object(&format!("{owner}"), &[]));
         let owners = self.create_all(owners.collect()).await?;
@@ -191,7 +191,7 @@ const MADE_MAX: usize = 2 * crate::args::OBJECTS_MAX as usize;
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
-    /// An API server writes `null` where there is none.
+    /// An API server writes `null` if there is none.
     items: Option<Vec<Object>>,
 }
 

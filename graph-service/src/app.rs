@@ -279,7 +279,7 @@ async fn stop(
     shutdown.requested().await;
     let (done, stopped) = oneshot::channel();
     if control.send(Control::Stop(done)).await.is_ok() {
-        // An error means that the driver has failed. The Lease is released all the same.
+        // An error means that the driver has failed. The Lease is released nevertheless.
         let _driver_failed = stopped.await;
     }
     if let Some(queue) = queue {

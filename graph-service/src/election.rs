@@ -208,7 +208,7 @@ impl Election {
     }
 
     async fn order(&self, input: leader::Input) {
-        // Fails if the driver has ended. Then this replica grants nothing, and the Lease is released all the same.
+        // Fails if the driver has ended. Then this replica grants nothing, and the Lease is released nevertheless.
         let _nobody_grants = self.control.send(Control::Input(input)).await;
     }
 

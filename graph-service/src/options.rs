@@ -195,7 +195,7 @@ pub struct DecisionLog {
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 
-    /// Grant no work while the decision log cannot be written. Without this flag work goes on, and events without room
+    /// Grant no work while the decision log cannot be written. Without this flag work continues, and events without room
     /// in the queue are marked as lost in the log.
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG_REQUIRED", value_parser = BoolishValueParser::new())]
     pub decision_log_required: bool,

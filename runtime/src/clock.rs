@@ -54,7 +54,7 @@ fn suspended() -> Duration {
     if difference < Duration::from_millis(1) { Duration::ZERO } else { difference }
 }
 
-/// On other systems the monotonic clock goes on during a suspend.
+/// On other systems the monotonic clock continues during a suspend.
 #[cfg(not(target_os = "linux"))]
 fn suspended() -> Duration {
     Duration::ZERO

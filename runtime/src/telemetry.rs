@@ -1,5 +1,5 @@
-//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors. No place of the code can write it full, and nothing that
-//! is logged acts on the terminal that shows it.
+//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors. Each call site has a limited
+//! rate, and log text cannot control a terminal.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -21,20 +21,21 @@ mod fields;
 mod json;
 mod limit;
 
-/// What is logged where neither `--log-level` nor `RUST_LOG` says. What the library for NATS says twice a second, the service says once.
+/// The filter without `--log-level` and `RUST_LOG`. The NATS library is off: it repeats twice a second what the service
+/// logs once.
 const DEFAULT_FILTER: &str = "info,async_nats=off";
-/// At its finest this part of the library writes the passwords that it sends.
+/// At level trace, this module of the NATS library logs passwords.
 const NEVER_FINER: &str = "async_nats::connection=debug";
 
-/// Name of the spans that say which trace a line is about.
+/// The name of the spans that carry a line's trace id.
 const TRACED: &str = "traced";
 
-/// Lines that are written in this span have these ids. It is there at every level, because it writes nothing by itself.
+/// A span that adds these ids to its log lines. It is enabled at every level, because it writes nothing by itself.
 pub(crate) fn traced(trace: &impl fmt::Display, span: &impl fmt::Display) -> tracing::Span {
     tracing::error_span!(TRACED, trace_id = %trace, span_id = %span)
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     #[default]
@@ -63,7 +64,7 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// A log setting that cannot be used.
+/// An invalid log setting.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     #[error("the log format {given:?} is unknown; it is text or json")]
@@ -85,7 +86,7 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
         (None, Some(given)) => parse_filter(given, "RUST_LOG")?,
         (None, None) => parse_filter(DEFAULT_FILTER, "the default")?,
     };
-    // An error here means that a subscriber is already set, which is what the caller wanted.
+    // An error means that a subscriber is already set; the first one stays.
     let _already_set = subscriber(format, filter, colour(), || Above).try_init();
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Traces: what was done for one cause, as spans, sent to a collector by OTLP over gRPC.
+//! Traces: spans with a common cause, sent to a collector by OTLP over gRPC.
 //!
-//! Off unless an endpoint is given. A span is recorded once it has ended, by [`Recorder::record`], which never waits: spans go into a bounded
-//! queue that one task empties with OpenTelemetry's exporter, and what finds the queue full is dropped and counted.
+//! Tracing is off unless an endpoint is set. [`Recorder::record`] takes a span when it has ended, and never waits: spans go into a bounded
+//! queue, and one task exports them with OpenTelemetry's exporter. If the queue is full, the span is dropped and counted.
 //!
-//! Spans are values, and not those of `tracing` that an OpenTelemetry layer would export: one of theirs often begins in one turn of a loop and
-//! ends in another, its trace has an id that every replica finds by itself, and two services in one process have an exporter each. What is
-//! logged while a span is open is put into [`Context::entered`], so that the line has its ids. Whether a trace is recorded follows from its id alone ([`Ratio`]), as with
-//! the samplers of OpenTelemetry, so that nothing has to be kept for those that are not.
+//! Spans are plain values, not `tracing` spans with an OpenTelemetry layer, for three reasons: a span often begins in one turn of a loop and
+//! ends in another; every replica derives the same trace id; and two services in one process have an exporter each. Code that logs while a
+//! span is open enters [`Context::entered`], so that the line has the ids. Sampling depends on the trace id only ([`Ratio`]), as in
+//! OpenTelemetry's samplers, so unsampled traces need no state.
 
 mod context;
 mod counts;

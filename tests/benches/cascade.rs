@@ -1,6 +1,6 @@
 //! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
-//! `IN_FLIGHT=64` takes those with so many requests under way only.
+//! `IN_FLIGHT=64` takes those with this many requests in flight only.
 //! `OBSERVED=1` compares ours with ours while its metrics are scraped and its traces are recorded.
 //! `SLOW=50` lets every request take 50 ms longer, with 16 in flight on all sides.
 

@@ -42,7 +42,7 @@ pub struct Figures {
     pub round_below: f64,
 }
 
-/// Builds a world of about so many objects and asks about it.
+/// Builds a world of about this many objects and asks about it.
 pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<Figures> {
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;

@@ -29,11 +29,11 @@ const SAMPLED: &str = "0.1";
 pub enum Contender {
     /// One request per object and nothing else, so many in flight.
     Floor(u32),
-    /// The same, with so many requests a second, and at most `HELD_IN_FLIGHT` of them in flight.
+    /// The same, with this many requests a second, and at most `HELD_IN_FLIGHT` of them in flight.
     FloorHeld(u32),
     /// Upstream's collector with so many workers and without limits of its client.
     Upstream(u32),
-    /// One graph service and one executor with so many requests in flight.
+    /// One graph service and one executor with this many requests in flight.
     Ours(u32),
     /// The same, without a flag: with as many in flight as the API server takes well.
     Adaptive,

@@ -29,7 +29,7 @@ pub struct Run {
     pub same_namespace: f64,
 }
 
-/// One cascade of about so many objects, with two owners of ten deleted when half of it is done.
+/// One cascade of about this many objects, with two owners of ten deleted when half of it is done.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,

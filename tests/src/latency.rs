@@ -29,7 +29,7 @@ const WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
-    /// Requests that it has under way at once.
+    /// Requests that it has in flight at once.
     pub in_flight: u32,
     /// One DELETE, by a client that does nothing else.
     pub round_trip: f64,

@@ -30,7 +30,7 @@ const OWNERS: usize = 20;
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Of leases one at a time, in the place of a clock.
 const HEARTBEAT_AFTER: usize = 100;
-/// Counts on their way from the executors.
+/// Counts in flight from the executors.
 const ACKNOWLEDGEMENTS_MAX: usize = 1024;
 const SOON: Duration = Duration::from_secs(300);
 

@@ -1,6 +1,6 @@
 //! A wire between two processes that can be held or cut: a TCP proxy on loopback.
 //!
-//! A held wire is a partition as TCP sees it: nothing arrives, nothing breaks, and what was under way arrives when the partition ends.
+//! A held wire is a partition as TCP sees it: nothing arrives, nothing breaks, and what was in flight arrives when the partition ends.
 //! A cut one breaks every connection and refuses new ones.
 
 use anyhow::Context;
@@ -39,7 +39,7 @@ struct Wires {
     target: SocketAddr,
     /// The wires, each with the bytes that identify its client. Empty if all clients share one wire.
     wires: Vec<(String, watch::Sender<Wire>)>,
-    /// Pieces on their way to the server that a held wire keeps.
+    /// Pieces in flight to the server that a held wire keeps.
     kept: AtomicUsize,
     /// Milliseconds before a new connection reaches the server.
     slow: AtomicU64,
@@ -93,7 +93,7 @@ impl Link {
         self.wires.breaks.send_replace(());
     }
 
-    /// Pieces on their way to the server that a held wire keeps.
+    /// Pieces in flight to the server that a held wire keeps.
     pub fn kept(&self) -> usize {
         self.wires.kept.load(Ordering::Relaxed)
     }
@@ -142,7 +142,7 @@ async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
     }
 }
 
-/// What the client has sent until it was known, and its wire. `None` where it has gone before, or has no wire.
+/// What the client has sent until it was known, and its wire. `None` if it has gone before, or has no wire.
 async fn introduced(client: &mut TcpStream, wires: &Wires) -> Option<(Vec<u8>, watch::Receiver<Wire>)> {
     let mut said = Vec::new();
     loop {

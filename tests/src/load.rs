@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-/// Requests under way at once.
+/// Requests in flight at once.
 const IN_FLIGHT: usize = 24;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const ASK_SOON: Duration = Duration::from_millis(10);
@@ -123,7 +123,7 @@ pub async fn list(client: &Client, collection: impl Into<String>) -> anyhow::Res
     }
 }
 
-/// The object, or `None` where there is none.
+/// The object, or `None` if there is none.
 pub async fn get(client: &Client, path: impl Into<String>) -> anyhow::Result<Option<Value>> {
     let path = path.into();
     match client.request::<Value>(Request::get(&path).body(Vec::new())?).await {

@@ -14,7 +14,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Debian installs it outside most users' PATH.
 const ELSEWHERE: &str = "/usr/sbin/nats-server";
 
-/// The program, or `None` where it is not installed; that is an error where `CI` is set.
+/// The program, or `None` if it is not installed; that is an error where `CI` is set.
 ///
 /// # Panics
 /// It is not installed and must not be missing.

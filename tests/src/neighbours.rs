@@ -21,7 +21,7 @@ const NAMESPACE: &str = "cascade";
 const NEIGHBOUR: &str = "neighbour";
 /// Between two requests of the neighbour, of which every second is a GET.
 const EVERY: Duration = Duration::from_millis(10);
-/// A neighbour with more requests under way waits with the next; what it waits counts.
+/// A neighbour with more requests in flight waits with the next; what it waits counts.
 const UNDER_WAY_MAX: usize = 256;
 
 /// What one run came to; times in ms.
@@ -64,7 +64,7 @@ impl Times {
     }
 }
 
-/// One cascade of about so many objects. Before it begins, the same neighbour asks for so long beside the same idle collector.
+/// One cascade of about this many objects. Before it begins, the same neighbour asks for so long beside the same idle collector.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,

@@ -26,7 +26,7 @@ const BY_TESTS: &str = "\
 struct Left {
     bench: String,
     settings: Map<String, Value>,
-    /// `None` where it does not say.
+    /// `None` if it does not say.
     machine: Option<Machine>,
     /// By name of the budget: median, least, most.
     figures: Vec<(String, [f64; 3])>,

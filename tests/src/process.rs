@@ -124,7 +124,7 @@ impl Process {
     /// Stops the server from running, without ending it: its sockets stay open and nothing answers.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal("STOP")?;
-        // The signal is on its way when `kill` returns: a thread that runs may still answer one request.
+        // The signal is in flight when `kill` returns: a thread that runs may still answer one request.
         for _ in 0..PAUSE_LOOKS_MAX {
             if self.has_stopped()? {
                 return Ok(());

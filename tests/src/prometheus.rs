@@ -21,7 +21,7 @@ pub struct Tools {
     promtool: PathBuf,
 }
 
-/// The programs, or `None` where they are not installed; that is an error where `CI` is set.
+/// The programs, or `None` if they are not installed; that is an error where `CI` is set.
 ///
 /// # Panics
 /// They are not installed and must not be missing.

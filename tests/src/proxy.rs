@@ -56,7 +56,7 @@ struct Slow {
     reads: bool,
 }
 
-/// Writes under way, and the most there were at a time.
+/// Writes in flight, and the most there were at a time.
 #[derive(Debug, Default)]
 struct Writes {
     now: AtomicUsize,
@@ -141,7 +141,7 @@ impl Proxy {
         *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = Slow { by, reads: true };
     }
 
-    /// The most writes that were under way at a time since this was last asked.
+    /// The most writes that were in flight at a time since this was last asked.
     pub fn most_writes(&self) -> usize {
         let now = self.shared.writes.now.load(Ordering::SeqCst);
         self.shared.writes.most.swap(now, Ordering::SeqCst)

@@ -87,7 +87,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Whether so many objects in one collection fit into that.
+    /// Whether this many objects in one collection fit into that.
     pub fn can_hold(self, objects: usize, way: Way) -> bool {
         let pages = if way.watch { 1 } else { objects.div_ceil(PAGE) };
         self.pages + 1 >= self.collections + pages

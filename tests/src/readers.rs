@@ -87,7 +87,7 @@ struct Batch {
     events: Vec<Bytes>,
 }
 
-/// One cascade of about so many objects, followed by these.
+/// One cascade of about this many objects, followed by these.
 ///
 /// # Errors
 /// A program does not start, or a stream fails.
@@ -146,7 +146,7 @@ impl Drop for Others {
     }
 }
 
-/// About so many objects, deleted one by one on kube-apiserver while these watch them.
+/// About this many objects, deleted one by one on kube-apiserver while these watch them.
 ///
 /// # Errors
 /// The control plane does not start, or a watch fails.

@@ -156,7 +156,7 @@ impl<'a> File<'a> {
         Ok(name.unwrap_or_default().to_lowercase())
     }
 
-    /// A type as a link into this page, or by its whole name where it is not ours.
+    /// A type as a link into this page, or by its whole name if it is not ours.
     fn link(&self, full: &str) -> String {
         let full = full.trim_start_matches('.');
         let Some(ours) = full.strip_prefix("ownergraph.") else { return format!("`{full}`") };

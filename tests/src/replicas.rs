@@ -37,7 +37,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts it, or starts it anew where it has ended. `renamed` gives an executor another name, as a Deployment does.
+    /// Starts it, or starts it again where it has ended. `renamed` gives an executor another name, as a Deployment does.
     pub fn start(&mut self, renamed: bool) -> anyhow::Result<()> {
         self.service = None;
         let mut arguments = self.arguments.clone();

@@ -31,7 +31,7 @@ pub struct Figures {
     pub together: f64,
     /// After the others have gone.
     pub alone_again: f64,
-    /// The most writes under way at a time.
+    /// The most writes in flight at a time.
     pub writes_alone: usize,
     pub writes_together: usize,
     /// What each executor has done, in the order in which they came.
@@ -42,7 +42,7 @@ pub struct Figures {
     pub longest_stall: Duration,
 }
 
-/// Runs a cascade of about so many objects.
+/// Runs a cascade of about this many objects.
 pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<Figures> {
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;

@@ -44,7 +44,7 @@ impl Programs {
         if is_bench {
             cargo.args(["--profile", "dist"]);
         }
-        // What cargo tells the test about its own package would make build scripts run anew that ask for these, and with them half
+        // What cargo tells the test about its own package would make build scripts run again that ask for these, and with them half
         // of all dependencies.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -218,7 +218,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Waits until the graph has so many objects.
+    /// Waits until the graph has this many objects.
     pub async fn until_known(&self, objects: usize) -> anyhow::Result<()> {
         let known = || self.graph.metric("ownergraph_graph_nodes ");
         let all = |nodes: &Option<f64>| nodes.is_some_and(|nodes| nodes >= objects as f64);

@@ -141,7 +141,7 @@ pub struct Search {
     pub perils: Vec<Peril>,
 }
 
-/// Runs one seed after the other; those that fail are examined. Now and then `progress` is told how far it is.
+/// Runs one seed after the other; those that fail are examined. Sometimes `progress` is told how far it is.
 pub fn search(what: &Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tally, Vec<Failure>) {
     let began = Instant::now();
     let next = AtomicU64::new(what.start);

@@ -14,7 +14,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// `None` where the control plane cannot be built, see [`require`].
+    /// `None` if the control plane cannot be built, see [`require`].
     pub async fn start() -> anyhow::Result<Option<Stage>> {
         let Some(binaries) = require() else { return Ok(None) };
         let programs = Programs::build()?;

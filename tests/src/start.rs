@@ -20,7 +20,7 @@ const NAMESPACE: &str = "world";
 /// Dependents of each owner.
 const FAMILY: usize = 100;
 const WITHIN: Duration = Duration::from_secs(600);
-/// The budget of memory speaks of so many objects.
+/// The budget of memory speaks of this many objects.
 const BUDGET_OBJECTS: usize = 100_000;
 
 /// Who starts.
@@ -59,7 +59,7 @@ pub struct Run {
     pub most_memory: f64,
 }
 
-/// A world of so many objects, in which one after the other starts.
+/// A world of this many objects, in which one after the other starts.
 #[allow(missing_debug_implementations, reason = "a client shows nothing")]
 pub struct World {
     plane: ControlPlane,

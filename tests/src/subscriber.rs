@@ -1,4 +1,4 @@
-//! A subscriber to the log of decisions that can be killed at any moment: what it has seen and how far it has come change together.
+//! A subscriber to the decision log that can be killed at any moment: what it has seen and how far it has come change together.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
@@ -53,7 +53,7 @@ struct Incomplete {
 }
 
 impl Subscriber {
-    /// Lives until it has come further so many times, or the stream ends; then everything of it is gone but what it has stored.
+    /// Lives until it has come further this many times, or the stream ends; then everything of it is gone but what it has stored.
     pub async fn live(&mut self, server: &str, steps: usize, accept_gaps: bool) -> Result<(), Status> {
         let start = self.position.clone().map_or(Start::Oldest(true), Start::After);
         let request = WatchDecisionsRequest { start: Some(start), accept_gaps, ..WatchDecisionsRequest::default() };

@@ -27,7 +27,7 @@ pub fn most_memory_mib(pid: u32) -> anyhow::Result<f64> {
     status_mib(pid, "VmHWM:")
 }
 
-/// Has [`most_memory_mib`] begin anew.
+/// Has [`most_memory_mib`] begin again.
 ///
 /// # Errors
 /// There is no such process, or it belongs to another user.

@@ -66,7 +66,7 @@ async fn a_bad_file_or_flag_ends_the_start_with_one_sentence_that_names_it() -> 
     Ok(())
 }
 
-/// Starts a program and waits until `/readyz?verbose` says 503 with this text in it; the program goes on running.
+/// Starts a program and waits until `/readyz?verbose` says 503 with this text in it; the program continues running.
 async fn waits_saying(
     programs: &Programs,
     program: &str,

@@ -1,6 +1,6 @@
 //! Three graph services and four executors on a real API server, disturbed without end.
 //!
-//! `SEED=n` replays a schedule of faults, `CHAOS_SECONDS=n` goes on for longer, `CHAOS_LEASES=default` takes the services' own durations.
+//! `SEED=n` replays a schedule of faults, `CHAOS_SECONDS=n` continues for longer, `CHAOS_LEASES=default` takes the services' own durations.
 
 use anyhow::ensure;
 use std::io::{self, Write as _};

@@ -33,7 +33,7 @@ async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The uids of a collection; none where it is not served.
+/// The uids of a collection; none if it is not served.
 async fn uids(client: &Client, path: &str) -> anyhow::Result<BTreeSet<String>> {
     let answer: Result<Value, _> = client.request(Request::get(path).body(Vec::new())?).await;
     let Ok(list) = answer else { return Ok(BTreeSet::new()) };

@@ -42,7 +42,7 @@ impl World {
         Ok(Some(World { plane, client, replicas, leader_to_api, executor_to_api, maps }))
     }
 
-    /// An owner with dependents is deleted. The first write to them is under way, and what the executor was granted beside it waits.
+    /// An owner with dependents is deleted. The first write to them is in flight, and what the executor was granted beside it waits.
     async fn a_cascade_that_hangs(&self) -> anyhow::Result<Vec<Value>> {
         let owner = create(&self.client, &self.maps, &configmap("owner", &[])).await?;
         let reference = reference_to(&owner);
@@ -57,7 +57,7 @@ impl World {
         Ok(dependents)
     }
 
-    /// The leader stops with a renewal under way, and the executor has to look for another one.
+    /// The leader stops with a renewal in flight, and the executor has to look for another one.
     async fn stop_the_leader(&self) -> anyhow::Result<()> {
         self.leader_to_api.set("", Wire::Held);
         let under_way = || async { Ok(self.leader_to_api.kept()) };

@@ -126,7 +126,7 @@ async fn a_cascade_that_is_pushed_back_ends_and_loses_nothing() -> anyhow::Resul
     let mut replicas = Replicas::new(&programs, 1).await?;
     replicas.add_graph(&plane.kubeconfig_of(&service_account("graph-service"))?, &[])?;
     let kubeconfig = plane.kubeconfig_of(&service_account("executor-service"))?;
-    // As it is by default: with as many requests under way as are worth having.
+    // As it is by default: with as many requests in flight as are worth having.
     replicas.add_executor(&kubeconfig, &[])?;
     replicas.ready().await?;
     let before = plane.server_metrics().await?;

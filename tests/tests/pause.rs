@@ -20,7 +20,7 @@ static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(())
 const OBJECTS: usize = 1_000;
 const SOON: Duration = Duration::from_secs(20);
 /// How much longer a write takes: a hundred a second by the four of the executors, however fast the machine is, so that
-/// a cascade is still under way when the brake is pressed.
+/// a cascade is still in flight when the brake is pressed.
 const SLOWER: Duration = Duration::from_millis(40);
 /// The longest a write may still leave after the answer.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// A namespace full of dependents, whose owners go; waits until it is well under way.
+    /// A namespace full of dependents, whose owners go; waits until it is well in flight.
     async fn cascade(&self, namespace: &str) -> anyhow::Result<String> {
         load::namespace(&self.client, namespace).await?;
         let maps = configmaps(namespace);
@@ -221,7 +221,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
         answered.elapsed()
     );
     ensure!(late <= PROMISED, "a write {late:?} after the answer");
-    // The four that were on their way may have been the last: a write is under way for so long after it reached the proxy.
+    // The four that were in flight may have been the last: a write is in flight for so long after it reached the proxy.
     let under_way = world.last_delete_after("shop", pressing.checked_sub(SLOWER).context("the clock has only begun")?);
     ensure!(under_way > Duration::ZERO, "nothing was under way when it was pressed");
     ensure!(left > 0 && usize::try_from(held)? == left, "{held} held of {left}");
@@ -237,7 +237,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     let gauge = world.graphs[leader].metric("ownergraph_queue_items{state=\"held\"}").await?;
     ensure!(gauge == Some(left as f64), "held in /metrics: {gauge:?}");
 
-    // Others go on meanwhile.
+    // Others continue meanwhile.
     let other = world.cascade("other").await?;
     world.finishes(&other).await?;
     ensure!(count(&world.client, &maps).await? == left, "nothing of what is held went");

@@ -258,7 +258,7 @@ async fn dependents_that_are_made_while_their_owner_orphans_them_all_live() -> a
     families(&client, "orphans", "o", 1, 500).await?;
     let owner = get(&client, format!("{maps}/o-0")).await?.context("the owner is there")?;
     delete(&client, &format!("{maps}/o-0"), "Orphan").await?;
-    // Its controller has not heard of it and goes on for a while: the owner goes when nothing refers to it, and which of the two is the
+    // Its controller has not heard of it and continues for a while: the owner goes when nothing refers to it, and which of the two is the
     // faster is not asked here. Whatever was made before the owner was seen there once more has to live.
     let mut made = 0_usize;
     let mut certain = 0;

@@ -1,4 +1,4 @@
-//! Ten seconds of simulated worlds. `SEED=n` replays one; `cargo run --release -p tests --bin sim` goes on for ever.
+//! Ten seconds of simulated worlds. `SEED=n` replays one; `cargo run --release -p tests --bin sim` continues for ever.
 
 use engine::work::{ActionKind, Outcome};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The examples of subscribers to the log of decisions, run as a user would run a copy: killed repeatedly in
+//! The examples of subscribers to the decision log, run as a user would run a copy: killed repeatedly in
 //! mid-cascade, each sees every decision. And subscribers in Python and Go with the limits that their libraries have by
 //! default, beside an object as large as the API server takes.
 
@@ -114,7 +114,7 @@ fn has_gone(output: &str, target: &str) -> bool {
     ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(of)
 }
 
-/// `None` where nothing can be fetched, which is no failure outside of CI: the example in Rust still shows the same.
+/// `None` if nothing can be fetched, which is no failure outside of CI: the example in Rust still shows the same.
 fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match of {
         Err(error) if std::env::var_os("CI").is_none() => {

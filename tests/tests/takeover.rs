@@ -145,7 +145,7 @@ async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Res
         let mut begun = Instant::now();
         match how {
             "SIGTERM" => process.terminate()?,
-            // The kernel goes on accepting connections for a process that stands still.
+            // The kernel continues accepting connections for a process that stands still.
             "SIGSTOP" => {
                 process.pause()?;
                 let another = |held: &Held| held.holder.is_some_and(|holder| holder != leader);

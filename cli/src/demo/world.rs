@@ -18,7 +18,7 @@ const BULK: &str = "bulk";
 const BULK_OWNERS: usize = 20;
 /// Bystanders of the big cascade, under an owner that lives.
 const BULK_KEPT_MAX: usize = 100;
-/// Creations under way at once.
+/// Creations in flight at once.
 const CREATIONS_MAX: usize = 32;
 
 /// The objects of the demo.

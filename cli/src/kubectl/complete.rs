@@ -34,7 +34,7 @@ enum Wanted {
     Files,
 }
 
-/// The answer to kubectl: `words` begin with the program, and end with the one that is to be completed. `None` where it cannot be told.
+/// The answer to kubectl: `words` begin with the program, and end with the one that is to be completed. `None` if it cannot be told.
 pub(crate) async fn complete(words: Vec<OsString>, plain: Command) -> Option<String> {
     answer(words, plain).await.ok()
 }

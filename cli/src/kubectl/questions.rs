@@ -38,7 +38,7 @@ pub(super) struct Walked {
 }
 
 impl Service {
-    /// `None` where the graph knows no such object.
+    /// `None` if the graph knows no such object.
     pub(super) async fn get(&mut self, object: &ObjectRef) -> Result<Option<Node>, Problem> {
         let request = GetObjectRequest { r#ref: Some(object.clone()), ..Default::default() };
         let answer = answered(self.within, self.graph.get_object(request)).await;

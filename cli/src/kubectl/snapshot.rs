@@ -39,7 +39,7 @@ pub(super) struct Exported {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
     pub(super) unsynced: Vec<GroupResource>,
-    /// uid of the cluster; empty where it is not known.
+    /// uid of the cluster; empty if it is not known.
     pub(super) cluster_uid: String,
 }
 

@@ -8,7 +8,7 @@ fn lines(said: &Said) -> Vec<Value> {
     said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Where the log goes on, as it was said.
+/// Where the log continues, as it was said.
 fn position(said: &Said) -> String {
     let place = said.stderr.split("--after ").nth(1).unwrap_or_else(|| panic!("{}", said.stderr));
     place.trim().to_owned()

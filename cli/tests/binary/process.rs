@@ -39,7 +39,7 @@ pub(crate) async fn output(command: &mut Command) -> Output {
     timeout(WITHIN, command.output()).await.expect("it did not end").unwrap()
 }
 
-/// A process that goes on until it is told to stop. Dropping it kills it.
+/// A process that continues until it is told to stop. Dropping it kills it.
 pub(crate) struct Running {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,

@@ -85,7 +85,7 @@ impl Elector {
         }
     }
 
-    /// The call has no usable answer. A write may have succeeded all the same.
+    /// The call has no usable answer. A write may have succeeded nevertheless.
     pub(super) fn fail(&mut self, now: Time, call: &Call, why: String) {
         let what = match call.purpose {
             Purpose::Read => "read the Lease",

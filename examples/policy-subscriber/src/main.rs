@@ -1,4 +1,4 @@
-//! Follows every decision of the collector, and goes on after a restart where it stopped: the skeleton of a policy engine.
+//! Follows every decision of the collector, and continues after a restart where it stopped: the skeleton of a policy engine.
 //!
 //! One line per event on stdout. The position is stored after the events up to it are handled, so a subscriber that is killed sees
 //! some of them again and none too few.
@@ -37,7 +37,7 @@ struct Args {
     tls: Tls,
 }
 
-/// TLS, where --tls-ca or an https:// address asks for it. The files are read anew for each connection, because they rotate.
+/// TLS, where --tls-ca or an https:// address asks for it. The files are read again for each connection, because they rotate.
 #[derive(clap::Args)]
 struct Tls {
     /// File with the authorities that may have signed the server's certificate, as PEM; without it this machine's.
@@ -103,7 +103,7 @@ async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
                 let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
                 tokio::time::sleep(after.unwrap_or_default()).await;
             }
-            // Nothing new; the position may have moved all the same.
+            // Nothing new; the position may have moved nevertheless.
             Some(Event::Bookmark(_)) | None => {}
         }
         if let Some(position) = position {

@@ -16,7 +16,7 @@ impl Validity {
         Validity(Arc::new(AtomicU64::new(u64::MAX)))
     }
 
-    /// `None` where this process does not lead.
+    /// `None` if this process does not lead.
     pub(crate) fn set(&self, until: Option<Time>) {
         // In nanoseconds, as the elector counts: if only one of the two sees the end of the term, no replica leads.
         let nanos = until.map_or(0, |until| u64::try_from(until.since_origin().as_nanos()).unwrap_or(u64::MAX));

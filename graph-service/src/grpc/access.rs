@@ -12,7 +12,7 @@
 //! Positive answers of the API server are cached for ten seconds, negative ones for two. **Without an answer of the API
 //! server nothing is allowed, and the missing answer is not cached**: the call is `UNAVAILABLE`. A stream is checked
 //! again every five minutes and when its token or certificate expires. It ends with the status that a new call would
-//! get. While the API server does not answer, the stream goes on for one minute.
+//! get. While the API server does not answer, the stream continues for one minute.
 //!
 //! Plaintext connections and pipes within the process have no [`Authenticator`]: every caller sees everything.
 

@@ -114,7 +114,7 @@ impl Freshness {
             reader,
             ask,
             cluster_uid,
-            // Without randomness two processes may accept each other's tokens. Bounds are compared all the same.
+            // Without randomness two processes may accept each other's tokens. Bounds are compared nevertheless.
             process: getrandom::u64().unwrap_or_default(),
             questions: Mutex::default(),
             asked: AtomicU64::new(0),

@@ -108,7 +108,7 @@ enum Turn {
         _permit: Option<OwnedSemaphorePermit>,
         until: Instant,
     },
-    /// The list goes on without a permit.
+    /// The list continues without a permit.
     Over,
 }
 

@@ -130,7 +130,7 @@ struct Supervisor {
     paged: BTreeMap<GroupResource, Arc<AtomicBool>>,
     /// Tells the task of a collection that its kind is gone.
     leave: BTreeMap<GroupResource, Arc<AtomicBool>>,
-    /// Collections whose kind is gone, and how long they may go on. The engine is told when they have ended.
+    /// Collections whose kind is gone, and how long they may continue. The engine is told when they have ended.
     leaving: BTreeMap<GroupResource, Instant>,
     /// The result of discovery that arrived while another job's end was awaited.
     discovered: Option<Result<Document, String>>,

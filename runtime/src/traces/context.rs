@@ -1,4 +1,4 @@
-//! Who belongs to which trace: ids, the `traceparent` header, and which traces are recorded.
+//! Trace context: ids, the `traceparent` header, and sampling.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,23 +12,24 @@ pub struct TraceId([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanId([u8; 8]);
 
-/// A span that others may be children of, in a trace that is recorded.
+/// A possible parent span, in a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     pub trace: TraceId,
     pub span: SpanId,
 }
 
-/// What a caller's `traceparent` says.
+/// The content of a caller's `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
     pub context: Context,
-    /// The caller records.
+    /// The caller records the trace.
     pub sampled: bool,
 }
 
 impl TraceId {
-    /// The same for the same thing in every process of this build; evenly spread, so that a [`Ratio`] of things is a ratio of traces.
+    /// Equal input gives an equal id in every process of this build. The ids are evenly spread, so that a [`Ratio`] of
+    /// inputs is the same ratio of traces.
     pub fn of(what: &impl Hash) -> TraceId {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&half(1, what));
@@ -43,7 +44,7 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// The same for the same thing in every process of this build.
+    /// Equal input gives an equal id in every process of this build.
     pub fn of(what: &impl Hash) -> SpanId {
         SpanId::of_number(u64::from_be_bytes(half(1, what)))
     }
@@ -65,7 +66,7 @@ fn half(part: u8, what: &impl Hash) -> [u8; 8] {
 }
 
 impl Context {
-    /// A span of the log, so that lines that are written in it have these ids.
+    /// A span of the log that adds these ids to its lines.
     pub fn entered(&self) -> tracing::Span {
         crate::telemetry::traced(&self.trace, &self.span)
     }
@@ -77,7 +78,7 @@ impl Context {
 }
 
 impl Incoming {
-    /// Reads a `traceparent` of any version; `None` for what is none.
+    /// Reads a `traceparent` of any version. `None`: the text is invalid.
     pub fn parse(text: &str) -> Option<Incoming> {
         let mut parts = text.split('-');
         let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
@@ -141,19 +142,19 @@ impl fmt::Debug for SpanId {
     }
 }
 
-/// Which part of all traces is recorded, from none to all.
+/// The ratio of recorded traces, from none to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio(u64);
 
 impl Ratio {
-    /// Of 63 bits of an id.
+    /// The number of values of 63 bits of an id.
     const WHOLE: u64 = 1 << 63;
     /// Every trace.
     pub const ALL: Ratio = Ratio(Ratio::WHOLE);
     /// No trace.
     pub const NONE: Ratio = Ratio(0);
 
-    /// Whether this trace is one of them: by its last 63 bits, as OpenTelemetry's own samplers look at them.
+    /// Whether this trace is recorded. The last 63 bits of its id decide, as in OpenTelemetry's samplers.
     pub fn covers(self, trace: &TraceId) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.0
@@ -175,7 +176,7 @@ impl FromStr for Ratio {
         if !(0.0..=1.0).contains(&ratio) {
             return Err("expected a number from 0 to 1, such as 0.01".to_owned());
         }
-        // Exact at both ends; in between, what a float does not hold makes no difference.
+        // Exact at both ends; in between, the rounding error does not matter.
         Ok(Ratio((ratio * Ratio::WHOLE as f64) as u64))
     }
 }

@@ -1,20 +1,20 @@
-//! Who records spans, and what became of them.
+//! The recording services, and the counters of exported and dropped spans.
 
 use crate::metrics::{Book, Label};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// Who records.
+/// The service that records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// The program's name.
     pub name: &'static str,
-    /// Tells processes of one program apart.
+    /// Distinguishes processes of one program.
     pub instance: String,
     pub version: &'static str,
 }
 
-/// What became of spans. Cloning shares it.
+/// Counters of exported and dropped spans. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     exported: Counter,
@@ -24,15 +24,15 @@ pub struct Counts {
 /// Why a span was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dropped {
-    /// The queue was full: the collector is away or slow.
+    /// The queue was full: the collector is unreachable or slow.
     QueueFull,
-    /// The collector did not take them, for good or in time.
+    /// The collector refused them, or did not answer in time.
     Failed,
-    /// They were left at the end of the process.
+    /// The process ended before they were sent.
     Stopped,
 }
 
-/// Who records: each has its own counts, because both may be in one process.
+/// The service that records. Each has its own counters, because one process may run both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
     GraphService,
@@ -40,7 +40,7 @@ pub enum Recording {
 }
 
 impl Recording {
-    /// Of what was exported, and of what was dropped.
+    /// The names of the counters of exported and of dropped spans.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Recording::GraphService => ("ownergraph_trace_spans_exported", "ownergraph_trace_spans_dropped"),
@@ -64,7 +64,7 @@ impl Dropped {
 }
 
 impl Counts {
-    /// Registers new ones, named by who records.
+    /// Registers new counters, named after the service.
     pub fn register(book: &mut Book<'_>, recording: Recording) -> Counts {
         let (exported, dropped) = recording.names();
         let counts = Counts::default();

@@ -1,4 +1,4 @@
-//! Spans as OpenTelemetry's exporter takes them.
+//! Converts spans for OpenTelemetry's exporter.
 
 use super::counts::Service;
 use super::span::{Kind, Span, Value};
@@ -10,10 +10,11 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::time::SystemTime;
 use tokio::time::Instant;
 
-/// The conventions that names of attributes follow where they have one.
+/// The semantic conventions of the attribute names.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 
-/// A moment on both clocks. Spans are timed by the one that never jumps, and dated by the other when they are sent.
+/// One instant on both clocks. Spans are measured with the monotonic clock and converted to the system clock when they
+/// are sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dates {
     now: Instant,
@@ -32,7 +33,8 @@ impl Dates {
     }
 }
 
-/// What the spans of a service are from: `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` overrule what the service says of itself.
+/// The resource of a service's spans. `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` override the service's own
+/// values.
 pub(super) fn resource(service: &Service) -> Resource {
     let own = [
         KeyValue::new("service.name", service.name),

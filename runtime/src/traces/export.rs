@@ -1,5 +1,5 @@
-//! The task that sends spans, with the exporter of OpenTelemetry. That one encodes, compresses and tries again; this one collects batches,
-//! counts what became of them, and ends in time.
+//! The task that sends spans, with the exporter of OpenTelemetry. The exporter encodes, compresses and retries; the
+//! task collects batches, counts the results, and ends in time.
 
 use super::counts::{Counts, Dropped, Service};
 use super::data::{Dates, data, resource, scope};
@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Spans of one request; far below the 4 MiB that a collector takes.
+/// The limit of spans in one request, far below the 4 MiB limit of a collector.
 pub(super) const BATCH_MAX: usize = 512;
-/// How long a span waits for others at most.
+/// The maximum time that a span waits for others.
 const BATCH_WITHIN: Duration = Duration::from_secs(1);
-/// All that is left once nobody records any more, with the request under way.
+/// The time limit for the remaining spans and the request in flight, after the last recorder is closed.
 pub(super) const LAST_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -29,11 +29,11 @@ pub(super) struct Sending {
     scope: InstrumentationScope,
     counts: Counts,
     shutdown: Shutdown,
-    /// Nobody records any more.
+    /// Cancelled when the last recorder is closed.
     over: CancellationToken,
-    /// Spans of the request under way.
+    /// The number of spans of the request in flight.
     under_way: usize,
-    /// Why the collector does not take spans, as it was last said.
+    /// The last logged reason why the collector does not take spans.
     known: String,
 }
 
@@ -59,8 +59,8 @@ impl Sending {
         })
     }
 
-    /// Until nobody records any more, and what was taken is sent or given up. What is left then has one limit for all of it: neither a
-    /// collector that is away nor one that is slow holds up the end, whether it was asked for or not.
+    /// Runs until the last recorder is closed and the remaining spans are sent or dropped. The remaining spans share
+    /// one time limit, so an unreachable or slow collector never delays the end.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Span>) -> anyhow::Result<()> {
         let over = self.over.clone();
         let late = async {
@@ -73,7 +73,7 @@ impl Sending {
             () = self.send_all(&mut queue, &mut batch) => {}
             () = late => {}
         }
-        // What comes too late from here on is counted by those who record.
+        // From here on, recorders count late spans as dropped.
         queue.close();
         let mut left = self.under_way + batch.len();
         while queue.recv().await.is_some() {
@@ -109,7 +109,7 @@ impl Sending {
         }
     }
 
-    /// Once for each reason, until it is over.
+    /// Logs each reason once, until the failure is over.
     fn warn(&mut self, why: &str) {
         if self.known != why {
             tracing::warn!(endpoint = self.endpoint, why, "traces cannot be sent; they are dropped");
@@ -120,7 +120,7 @@ impl Sending {
     }
 }
 
-/// Collects a batch; false at the end of all. Once a stop was asked for, nothing waits for others.
+/// Collects a batch. False: the queue is closed and empty. After a stop was requested, it does not wait for more spans.
 async fn fill(queue: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>, shutdown: &Shutdown) -> bool {
     let Some(first) = queue.recv().await else { return false };
     batch.push(first);

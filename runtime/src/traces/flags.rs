@@ -1,5 +1,5 @@
-//! The flags of traces, the same for every program. Each also reads `OWNERGRAPH_<FLAG>`, and where that is not set either, OpenTelemetry's own
-//! variable for it counts.
+//! The flags of traces, the same for every program. Each also reads `OWNERGRAPH_<FLAG>`, and, if that is not set,
+//! OpenTelemetry's own variable.
 
 use super::context::Ratio;
 use super::variables::{BadTraces, Read, Variables, endpoint};
@@ -12,18 +12,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
-/// Until the time for a batch is over, 10 s where `OTEL_EXPORTER_OTLP_TIMEOUT` says nothing else: a collector that starts anew costs no spans.
+/// High enough that the time limit of a batch decides (`OTEL_EXPORTER_OTLP_TIMEOUT`, default 10 s): a restart of the
+/// collector loses no spans.
 const RETRIES_MAX: usize = 100;
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Whether and where traces are sent.
+/// The flags of traces.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Flags {
-    /// Collector that traces are sent to by OTLP over gRPC, as http://HOST:PORT or https://HOST:PORT; without it nothing is traced.
+    /// Trace collector for OTLP over gRPC, as http://HOST:PORT or https://HOST:PORT. Default: no traces.
     #[arg(long, env = "OWNERGRAPH_OTLP_ENDPOINT", value_name = "URL", value_parser = endpoint)]
     pub otlp_endpoint: Option<Uri>,
 
-    /// File with the authorities that may have signed the trace collector's certificate, as PEM; without it those of this machine count.
+    /// PEM file with the certificate authorities of the trace collector. Default: those of this machine.
     #[arg(long, env = "OWNERGRAPH_OTLP_CA", value_name = "FILE")]
     pub otlp_ca: Option<PathBuf>,
 
@@ -31,28 +32,28 @@ pub struct Flags {
     #[arg(long, env = "OWNERGRAPH_OTLP_INSECURE", value_parser = BoolishValueParser::new())]
     pub otlp_insecure: bool,
 
-    /// Part of all traces that are recorded, from 0 to 1; 0.01 if not given. All replicas choose the same ones; what a caller records is
-    /// recorded here too.
+    /// Ratio of recorded traces, from 0 to 1; default 0.01. All replicas choose the same traces. Traces that a caller
+    /// records are always recorded.
     #[arg(long, env = "OWNERGRAPH_TRACE_SAMPLE", value_name = "RATIO")]
     pub trace_sample: Option<Ratio>,
 }
 
-/// Where traces are sent, and how many of them.
+/// The checked settings of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(super) endpoint: Uri,
-    /// `None` for the authorities of this machine.
+    /// `None`: the authorities of this machine.
     ca: Option<PathBuf>,
     pub(super) sample: Ratio,
 }
 
 impl Flags {
-    /// Checks what one flag alone cannot say, OpenTelemetry's variables, and that the file can be read that they name.
+    /// Checks the combination of flags, OpenTelemetry's variables, and that the named file is readable.
     pub fn check(&self) -> Result<(), BadTraces> {
         self.resolve(&Variables::of_process()).map(|_usable| ())
     }
 
-    /// `None` where nothing is traced.
+    /// `None`: tracing is off.
     pub fn settings(&self) -> Option<Settings> {
         self.resolve(&Variables::of_process()).ok().flatten()
     }
@@ -96,13 +97,13 @@ impl Flags {
 }
 
 impl Settings {
-    /// Plaintext to this address of this machine, for tests: as the flags would have it.
+    /// Settings for plaintext to this port on loopback, for tests.
     pub fn to_loopback(port: u16, sample: Ratio) -> Settings {
         let endpoint = format!("http://127.0.0.1:{port}/").parse().expect("a number makes it an address");
         Settings { endpoint, ca: None, sample }
     }
 
-    /// Has to be called on the runtime that it runs on.
+    /// Call it on the runtime that it runs on.
     pub(super) fn exporter(&self) -> Result<SpanExporter, BadTraces> {
         let retries = RetryPolicy::recommended().with_max_retries(RETRIES_MAX).with_max_delay(RETRY_MAX);
         let builder = SpanExporter::builder().with_tonic().with_endpoint(self.endpoint.to_string());
@@ -114,7 +115,7 @@ impl Settings {
         builder.build().map_err(|error| BadTraces(format!("traces cannot be sent: {error}")))
     }
 
-    /// `None` for plaintext.
+    /// `None`: plaintext.
     fn tls(&self) -> Result<Option<ClientTlsConfig>, BadTraces> {
         if self.endpoint.scheme_str() != Some("https") {
             return Ok(None);
@@ -122,7 +123,7 @@ impl Settings {
         let Some(path) = &self.ca else { return Ok(Some(ClientTlsConfig::new().with_native_roots())) };
         let file = File::new("--otlp-ca", path);
         let text = file.read_now().map_err(|error| BadTraces(error.to_string()))?;
-        // tonic would find fault only with the first handshake.
+        // tonic would report an invalid file only at the first handshake.
         authorities(&file, &text).map_err(|error| BadTraces(error.to_string()))?;
         Ok(Some(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(text))))
     }

@@ -1,4 +1,4 @@
-//! Where spans are handed in.
+//! The recorder of spans.
 
 use super::context::{Ratio, SpanId, TraceId};
 use super::counts::{Counts, Dropped, Service};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Spans that wait to be sent, at about half a kilobyte each.
+/// The limit of queued spans, at about half a kilobyte each.
 pub(super) const QUEUE_MAX: usize = 8192;
 
-/// Takes spans, as long as the queue is open. Cloning shares it.
+/// Takes spans while the queue is open. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::WeakSender<Span>,
@@ -25,15 +25,16 @@ pub struct Recorder {
     ids: Arc<Ids>,
 }
 
-/// Keeps the queue open. Whoever records last holds it; calls that outlive that hold up nobody.
+/// Keeps the queue open. The last component to record holds it; later calls do not delay the end.
 #[derive(Debug)]
 pub struct Open {
     _queue: mpsc::Sender<Span>,
-    /// Tells whoever sends, also while it waits for something else.
+    /// Signals the end to the export task, even while that waits.
     _over: DropGuard,
 }
 
-/// Random enough that no two spans of a trace have one id, and nothing that has to be asked of the system for each.
+/// A random number generator for span ids. It is random enough to avoid duplicates within a trace, and needs no system
+/// call per id.
 #[derive(Debug, Default)]
 struct Ids {
     key: RandomState,
@@ -52,14 +53,14 @@ impl Recorder {
         (recorder, Open { _queue: queue, _over: over.drop_guard() })
     }
 
-    /// A recorder, and the spans that it is given: for tests of those who record.
+    /// A recorder and its receiver, for tests.
     pub fn to_memory(ratio: Ratio) -> (Recorder, Open, mpsc::Receiver<Span>) {
         let (queue, spans) = mpsc::channel(QUEUE_MAX);
         let (recorder, open) = Recorder::new(queue, Counts::default(), ratio, CancellationToken::new());
         (recorder, open, spans)
     }
 
-    /// Whether spans of this trace are to be recorded where nobody else has decided that.
+    /// Whether spans of this trace are recorded, if no caller has decided.
     pub fn covers(&self, trace: &TraceId) -> bool {
         self.ratio.covers(trace)
     }
@@ -69,12 +70,12 @@ impl Recorder {
         SpanId::of_number(self.ids.next())
     }
 
-    /// An id for a trace that stands for nothing that has a name.
+    /// A random id for a trace without a named subject.
     pub fn trace_id(&self) -> TraceId {
         TraceId::of(&(self.ids.next(), self.ids.next()))
     }
 
-    /// Takes a span that has ended. Never waits: where the queue is full, the span is dropped and counted.
+    /// Takes a span that has ended. Never waits: if the queue is full, the span is dropped and counted.
     pub fn record(&self, span: Span) {
         let Some(queue) = self.queue.upgrade() else { return self.counts.dropped(Dropped::Stopped, 1) };
         match queue.try_send(span) {
@@ -85,8 +86,8 @@ impl Recorder {
     }
 }
 
-/// A recorder, what keeps it open, and the task that sends what it takes. The task ends within two seconds after [`Open`] was dropped: a
-/// collector that is away or slow holds up nothing. Has to be called on the runtime that it runs on.
+/// Returns a recorder, its [`Open`] guard, and the export task. The task ends within two seconds after [`Open`] was
+/// dropped, even if the collector is unreachable or slow. Call it on the runtime that it runs on.
 pub fn start(
     settings: &Settings,
     service: Service,

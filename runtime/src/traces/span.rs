@@ -1,39 +1,39 @@
-//! One span, as it is recorded.
+//! A recorded span.
 
 use super::context::{Context, SpanId};
 use std::borrow::Cow;
 use tokio::time::Instant;
 
-/// Something that took its time, ended.
+/// An ended operation with its start and end.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub context: Context,
-    /// `None` for the first of its trace.
+    /// `None`: the root of its trace.
     pub parent: Option<SpanId>,
     pub name: Cow<'static, str>,
     pub kind: Kind,
     pub start: Instant,
     pub end: Instant,
-    /// Their names are few and fixed; OpenTelemetry's where it has one.
+    /// The names are a fixed set; OpenTelemetry's if it defines one.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Why it failed, where it did.
+    /// The reason of a failure.
     pub failure: Option<String>,
 }
 
-/// On which side of a call a span is.
+/// The side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of none.
+    /// Not part of a call.
     Internal,
     Server,
     Client,
-    /// Hands work over, and does not wait for it.
+    /// Sends work, and does not wait for it.
     Producer,
-    /// Does what was handed over.
+    /// Does the work that was sent.
     Consumer,
 }
 
-/// Value of an attribute.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(Cow<'static, str>),

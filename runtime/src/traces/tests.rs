@@ -65,7 +65,7 @@ impl Receiver {
         port
     }
 
-    /// The same, for whoever speaks TLS.
+    /// The same, over TLS.
     async fn listen_over_tls(&self, tls: Arc<ServerTls>, tasks: &mut JoinSet<()>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,11 +1,11 @@
-//! OpenTelemetry's environment variables, as far as they decide before anything is sent. Headers, compression and the time for a batch are read
-//! by its exporter; what it would pass over is refused here.
+//! OpenTelemetry's environment variables that are read before the exporter starts. The exporter reads headers,
+//! compression and the time limit of a batch. Values that the exporter would ignore are refused here.
 
 use super::context::Ratio;
 use http::Uri;
 use std::path::PathBuf;
 
-/// Of each pair the first counts where it is set.
+/// The first variable of each pair takes precedence.
 const ENDPOINT: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const PROTOCOL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const INSECURE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"];
@@ -14,17 +14,17 @@ const COMPRESSION: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_E
 const TIMEOUT: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const CLIENT_KEY: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"];
 
-/// A setting that cannot be used. The text is one sentence that names the flag or the variable.
+/// An invalid setting. The text is one sentence that names the flag or the variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTraces(pub(super) String);
 
-/// What variables there are.
+/// The environment.
 pub(super) struct Variables<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What a variable says.
+/// The value of a variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read<T> {
     pub(super) name: &'static str,
@@ -51,7 +51,7 @@ impl Variables<'_> {
         Variables { get }
     }
 
-    /// An empty one counts as not set.
+    /// An empty variable counts as unset.
     fn one(&self, name: &'static str) -> Option<Read<String>> {
         let value = (self.get)(name)?.trim().to_owned();
         (!value.is_empty()).then_some(Read { name, value })
@@ -70,7 +70,7 @@ impl Variables<'_> {
         }
     }
 
-    /// Whether nothing is to be traced, whatever else is said.
+    /// Whether tracing is switched off, regardless of other settings.
     pub(super) fn switch_off(&self) -> Result<bool, BadTraces> {
         let exporter = self.one("OTEL_TRACES_EXPORTER").is_some_and(|read| read.value.eq_ignore_ascii_case("none"));
         Ok(exporter || self.switch(self.one("OTEL_SDK_DISABLED"))?)
@@ -80,7 +80,7 @@ impl Variables<'_> {
         self.switch(self.of_pair(INSECURE))
     }
 
-    /// One without a scheme is of TLS, or plaintext where that is allowed.
+    /// An endpoint without a scheme uses TLS, or plaintext if `insecure` is set.
     pub(super) fn endpoint(&self, insecure: bool) -> Result<Option<Read<Uri>>, BadTraces> {
         let Some(read) = self.of_pair(ENDPOINT) else { return Ok(None) };
         let whole = match (read.value.contains("://"), insecure) {
@@ -96,7 +96,7 @@ impl Variables<'_> {
         self.of_pair(CERTIFICATE).map(|read| Read { name: read.name, value: PathBuf::from(read.value) })
     }
 
-    /// That what the variables want of the exporter is something it does.
+    /// Checks that the exporter supports the requested transport.
     pub(super) fn check_transport(&self) -> Result<(), BadTraces> {
         let words: [(_, &[&str], _); 4] = [
             (self.one("OTEL_TRACES_EXPORTER"), &["otlp"], "traces are sent by otlp, or not at all with none"),
@@ -115,7 +115,7 @@ impl Variables<'_> {
         }
     }
 
-    /// With or without `parentbased_`: what a caller records is recorded here in any case.
+    /// With or without `parentbased_`: a trace that a caller records is always recorded.
     pub(super) fn sample(&self) -> Result<Option<Ratio>, BadTraces> {
         let Some(read) = self.one("OTEL_TRACES_SAMPLER") else { return Ok(None) };
         let sampler = read.value.to_ascii_lowercase();

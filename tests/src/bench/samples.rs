@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// The figure that so many percent stay below; not a number where there are none.
+    /// The figure that so many percent stay below; not a number if there are none.
     pub fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -29,7 +29,7 @@ impl Samples {
         self.percentile(100)
     }
 
-    /// Each as so many times the other's of the same round.
+    /// Each as this many times the other's of the same round.
     pub fn over(&self, other: &Samples) -> Samples {
         self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
     }

@@ -1,5 +1,5 @@
 //! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
-//! so many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
+//! this many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
 //! `PERILS=a,b` says what worlds may have beyond their usual faults: all perils without it, none with an empty one.
 
 use std::io::Write;

@@ -20,7 +20,7 @@ where
     loop {
         let params = WatchParams::default().labels(FAMILY);
         let mut events = api.watch_metadata(&params, &version).await.context("watching families")?.boxed();
-        // The server ends a watch after some minutes; it goes on where it ended.
+        // The server ends a watch after some minutes; it continues where it ended.
         while let Some(event) = events.try_next().await.context("watching families")? {
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {

@@ -23,7 +23,7 @@ pub struct Row {
     /// What the row is about, in words.
     pub about: String,
     pub kind: Kind,
-    /// Merged into the least object of the kind; `None` where nothing is to be created.
+    /// Merged into the least object of the kind; `None` if nothing is to be created.
     pub object: Option<Value>,
     pub asks: Vec<Ask>,
 }
@@ -52,7 +52,7 @@ pub struct Then {
     pub there: Option<bool>,
     /// Exactly these finalizers.
     pub finalizers: Option<Vec<&'static str>>,
-    /// `metadata.deletionGracePeriodSeconds`; `Some(None)` where there is none.
+    /// `metadata.deletionGracePeriodSeconds`; `Some(None)` if there is none.
     pub grace: Option<Option<i64>>,
     pub mark: Option<Mark>,
     /// By how much `metadata.generation` has grown.

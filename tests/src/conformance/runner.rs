@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-/// Cases under way at once. Each asks for its objects several times a second.
+/// Cases in flight at once. Each asks for its objects several times a second.
 const CASES_AT_ONCE: usize = 16;
 const WITHIN: Duration = Duration::from_secs(30);
 /// How long nothing may change before it counts as the end.
@@ -124,7 +124,7 @@ struct Known {
     object: Value,
 }
 
-/// One case under way, in namespaces of its own.
+/// One case in flight, in namespaces of its own.
 struct Run {
     world: Arc<World>,
     collector: Option<Arc<Collector>>,

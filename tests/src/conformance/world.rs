@@ -94,7 +94,7 @@ impl World {
         Ok(world)
     }
 
-    /// The real API server that all tests of this process share; `None` where it cannot be built. With `upstream`, its own collector
+    /// The real API server that all tests of this process share; `None` if it cannot be built. With `upstream`, its own collector
     /// runs in place of ours, to try the cases themselves.
     pub async fn real(upstream: bool) -> anyhow::Result<Option<World>> {
         let Some(binaries) = controlplane::require() else { return Ok(None) };
@@ -162,7 +162,7 @@ impl World {
         serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
     }
 
-    /// The object, or `None` where there is none.
+    /// The object, or `None` if there is none.
     pub async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
         let answer = self.ask(Method::GET, path, "application/json", None).await?;
         let text = String::from_utf8_lossy(&answer.body);

@@ -1,4 +1,4 @@
-//! Keys, certificates, tokens and kubeconfigs of one control plane, made anew for each.
+//! Keys, certificates, tokens and kubeconfigs of one control plane, made again for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};

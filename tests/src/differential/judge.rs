@@ -90,7 +90,7 @@ fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
 }
 
 /// Objects about which there was something left to do when it was quiet, and which were looked at later. What upstream does not even
-/// take up when it starts anew is no matter of time.
+/// take up when it starts again is no matter of time.
 fn put_off(program: &Program, course: &Course) -> BTreeSet<Slot> {
     let left = |end: &End| -> BTreeSet<Slot> { unfinished(program, end).into_keys().collect() };
     let Some((last, before)) = course.ends.split_last() else { return BTreeSet::new() };

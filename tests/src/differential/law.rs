@@ -132,7 +132,7 @@ impl Law<'_> {
             .then_some("it lost its last owner, and is never collected")
     }
 
-    /// Whether the foreground deletion of an owner goes on to the object's own dependents, as the collector has long known them.
+    /// Whether the foreground deletion of an owner continues to the object's own dependents, as the collector has long known them.
     fn is_to_go_last(&self, at: Incarnation, before: &State) -> bool {
         let has_dependents = self
             .dependents_in(&self.now, at, false)

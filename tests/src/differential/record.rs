@@ -58,7 +58,7 @@ impl Record {
         Ok(self.log.lock().unwrap_or_else(PoisonError::into_inner).last.elapsed())
     }
 
-    /// All that has been written so far, in the store's order. Only while it is quiet nothing of it is still on its way.
+    /// All that has been written so far, in the store's order. Only while it is quiet nothing of it is still in flight.
     pub(super) fn events(&self) -> Vec<Event> {
         let mut events = self.log.lock().unwrap_or_else(PoisonError::into_inner).events.clone();
         events.sort_by_key(|event| event.revision);

@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_types::StatusExt as _;
 
-/// A world is taken down after so many calls, because some of them leave something in it.
+/// A world is taken down after this many calls, because some of them leave something in it.
 const CALLS_MAX: usize = 500;
 /// Messages that are sent, and answers that are read.
 const MESSAGES_MAX: usize = 64;

@@ -386,7 +386,7 @@ impl Teller {
         }
     }
 
-    /// After each event from another time everything is listed anew: the kinds of that lane take turns, so that all come to theirs.
+    /// After each event from another time everything is listed again: the kinds of that lane take turns, so that all come to theirs.
     fn is_turn(&self, wrong: Wrong) -> bool {
         let all: Vec<&Wrong> = self.facts.kinds.iter().filter(|wrong| self.lane.has(wrong)).collect();
         let turn = self.begun.elapsed().as_secs() / EVENTS_TURN.as_secs();

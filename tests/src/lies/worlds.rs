@@ -36,9 +36,9 @@ const LIES_LAST_MAX: Duration = Duration::from_secs(100);
 const TRUTH_WITHIN: Duration = Duration::from_secs(180);
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const KNOWN_WITHIN: Duration = Duration::from_secs(240);
-/// Dependents are changed so often while the lies last, so that they are judged anew.
+/// Dependents are changed so often while the lies last, so that they are judged again.
 const CHANGES: u32 = 2;
-/// Discovery is asked for anew so often meanwhile.
+/// Discovery is asked for again so often meanwhile.
 const DEFINITIONS_NEW: u32 = 12;
 /// Collections that are filled at a time.
 const FILLED_AT_ONCE: usize = 8;

@@ -177,7 +177,7 @@ impl World {
         self.tell_elector(at, answer);
     }
 
-    /// A replica is asked to stop: it hands the Lease over, and is started anew.
+    /// A replica is asked to stop: it hands the Lease over, and is started again.
     pub(super) fn hand_over(&mut self, at: usize) {
         let epoch = self.replicas[at].epoch;
         let Some(candidate) = &mut self.replicas[at].candidate else { return };

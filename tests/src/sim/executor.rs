@@ -30,7 +30,7 @@ pub(super) struct Executor {
     pub(super) dial: u64,
     pub(super) next_replica: usize,
     attempts: Attempts<Value>,
-    /// Leases under way.
+    /// Leases in flight.
     grounds: BTreeMap<LeaseId, Ground>,
     /// No write leaves from here on.
     writes_end: Option<Time>,
@@ -39,15 +39,15 @@ pub(super) struct Executor {
     requests: u64,
     /// Reads of attempts: when each was asked for and answered.
     reads: Vec<(Uid, u64, u64)>,
-    /// Reads under way: of what, and since when.
+    /// Reads in flight: of what, and since when.
     reading: BTreeMap<u64, (Uid, u64)>,
     /// Until then the API server does not accept its credentials.
     refused_until: u64,
-    /// Reports on their way to the session.
+    /// Reports in flight to the session.
     finished: BTreeMap<LeaseId, WorkReport>,
 }
 
-/// A lease under way: what its write rests on, and what became of it.
+/// A lease in flight: what its write rests on, and what became of it.
 struct Ground {
     /// The version that it was decided at.
     decided_at: ResourceVersion,
@@ -396,7 +396,7 @@ impl World {
     ) {
         let faults = self.options.faults.clone();
         let is_write = request.is_write();
-        // What was under way when the store was restored arrives nowhere, or afterwards.
+        // What was in flight when the store was restored arrives nowhere, or afterwards.
         let broken = self.formers.last().is_some_and(|former| sent < former.ended) && self.chaos.percent(50);
         if broken {
             let answer = Answer::Nothing;
@@ -434,7 +434,7 @@ impl World {
         self.at(arrives, Happening::Answered { executor: at, incarnation, lease, number, answer });
     }
 
-    /// How long an answer is on its way: what it says may have changed long before it is read.
+    /// How long an answer is in flight: what it says may have changed long before it is read.
     pub(super) fn answer_delay(&mut self) -> u64 {
         let delay = self.api.delay(self.options.api_ms);
         if self.strikes("late answer", self.options.faults.slow_requests) {

@@ -36,7 +36,7 @@ pub(super) struct Collection {
 enum Line {
     #[default]
     Nothing,
-    /// A request is on its way.
+    /// A request is in flight.
     Asked(Ask),
     /// A page has come; whether its objects are being handed on.
     Page {
@@ -80,7 +80,7 @@ impl Collection {
 }
 
 impl World {
-    /// Begins from the beginning; what is under way is dropped.
+    /// Begins from the beginning; what is in flight is dropped.
     fn follow(&mut self, at: usize, kind: usize) {
         let page_size = [1, 3, 500][self.api.index(3)];
         let (paged, seed) = (self.api.once_in(2), self.api.next());
@@ -526,7 +526,7 @@ impl World {
         }
     }
 
-    /// Where a watch goes on, as the server sees it.
+    /// Where a watch continues, as the server sees it.
     fn place_to_resume(&self, at: usize, kind: usize, position: &ResourceVersion, newest: u64) -> Place {
         let collection = &self.replicas[at].collections[kind];
         let log = &self.server.truth.log[kind];
@@ -543,7 +543,7 @@ fn revision(version: &ResourceVersion) -> Option<u64> {
     version.to_string().parse().ok()
 }
 
-/// Where a watch that was lost goes on.
+/// Where a watch that was lost continues.
 enum Place {
     At(usize),
     Expired,

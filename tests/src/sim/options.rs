@@ -17,7 +17,7 @@ pub struct Options {
     pub net_ms: u64,
     pub api_ms: u64,
     pub watch_ms: u64,
-    /// A kind whose watch is slow, beyond the number of kinds where there is none.
+    /// A kind whose watch is slow, beyond the number of kinds if there is none.
     pub slow_kind: usize,
     pub slow_ms: u64,
     /// How the kind that is not watched is served: 0 as list only, 1 as single reads only.
@@ -29,7 +29,7 @@ pub struct Options {
     pub stranger: bool,
     /// Other writes move the store's revision all the time.
     pub busy_store: bool,
-    /// A store that is restored goes on behind every revision there ever was, as `etcdutl --bump-revision` does it.
+    /// A store that is restored continues behind every revision there ever was, as `etcdutl --bump-revision` does it.
     pub bumped: bool,
     /// Most writes a second of all executors together; 0 for no limit.
     pub cap: u32,

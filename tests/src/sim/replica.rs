@@ -49,7 +49,7 @@ struct Orphaning {
     /// The history of the store.
     history: usize,
     /// The revision that the store had when it was shown the owner's end, and the highest while it was not; `None` once the owner's
-    /// collection was listed anew.
+    /// collection was listed again.
     ended: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A store that is restored from a backup: what was written since is undone, and every watch ends, by a broken connection or in good order.
+//! A store that is restored from a backup: what was written since is undone, and every watch ends, by a broken connection or cleanly.
 
 use super::election::Lease;
 use super::kinds::KINDS;
@@ -103,7 +103,7 @@ impl World {
         self.formers.len()
     }
 
-    /// Each watch under way is found ended or broken in its own time, most of them at once; where they break, requests do too.
+    /// Each watch in flight is found ended or broken in its own time, most of them at once; where they break, requests do too.
     fn break_connections(&mut self, at: usize, clean: bool) {
         let epoch = self.replicas[at].epoch;
         for kind in 0..KINDS.len() {

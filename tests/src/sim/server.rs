@@ -108,7 +108,7 @@ impl Server {
         self.model.delete(at(now), &resource, &key(&life.object), &options).map(drop)
     }
 
-    /// Deletes a pod whose grace period is over. A finalizer may keep it all the same.
+    /// Deletes a pod whose grace period is over. A finalizer may keep it nevertheless.
     pub(super) fn end_pod(&mut self, now: u64, life: &Life) -> bool {
         let options = DeleteOptions {
             uid: Some(life.object.uid.to_string()),

@@ -60,7 +60,7 @@ impl World {
         self.at(arrives, Happening::LeaderSideEnds { stream: id });
     }
 
-    /// The connection is lost: each side learns of it in its own time, and what was on its way may or may not arrive.
+    /// The connection is lost: each side learns of it in its own time, and what was in flight may or may not arrive.
     pub(super) fn break_stream(&mut self, id: u64) {
         self.note(|| format!("stream {id} breaks"));
         let far = if self.chaos.once_in(4) { 30 * S } else { S };

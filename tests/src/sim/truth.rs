@@ -122,7 +122,7 @@ pub(super) enum Worth {
 
 /// Where requests do not take longer. A second of the slowest clock is longer than one of the world.
 const CHECK_IS_GOOD_FOR: u64 = 1_250_000_000;
-/// An answer may be on its way for so long, and what rests on it is sent a second later.
+/// An answer may be in flight for so long, and what rests on it is sent a second later.
 const STALE_ANSWER_COUNTS: u64 = 40 * S;
 
 /// Everything that happened.

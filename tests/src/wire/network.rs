@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-/// What is under way on each leg of one direction of a connection, at most.
+/// What is in flight on each leg of one direction of a connection, at most.
 const PIPE_BYTES: usize = 64 * 1024;
 /// Connections that wait to be accepted at one address.
 const BACKLOG: usize = 512;
@@ -174,7 +174,7 @@ impl Network {
         }
     }
 
-    /// A Kubernetes client on a host: HTTP/1.1 to the API server's host, one connection per request under way.
+    /// A Kubernetes client on a host: HTTP/1.1 to the API server's host, one connection per request in flight.
     pub fn api_client(&self, from: &str) -> kube::Client {
         let (network, from) = (self.clone(), from.to_owned());
         let connector = tower::service_fn(move |_: Uri| {

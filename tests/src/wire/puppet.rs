@@ -86,7 +86,7 @@ impl<L> Puppet<L> {
         }
     }
 
-    /// The next message; `None` where the leader has finished.
+    /// The next message; `None` if the leader has finished.
     pub async fn hear(&mut self) -> Result<Option<ToExecutor>, Status> {
         loop {
             let Some(message) = self.replies.message().await? else { return Ok(None) };

@@ -17,9 +17,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages on their way through, in each direction of one stream.
+/// Messages in flight through, in each direction of one stream.
 const WAITING_MAX: usize = 64;
-/// Nothing else is due so soon, and the clock stands still while anything is on its way: what was passed on has arrived by then.
+/// Nothing else is due so soon, and the clock stands still while anything is in flight: what was passed on has arrived by then.
 const DELIVERED: Duration = Duration::from_millis(1);
 
 /// One message.

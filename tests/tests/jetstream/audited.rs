@@ -1,4 +1,4 @@
-//! The log of decisions beside the API server's own audit log: what the one says was deleted, the other says too, under any leader.
+//! The decision log beside the API server's own audit log: what the one says was deleted, the other says too, under any leader.
 
 use crate::world::{SOON, World};
 use anyhow::{Context, ensure};

@@ -1,4 +1,4 @@
-//! The log of decisions on JetStream, with real processes: leaders and servers that are killed and stopped in mid-cascade, and a subscriber
+//! The decision log on JetStream, with real processes: leaders and servers that are killed and stopped in mid-cascade, and a subscriber
 //! that misses nothing. What the same subscriber sees of a log in memory is told beside it.
 //!
 //! `SUBSCRIBER_OBJECTS` is the size of the cascades with the subscriber that is killed; `JETSTREAM_CONTROLPLANE=1` takes a real control
@@ -38,15 +38,15 @@ fn subscriber_objects() -> usize {
     std::env::var("SUBSCRIBER_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
 }
 
-/// A world with a log on JetStream; `None` where there is no server.
+/// A world with a log on JetStream; `None` if there is no server.
 async fn on_jetstream(flags: &[&str]) -> anyhow::Result<Option<World>> {
     let Some(program) = nats::require() else { return Ok(None) };
     let nats = Nats::start(&program, &[]).await?;
     World::start(Some(nats), flags).await.map(Some)
 }
 
-/// Lets a subscriber live so many times while a cascade from these owners runs, and kills the leader in the middle. `ask` says which
-/// replica it asks in which life. Half of the owners are deleted just before the kill, so that the cascade is under way then however slow
+/// Lets a subscriber live this many times while a cascade from these owners runs, and kills the leader in the middle. `ask` says which
+/// replica it asks in which life. Half of the owners are deleted just before the kill, so that the cascade is in flight then however slow
 /// the reader is.
 async fn lives(
     world: &mut World,
@@ -62,7 +62,7 @@ async fn lives(
             world.delete(after).await?;
             world.change_leader().await?;
         }
-        // At least two steps for each object: what came of the writes under way may go with a leader that is killed.
+        // At least two steps for each object: what came of the writes in flight may go with a leader that is killed.
         let seen = 2 * objects * (life + 1) / LIVES;
         let mut is_first = true;
         while is_first || subscriber.events().count() < seen && world.left().await? > 0 {

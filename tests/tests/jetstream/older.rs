@@ -13,7 +13,7 @@ use tests::subscriber::{Subscriber, connect};
 
 /// What a replica keeps, and some more.
 const EVENTS: u64 = 65_536 + 3_000;
-/// Messages on their way at once.
+/// Messages in flight at once.
 const AT_ONCE: u64 = 1_000;
 
 /// Writes events as a leader does.

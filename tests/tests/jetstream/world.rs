@@ -64,7 +64,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `nats` keeps the log of decisions, where there is one.
+    /// `nats` keeps the decision log, where there is one.
     pub(crate) async fn start(nats: Option<Nats>, flags: &[&str]) -> anyhow::Result<World> {
         let turn = ONE_AT_A_TIME.lock().await;
         let directory = Directory::create()?;

@@ -132,7 +132,7 @@ async fn connect(address: String) -> Option<Channel> {
     Channel::from_shared(address).ok()?.connect().await.ok()
 }
 
-/// Hears a stream out. `None` where it brought nothing: the replica is not there, or does not lead.
+/// Hears a stream out. `None` if it brought nothing: the replica is not there, or does not lead.
 async fn ending<M>(mut stream: Streaming<M>, tells_to_go: impl Fn(&M) -> bool) -> Option<String> {
     let (mut heard, mut told_to_go) = (false, false);
     let ended = loop {

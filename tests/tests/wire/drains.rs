@@ -12,7 +12,7 @@ use tests::wire::world::{World, address};
 use tonic::Code;
 
 const OBJECTS: usize = 40;
-/// How long a message that is to be crossed stays under way.
+/// How long a message that is to be crossed stays in flight.
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
 /// When an executor is asked to stop, and what goes wrong then.

@@ -20,9 +20,9 @@ enum Failing {
     FallsSilent,
     /// Its stream breaks, and it does not come back.
     Dies,
-    /// It goes on sending heartbeats.
+    /// It continues sending heartbeats.
     NeverStarts,
-    /// It says that it has started, and goes on sending heartbeats.
+    /// It says that it has started, and continues sending heartbeats.
     Hangs,
 }
 

@@ -1,4 +1,4 @@
-//! Subscribers to the log of decisions: one that never reads costs the others nothing, and little of anything else.
+//! Subscribers to the decision log: one that never reads costs the others nothing, and little of anything else.
 
 use super::{garbage, led_by_a, reason, until_gone};
 use anyhow::{Context, bail, ensure};
@@ -85,7 +85,7 @@ async fn one_that_never_reads_is_told_where_it_was_and_fifty_others_see_everythi
     ensure!(*last == seen.to_string(), "it saw events up to {seen}, and is told of {last}");
     eprintln!("for the one that never read, {seen} of {EVENTS} events were kept");
     ensure!(seen < EVENTS / 2, "{seen} of {EVENTS} events were kept for it");
-    // It may go on where it was.
+    // It may continue where it was.
     let after = Start::After(Position { log_id: log_id.clone(), sequence: seen });
     ensure!(read(watch(dial(&world).await?, after).await?, seen).await? >= EVENTS);
     Ok(())

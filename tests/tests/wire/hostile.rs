@@ -25,7 +25,7 @@ const FLOOD: u64 = 40_000;
 const TO_LEADER_MAX: &str = "256";
 const TO_EXECUTOR_MAX: &str = "1024";
 
-/// The others' life, while something hostile goes on: an executor that comes now gets work, and does it as fast as ever.
+/// The others' life, while something hostile continues: an executor that comes now gets work, and does it as fast as ever.
 async fn ensure_unaffected(world: &mut World, meanwhile: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     world.executor("good", 4, &["a"]);
@@ -193,7 +193,7 @@ async fn a_thousand_silent_streams_leave_room_for_who_has_something_to_say() -> 
     Ok(())
 }
 
-/// How long it takes until the server has closed the connection, for a peer that goes on reading.
+/// How long it takes until the server has closed the connection, for a peer that continues reading.
 async fn closed_after(pipe: &mut Pipe) -> Duration {
     let began = Instant::now();
     let mut bytes = [0; 4096];
@@ -225,7 +225,7 @@ async fn connections_that_never_get_anywhere_are_closed() -> anyhow::Result<()> 
         eprintln!("a peer that says {what} is closed after {closed:.2?}");
         ensure!(closed.is_ok(), "a peer that says {what} is still there after {within:?}");
     }
-    // And headers that go on for ever.
+    // And headers that continue for ever.
     let (mut pipe, _) = world.network.dial("slow", &address("a")).await?;
     pipe.write_all(&headers).await?;
     let more = Frame::new(CONTINUATION, 0, 1, [[0x00, 0x01, b'x', 0x7f, 0x00].to_vec(), vec![b'y'; 127]].concat());

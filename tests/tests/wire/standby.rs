@@ -96,7 +96,7 @@ async fn reads_say_who_answered_and_how_fresh_the_answer_is() -> anyhow::Result<
     tokio::time::sleep(Duration::from_secs(3)).await;
     let lag = seconds(reads(&world, "b", uid).await?[0].1.lag.as_ref());
     ensure!(lag.is_some_and(|lag| (2.9..3.5).contains(&lag)), "{lag:?} seconds after a bookmark for all");
-    // A replica that is cut off goes on answering, and says how old its answers are.
+    // A replica that is cut off continues answering, and says how old its answers are.
     world.network.set_road("b", API, Road::Frozen);
     tokio::time::sleep(Duration::from_secs(100)).await;
     let (_, meta) = reads(&world, "b", uid).await?.remove(0);

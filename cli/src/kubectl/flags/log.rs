@@ -1,4 +1,4 @@
-//! The flags of what reads the log of decisions.
+//! The flags of what reads the decision log.
 
 use super::{Asking, Scope};
 use clap::ValueEnum;
@@ -160,7 +160,7 @@ pub(crate) struct Progress {
     /// The same by its uid.
     #[arg(long, value_name = "UID")]
     pub(crate) root: Option<String>,
-    /// Give up after this long, with exit code 124; the cascade goes on.
+    /// Give up after this long, with exit code 124; the cascade continues.
     #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

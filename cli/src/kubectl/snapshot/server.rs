@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 type Chunks = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// Marks the bookmark after which a watch-list goes on as a watch.
+/// Marks the bookmark after which a watch-list continues as a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// A cluster that is the snapshot.

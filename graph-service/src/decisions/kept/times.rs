@@ -20,7 +20,7 @@ pub(in crate::decisions) struct Former {
 }
 
 impl Former {
-    /// `None` where there is no log.
+    /// `None` if there is no log.
     pub(in crate::decisions) fn of(kept: &Kept) -> Option<Former> {
         let Extent { log_id, newest, .. } = kept.extent()?;
         Some(Former { log_id, newest, time: kept.time(newest) })

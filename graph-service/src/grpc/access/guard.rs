@@ -28,7 +28,7 @@ pub(super) const AGAIN_EVERY: Duration = Duration::from_secs(300);
 /// Shortest interval of these checks: while the API server does not answer, or accepts a token that has expired by our
 /// clock.
 pub(super) const AGAIN_SOON: Duration = Duration::from_secs(10);
-/// How long a stream goes on while the API server does not answer.
+/// How long a stream continues while the API server does not answer.
 pub(super) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Puts [`Guarded`] before the services.

@@ -169,7 +169,7 @@ pub(in crate::grpc) async fn explanation(
     Ok(())
 }
 
-/// Redacts the plan of a deletion, and counts the rest anew. Returns how many objects were removed.
+/// Redacts the plan of a deletion, and counts the rest again. Returns how many objects were removed.
 pub(in crate::grpc) async fn plan(
     visibility: &Visibility,
     entries: &mut Vec<Entry>,

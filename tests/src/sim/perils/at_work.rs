@@ -88,7 +88,7 @@ impl World {
         self.server.commit(0, Actor::User);
     }
 
-    /// Now and then, while there are faults.
+    /// Sometimes, while there are faults.
     pub(in crate::sim) fn make_perils(&mut self) {
         let perils = self.options.perils.clone();
         if perils.mirror && self.perilous.random.once_in(60) {
@@ -131,7 +131,7 @@ impl World {
         self.perilous.member_until = until;
     }
 
-    /// Faults stop. What a webhook denies for good it goes on to deny.
+    /// Faults stop. What a webhook denies for good it continues to deny.
     pub(in crate::sim) fn calm_perils(&mut self) {
         self.server.member = None;
         self.break_members_watches();
