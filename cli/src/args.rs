@@ -114,7 +114,7 @@ pub(crate) struct Demo {
     #[command(flatten)]
     pub(crate) output: Output,
 
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
 
@@ -219,7 +219,7 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) traces: runtime::traces::Flags,
 
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
 

@@ -147,7 +147,7 @@ async fn executor(
         }
         let wait = backoff.next_delay();
         let (executor, again_in_ms) = (&config.name, wait.as_millis());
-        tracing::warn!(executor, again_in_ms, "a leader sent an executor of this process away; it is started anew");
+        tracing::warn!(executor, again_in_ms, "a leader sent an executor of this process away; restarting it");
         tokio::select! {
             () = shutdown.requested() => return Ok(()),
             () = tokio::time::sleep(wait) => {}

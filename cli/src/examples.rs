@@ -97,7 +97,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("orphans -A", "how many objects of each kind have no owner"),
             ("orphans -n shop --dangling", "whose owners are gone"),
-            ("orphans -A --lost-owner --older-than 24h", "whose owner was created anew"),
+            ("orphans -A --lost-owner --older-than 24h", "whose owner was created again"),
         ],
     ),
     ("check", &[("check -A", ""), ("check -n shop -l app=web -o json | jq .items", "")]),

@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// What an administrator, and what others, show at the door.
 const ADMIN: &str = "admin-token";
-/// May not see Secrets.
+/// A user without the right to read Secrets.
 const VIEWER: &str = "viewer-token";
 /// May see nothing of Pods, and so not find the graph service either.
 const STRANGER: &str = "stranger-token";
@@ -90,7 +90,7 @@ impl Door {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// A collector, and the Pod that it would be.
+    /// A collector, and its simulated Pod.
     async fn collector(&self) -> Running {
         let free = Std::bind("127.0.0.1:0").unwrap();
         let listen = free.local_addr().unwrap();

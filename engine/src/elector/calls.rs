@@ -141,7 +141,7 @@ impl Elector {
                 let why = if record.uid == term.election {
                     alloc::format!("the Lease is held by {:?} in term {}", record.holder, record.transitions)
                 } else {
-                    String::from("the Lease was deleted and created anew")
+                    String::from("the Lease was deleted and created again")
                 };
                 self.observe(now, record);
                 why
@@ -195,7 +195,7 @@ impl Elector {
                 let Leadership { term, .. } = leadership;
                 if record.uid != term.election || record.transitions != term.number {
                     self.observe(now, record);
-                    self.lose(now, String::from("the Lease was deleted and created anew"));
+                    self.lose(now, String::from("the Lease was deleted and created again"));
                     return;
                 }
                 leadership.valid_until = valid_until;

@@ -334,7 +334,7 @@ fn a_refused_renewal_is_looked_into_at_once() {
     check_leader(
         r#"
         2001 | put conflict  | get
-        2002 | got M 9 me 1  | lost the Lease was deleted and created anew
+        2002 | got M 9 me 1  | lost the Lease was deleted and created again
         "#,
     );
 }

@@ -176,7 +176,7 @@ impl Follower {
                 }
                 Output::Objects => list(sink, objects.take()).await,
                 Output::Tell(Tell::ListsAnew(why)) => {
-                    tracing::info!(collection = self.source.name, why, "listing anew");
+                    tracing::info!(collection = self.source.name, why, "listing the collection again");
                     Ok(())
                 }
                 Output::Tell(tell) => hand_on(sink, &tell).await,

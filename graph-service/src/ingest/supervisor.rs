@@ -195,7 +195,7 @@ impl Supervisor {
         let wanted = std::mem::take(&mut self.shared.state().relists);
         for (collection, why) in wanted {
             let Some(served) = self.known.get(&collection).cloned() else { continue };
-            tracing::info!(%collection, why, "listing anew");
+            tracing::info!(%collection, why, "listing the collection again");
             if let Turn::End = self.apply(Change::Restart(served)).await? {
                 return Ok(Turn::End);
             }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BODY_MAX_BYTES: usize = 4 << 20;
-/// Of the writes without a guard, so many are told of.
+/// The limit of listed writes without a guard.
 const TOLD_MAX: usize = 20;
 
 /// What was seen so far.

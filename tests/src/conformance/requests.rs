@@ -1,4 +1,4 @@
-//! What an API server answers, as tables of requests: the sandbox has to answer as the real one does.
+//! Tables of requests with their answers: the sandbox must answer as the real API server does.
 
 mod tables;
 
@@ -28,7 +28,7 @@ pub struct Row {
     pub asks: Vec<Ask>,
 }
 
-/// One request and what has to come of it.
+/// One request and its expected answer.
 #[derive(Debug, Clone)]
 pub struct Ask {
     pub method: Method,

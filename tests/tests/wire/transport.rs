@@ -1,4 +1,4 @@
-//! What both sides say of themselves in HTTP/2: windows, streams, keepalives.
+//! The HTTP/2 settings of both sides: windows, streams, keepalives.
 
 use super::led_by_a;
 use anyhow::{Context, ensure};

@@ -66,7 +66,7 @@ pub(super) async fn follow(
                 }
                 Some(Event::Bookmark(_)) => {}
                 Some(Event::Reset(reset)) => {
-                    session.note(&format!("begun anew: {}", reset.reason));
+                    session.note(&format!("started again: {}", reset.reason));
                     complete = false;
                 }
                 Some(Event::GoingAway(going)) => {
