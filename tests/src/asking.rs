@@ -23,14 +23,14 @@ const TREE: usize = 10_000;
 const ASKED: usize = 2_000;
 const PREVIEWED: usize = 20;
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub objects: usize,
     /// Of the first page of 100, at rest: of an owner of 100 dependents, and of one of 10 000.
     pub page_of_few: Samples,
     pub page_of_many: Samples,
-    /// How long the answers took, in ms.
+    /// The latency of the answers, in ms.
     pub get: Samples,
     pub dependents: Samples,
     pub explain: Samples,

@@ -21,7 +21,7 @@ pub fn begin() -> Option<Binaries> {
     if wanted() { require() } else { None }
 }
 
-/// Whether this process is to measure anything.
+/// Whether this process measures.
 pub fn wanted() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
@@ -51,7 +51,7 @@ pub fn turns<T: Copy>(contenders: &[T], rounds: usize) -> Vec<(usize, T)> {
     (0..rounds).flat_map(turn).collect()
 }
 
-/// What a benchmark came to.
+/// The result of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its name and the variables that it ran with.

@@ -20,7 +20,7 @@ const NAMESPACE: &str = "cascade";
 /// A policy, and who carries it out.
 type Who = (&'static str, Contender);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
@@ -63,7 +63,7 @@ impl Run {
     }
 }
 
-/// What is measured.
+/// The measured contender.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub policy: &'static str,
@@ -144,7 +144,7 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
-/// What being watched costs, of as many in flight.
+/// The cost of readers, with as many requests in flight.
 fn observed(rounds: &Rounds<Run>) -> Option<Figure> {
     let watched = |who: &Who| matches!(who, ("Background", Contender::Observed(_)));
     let (policy, contender) = rounds.everybody().into_iter().find(watched)?;

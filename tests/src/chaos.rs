@@ -81,7 +81,7 @@ pub struct Options {
     pub leases: Leases,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub options: Options,

@@ -24,7 +24,7 @@ const HELD_IN_FLIGHT: u32 = 64;
 /// and should trace some of them.
 const SAMPLED: &str = "0.1";
 
-/// Who deletes.
+/// The client that deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// One request per object and nothing else, so many in flight.
@@ -74,7 +74,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// What is to be collected.
+/// The objects to collect.
 #[derive(Clone, Copy, Debug)]
 pub struct Cascade<'a> {
     /// ConfigMaps in this namespace.
@@ -91,7 +91,7 @@ pub enum Collector {
     Floor(Process, String),
     Upstream(UpstreamCollector),
     Ours(Box<Fleet>),
-    /// With those who look.
+    /// With readers.
     Observed(Box<Fleet>, otlp::Collector, Scraping),
 }
 

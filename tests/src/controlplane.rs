@@ -51,7 +51,7 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(connect(&access).await?.client)
 }
 
-/// What differs from the default control plane.
+/// Options that differ from the default control plane.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Added to kube-apiserver's flags, after ours.
@@ -193,7 +193,7 @@ impl ControlPlane {
         Ok(self.credentials.kubeconfig_file(user))
     }
 
-    /// Where the API server listens.
+    /// The address of the API server.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }

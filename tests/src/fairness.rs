@@ -18,7 +18,7 @@ const QUIET: &str = "quiet";
 const TEN: usize = 10;
 const WITHIN: Duration = Duration::from_secs(1800);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,

@@ -16,7 +16,7 @@ pub struct Target {
     pub name: &'static str,
     /// Fails by a panic.
     pub read: fn(&[u8]),
-    /// So many inputs make a short run.
+    /// The number of inputs of a short run.
     pub short_run: usize,
 }
 

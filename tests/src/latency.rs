@@ -25,7 +25,7 @@ const ALLOWED_MILLIS: f64 = 50.0;
 const SETTLED: Duration = Duration::from_millis(500);
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// What one contender came to, in ms.
+/// The result of one contender, in ms.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,

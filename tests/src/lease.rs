@@ -34,7 +34,7 @@ const HEARTBEAT_AFTER: usize = 100;
 const ACKNOWLEDGEMENTS_MAX: usize = 1024;
 const SOON: Duration = Duration::from_secs(300);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub leases: usize,

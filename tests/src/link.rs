@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const INTRODUCTION_MAX_BYTES: usize = 16 * 1024;
 const CONNECTIONS_MAX: usize = 256;
 
-/// What becomes of what is sent.
+/// The outcome of what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Open,
@@ -75,7 +75,7 @@ impl Link {
         Ok(Link { address, wires, _task: task })
     }
 
-    /// Where to connect.
+    /// The address to connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

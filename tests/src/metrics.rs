@@ -11,7 +11,7 @@ metrics of both services, with those of its executors added up. Gauges are compu
 updated. Labels have the listed values, or the stated number of values.\n\n`deploy/dashboards` has a dashboard for Grafana, `deploy/alerts` rules for Prometheus, and \
 [runbooks](runbooks/) a page for each alert.\n";
 
-/// What of which program is described where.
+/// The described metrics of each program, with the section of each.
 pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 4] {
     [
         ("graph-service", "Of the graph service, for each replica.", graph_service::described()),
@@ -56,7 +56,7 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// What a program shows.
+/// The metrics output of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
     /// Type and help by name.

@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_millis(10);
 /// A neighbour with more requests in flight waits with the next; what it waits counts.
 const UNDER_WAY_MAX: usize = 256;
 
-/// What one run came to; times in ms.
+/// The result of one run; times in ms.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
@@ -34,7 +34,7 @@ pub struct Run {
     pub beside: Times,
 }
 
-/// How long the neighbour waited, in ms.
+/// The latency of the neighbour, in ms.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     get: Samples,

@@ -21,7 +21,7 @@ const BY_TESTS: &str = "\
 * An API server that pushes back with 429 is obeyed, and nothing is lost: `cargo test -p tests --test flowcontrol`.
 ";
 
-/// What one benchmark left.
+/// The results of one benchmark.
 #[derive(Debug)]
 struct Left {
     bench: String,

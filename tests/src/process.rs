@@ -83,7 +83,7 @@ impl Process {
         self.pid
     }
 
-    /// What the server has written so far.
+    /// The output of the server so far.
     pub fn log(&self) -> &Path {
         &self.log
     }

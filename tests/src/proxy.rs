@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 /// Largest request that is passed on.
 const BODY_MAX_BYTES: usize = 4 << 20;
 
-/// What is said in the API server's place.
+/// The answer sent instead of the API server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lie {
     Answer {
@@ -48,7 +48,7 @@ struct Shared {
     writes: Writes,
 }
 
-/// What requests take longer.
+/// The added delay of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slow {
     by: Duration,

@@ -78,7 +78,7 @@ struct ListMeta {
     next: String,
 }
 
-/// What was read.
+/// The bytes read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub collections: usize,

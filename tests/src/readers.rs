@@ -39,7 +39,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 const EVENTS_PER_OBJECT: usize = 3;
 const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions";
 
-/// Who follows the cascade.
+/// The readers of the cascade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readers {
     pub count: usize,
@@ -59,7 +59,7 @@ impl fmt::Display for Readers {
     }
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub readers: Readers,

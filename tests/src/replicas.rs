@@ -15,7 +15,7 @@ pub const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/lea
 /// Executors are told apart by one figure of their name.
 const EXECUTORS_MAX: usize = 10;
 
-/// Who leads, by the Lease.
+/// The holder of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Index of the graph service, where one of ours holds the Lease.
@@ -192,7 +192,7 @@ pub fn executor_name(index: usize) -> String {
     format!("executor-{index}")
 }
 
-/// Who leads, by the Lease.
+/// The holder of the Lease.
 pub async fn held(client: &Client) -> anyhow::Result<Held> {
     let lease = get(client, LEASE).await?.context("the election Lease is there")?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

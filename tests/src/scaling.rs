@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 const EXECUTORS: usize = 8;
 const CONCURRENCY: &str = "4";
-/// What every write takes longer.
+/// The added delay of every write.
 const SLOW: Duration = Duration::from_millis(50);
 const OWNERS: usize = 20;
 const CASCADE_WITHIN: Duration = Duration::from_secs(600);
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(60);
 const ALONE: usize = 10;
 const LEFT: usize = 5;
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub objects: usize,

@@ -11,7 +11,7 @@ use Test::{Case, Unit};
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
     pub id: &'static str,
-    /// What must not happen, or must.
+    /// A condition that must hold, or must not.
     pub about: &'static str,
     /// The tests that show it, the most telling first.
     pub shown_by: &'static [Test],

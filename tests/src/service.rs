@@ -90,7 +90,7 @@ impl Service {
         Ok(Service { process, admin })
     }
 
-    /// Where probes and metrics answer.
+    /// The address of probes and metrics.
     pub fn admin(&self) -> &str {
         &self.admin
     }
@@ -258,7 +258,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Where the graph service serves gRPC.
+    /// The gRPC address of the graph service.
     pub fn grpc(&self) -> &str {
         &self.grpc
     }

@@ -39,7 +39,7 @@ use world::World;
 
 /// Lines of the trace shown of a run that failed.
 const TRACE_LINES: usize = 120;
-/// Between two words of how far a search is.
+/// The interval of progress lines.
 const PROGRESS_S: u64 = 60;
 /// Runs spent on making a failure smaller.
 const SHRINK_RUNS: usize = 400;
@@ -130,7 +130,7 @@ pub struct Search {
     /// The first seed.
     pub start: u64,
     pub time: Duration,
-    /// So many worlds are run, however long they take.
+    /// This many worlds are run, regardless of the time.
     pub worlds_min: u64,
     pub threads: usize,
     /// The search ends at so many failures.

@@ -19,7 +19,7 @@ pub const UPSTREAM_WORKERS: u32 = 20;
 pub const ENDS_WITHIN: Duration = Duration::from_secs(180);
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,

@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 /// The budget of memory speaks of this many objects.
 const BUDGET_OBJECTS: usize = 100_000;
 
-/// Who starts.
+/// The contender that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starter {
     /// Reads, and nothing else.
@@ -44,7 +44,7 @@ impl fmt::Display for Starter {
     }
 }
 
-/// What one start came to.
+/// The result of one start.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub starter: Starter,

@@ -32,7 +32,7 @@ pub async fn connect(server: &str) -> Result<DecisionServiceClient<Channel>, Sta
     DecisionServiceClient::connect(format!("http://{server}")).await.map_err(unavailable)
 }
 
-/// What it has stored in all its lives.
+/// The data it has stored over all restarts.
 #[derive(Debug, Default)]
 pub struct Subscriber {
     pub position: Option<Position>,

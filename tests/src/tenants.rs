@@ -24,7 +24,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(10);
 /// Of the collector's loop.
 const ROUNDS: &str = "ownergraph_round_duration_seconds_bucket{le=\"";
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,

@@ -1,4 +1,4 @@
-//! What a process takes of the machine, by `/proc`.
+//! The resource use of a process, from `/proc`.
 
 use anyhow::{Context, bail};
 use std::fs;

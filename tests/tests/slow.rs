@@ -1,4 +1,4 @@
-//! What becomes of promises where the API server, or the way to it, is slow.
+//! The outcome of promises where the API server, or the way to it, is slow.
 
 use anyhow::{Context, ensure};
 use std::process::Command;

@@ -22,7 +22,7 @@ pub struct Budget {
     pub unit: &'static str,
     /// Arguments of `cargo bench` that measure it.
     pub command: &'static str,
-    /// What the figure means.
+    /// The meaning of the figure.
     pub meaning: &'static str,
 }
 
@@ -121,7 +121,7 @@ pub fn budget(id: &str) -> &'static Budget {
 }
 
 impl Limit {
-    /// Whether a figure stays on its side.
+    /// Whether a figure stays within its limit.
     pub fn holds(self, figure: f64) -> bool {
         match self {
             Limit::AtMost(most) => figure <= most,
@@ -152,7 +152,7 @@ impl Figure {
         Figure { budget: budget(id), samples }
     }
 
-    /// Whether the median is as promised.
+    /// Whether the median meets the promise.
     pub fn holds(&self) -> bool {
         self.budget.limit.holds(self.samples.median())
     }

@@ -1,4 +1,4 @@
-//! What a benchmark ran on, and when.
+//! The machine and the date of a benchmark.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt;
 use std::io::Write as _;
 
-/// What one run of a benchmark came to.
+/// The result of one run of a benchmark.
 pub trait Run: Sized {
     /// Whose run it is.
     type Who: Copy + PartialEq;
@@ -15,7 +15,7 @@ pub trait Run: Sized {
     /// Everything that was measured.
     fn json(&self) -> Value;
 
-    /// What the budgets speak of.
+    /// The quantities with a budget.
     fn figures(rounds: &Rounds<Self>) -> Vec<Figure>;
 
     /// Medians and spread, for people.

@@ -22,7 +22,7 @@ pub(super) struct Deployment {
     pub(super) client: Client,
 }
 
-/// What was done.
+/// The performed action.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) by_kind: BTreeMap<Kind, usize>,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Violations that are kept; the first says most.
 const VIOLATIONS_MAX: usize = 20;
 
-/// How the owner of a family is deleted.
+/// The propagation policy for the owner of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Background,
@@ -23,7 +23,7 @@ pub(super) enum Policy {
 impl Policy {
     pub(super) const ALL: [Policy; 3] = [Policy::Background, Policy::Foreground, Policy::Orphan];
 
-    /// As DeleteOptions spell it.
+    /// The name in DeleteOptions.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Policy::Background => "Background",
@@ -33,7 +33,7 @@ impl Policy {
     }
 }
 
-/// What becomes of an object once its family's owner is deleted.
+/// The outcome of an object once its family's owner is deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Goes,
@@ -49,7 +49,7 @@ struct Known {
     family: usize,
     name: String,
     fate: Fate,
-    /// It has come to what its fate says.
+    /// It has reached its expected end.
     done: bool,
     /// The owner of a foreground deletion must wait for it.
     blocks: bool,
@@ -68,7 +68,7 @@ struct Family {
     blocking: usize,
 }
 
-/// What was seen of one object.
+/// The observations of one object.
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) uid: Uid,

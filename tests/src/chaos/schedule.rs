@@ -52,7 +52,7 @@ pub enum Kind {
     Cut,
 }
 
-/// One thing that breaks, and for how long.
+/// A fault, and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: Duration,

@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct Entry {
     /// `U` unit tests of the collector, `S` of the API server, `A` of its admission plugin, `I` integration, `E` end to end.
     pub id: &'static str,
-    /// What upstream calls it.
+    /// Upstream's name.
     pub upstream: &'static str,
     pub cover: Cover,
 }
@@ -24,7 +24,7 @@ pub enum Cover {
     Nothing(&'static str),
 }
 
-/// Where a test is.
+/// The location of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
     /// A case of this suite, by name; it says itself that it covers the id.

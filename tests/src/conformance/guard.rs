@@ -16,7 +16,7 @@ const BODY_MAX_BYTES: usize = 4 << 20;
 /// The limit of listed writes without a guard.
 const TOLD_MAX: usize = 20;
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Arc<Mutex<Seen>>);
 

@@ -20,7 +20,7 @@ pub const JSON: &str = "application/json";
 #[derive(Debug, Clone)]
 pub struct Row {
     pub id: &'static str,
-    /// What the row is about, in words.
+    /// The subject of the row, in words.
     pub about: String,
     pub kind: Kind,
     /// Merged into the least object of the kind; `None` if nothing is to be created.
@@ -63,7 +63,7 @@ pub struct Then {
     pub written: Option<bool>,
 }
 
-/// What became of the deletion mark.
+/// The outcome of the deletion mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     None,

@@ -120,7 +120,7 @@ impl Outcome {
 #[derive(Debug, Clone)]
 struct Known {
     path: String,
-    /// As it was created.
+    /// The object as created.
     object: Value,
 }
 

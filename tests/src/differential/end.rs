@@ -99,7 +99,7 @@ pub(super) fn end_at(changes: &[Change], revision: u64) -> End {
 /// One incarnation of a slot.
 pub(super) type Incarnation = (Slot, usize);
 
-/// What the user of a program has written.
+/// The writes of a program's user.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     pub(super) revisions: BTreeSet<u64>,

@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(15);
 /// Upstream's client limits, lifted.
 const REQUESTS_PER_SECOND: u32 = 5_000;
 
-/// Who collects.
+/// The collector.
 #[derive(Clone, Copy, Debug)]
 pub enum Collector<'a> {
     Ours(&'a Programs),
@@ -41,7 +41,7 @@ pub enum Collector<'a> {
 /// How fast upstream's collector is beside the users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As fast as it can.
+    /// At full speed.
     Free,
     /// It does one thing after another.
     OneWorker,
@@ -66,7 +66,7 @@ impl Pace {
 /// How long users wait for a collector that goes first.
 const USERS_WAIT: Duration = Duration::from_millis(600);
 
-/// How one seed went.
+/// The result of one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     /// What was there each time that it was quiet; the end is the last of them.
@@ -75,7 +75,7 @@ pub struct Course {
     pub quiet_at: Vec<u64>,
     pub changes: Vec<Change>,
     pub by_user: Writes,
-    /// What each operation came to.
+    /// The result of each operation.
     pub outcomes: Vec<String>,
     /// Upstream only: the end before its restart, if it was another. Upstream judges an object again on few occasions; a restart
     /// makes it judge all that it has put off.

@@ -9,7 +9,7 @@ use super::world::{Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What the comparison of one seed came to.
+/// The result of the comparison of one seed.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// Upstream's own runs disagree.

@@ -102,7 +102,7 @@ impl Law<'_> {
         })
     }
 
-    /// What became of the references.
+    /// The outcome of the references.
     fn references(&self, at: Incarnation, before: &State, after: &State) -> Option<&'static str> {
         let is_same = |one: &Held, other: &Held| Held { blocking: other.blocking, ..one.clone() } == *other;
         if after.references.iter().any(|new| !before.references.iter().any(|old| is_same(old, new))) {

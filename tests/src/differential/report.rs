@@ -1,4 +1,4 @@
-//! What a batch came to, and how a person reads it.
+//! The result of a batch, and its text form.
 
 use super::differences::DIFFERENCES;
 use super::end::{Change, End};
@@ -17,7 +17,7 @@ pub struct Outcome {
     pub judgement: Judgement,
 }
 
-/// What a batch came to.
+/// The result of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub outcomes: Vec<Outcome>,
@@ -109,7 +109,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// What there is to say of each object.
+    /// The findings about each object.
     fn findings(&self) -> BTreeMap<Slot, Vec<String>> {
         let Judgement { different, raced, on_purpose, unfinished, breaches, .. } = &self.judgement;
         let mut findings: BTreeMap<Slot, Vec<String>> = BTreeMap::new();

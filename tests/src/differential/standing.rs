@@ -1,9 +1,9 @@
-//! What references are worth.
+//! The standing of references.
 
 use super::end::{End, Held, Owner, State};
 use super::world::{Kind, Program, Slot, group_of};
 
-/// What a reference is worth, given all there is.
+/// The standing of a reference, from the true state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Solid,

@@ -24,11 +24,11 @@ pub(super) struct User<'a> {
     /// Uids of each slot's incarnations, in order.
     uids: BTreeMap<Slot, Vec<String>>,
     pub(super) writes: Writes,
-    /// What each operation came to, in order.
+    /// The result of each operation, in order.
     pub(super) outcomes: Vec<String>,
 }
 
-/// What became of one request.
+/// The outcome of one request.
 enum Answer {
     Done(Value),
     Refused(u16),

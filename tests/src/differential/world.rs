@@ -145,7 +145,7 @@ pub enum Policy {
     Orphan,
 }
 
-/// What a user does.
+/// An action of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     Create {
@@ -260,7 +260,7 @@ impl Program {
         })
     }
 
-    /// How a person reads an operation.
+    /// An operation as text.
     pub fn describe(&self, operation: &Operation) -> String {
         let object = |slot: Slot| format!("[{slot}] {}", self.objects[slot]);
         match operation {

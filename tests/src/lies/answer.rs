@@ -14,7 +14,7 @@ pub struct Wrong {
     pub ending: Ending,
 }
 
-/// What the answer is in the place of.
+/// The answer that this one replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A list, of a collection or of one name.

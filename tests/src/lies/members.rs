@@ -38,7 +38,7 @@ impl Row {
     ];
 }
 
-/// Who answers a request.
+/// The component that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Right,
@@ -46,7 +46,7 @@ pub(super) enum Member {
     Refuses,
 }
 
-/// How far each row is.
+/// The progress of each row.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     rows: Mutex<HashMap<Row, Turn>>,

@@ -133,7 +133,7 @@ impl Setting {
         format!("{self:?}.{DOMAIN}").to_lowercase()
     }
 
-    /// What asks for the owner by its name.
+    /// The request for the owner by name.
     pub(super) fn form(self) -> Form {
         if matches!(self, Setting::Aggregated | Setting::OnlyGet) { Form::Object } else { Form::List }
     }
@@ -143,7 +143,7 @@ impl Setting {
     }
 }
 
-/// How far the run is.
+/// The progress of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Collectors start.
@@ -153,7 +153,7 @@ pub(super) enum Phase {
     Truth,
 }
 
-/// What every teller knows.
+/// The data that every reporter has.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The wrong answers about owners that are asked for by name, and those about whole kinds.
@@ -194,7 +194,7 @@ pub struct Teller {
     begun: Instant,
     /// Documents of discovery so far.
     documents: Arc<AtomicUsize>,
-    /// How often each lie was told, by group and owner.
+    /// The number of lies, by group and owner.
     counts: Counts,
     phase: watch::Receiver<Phase>,
 }
@@ -215,7 +215,7 @@ struct Question {
     form: Form,
 }
 
-/// What to do with a request.
+/// The handling of a request.
 enum Turn {
     Pass,
     Tell(Wrong, Form, String),
@@ -463,7 +463,7 @@ fn question(path: &str, query: &str) -> Option<Question> {
     Some(Question { group, namespace: namespace.to_owned(), name, form })
 }
 
-/// Where the store stands now.
+/// The store's current revision.
 async fn position(upstream: &Client) -> anyhow::Result<String> {
     let uri = format!("/api/v1/namespaces?limit=1&{NOTHING}");
     let answer: Value = upstream.request(Request::get(uri).body(Vec::new())?).await?;

@@ -48,14 +48,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEEP_UP_EVERY: Duration = Duration::from_millis(100);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Who collects.
+/// The collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collector {
     Ours,
     Upstream,
 }
 
-/// What the run of one collector came to.
+/// The result of the run of one collector.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub lane: Lane,
@@ -268,7 +268,7 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     Ok(Run { outcomes })
 }
 
-/// What becomes of one collector's worlds once the lies have ended.
+/// The outcome of one collector's worlds once the lies have ended.
 async fn truth(client: &Client, lane: Lane, worlds: &[World], untold: &HashSet<&str>) -> anyhow::Result<Outcome> {
     let truth = Instant::now();
     let maps = configmaps(&lane.namespace());

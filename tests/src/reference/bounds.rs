@@ -1,6 +1,6 @@
 //! The bounds of the API in one table, each with the test that reaches it.
 
-/// What is bounded, how, and the name of the test.
+/// The bounded resource, its limit, and the name of the test.
 pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
     (
         "One event of the log",

@@ -36,7 +36,7 @@ impl Request {
         }
     }
 
-    /// What it is about.
+    /// The subject.
     pub(super) fn object(&self) -> &ObjectRef {
         match self {
             Request::Get(object) => object,

@@ -20,7 +20,7 @@ impl Clock {
         Clock { origin: random.between(0, 1000) * S, rate: random.between(1000 - skew, 1000 + skew) }
     }
 
-    /// What it shows when the world is at `now`.
+    /// The objects it shows when the world is at `now`.
     pub(super) fn local(self, now: u64) -> Time {
         Time::from_origin(Duration::from_nanos(self.origin + now * self.rate / 1000))
     }

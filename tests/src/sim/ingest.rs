@@ -31,7 +31,7 @@ pub(super) struct Collection {
     pub(super) history: usize,
 }
 
-/// What is open to the API server.
+/// The open connections to the API server.
 #[derive(Debug, Default)]
 enum Line {
     #[default]
@@ -52,7 +52,7 @@ enum Line {
 /// A watch or watch-list.
 #[derive(Debug)]
 struct Stream {
-    /// What of the log has been read.
+    /// The part of the log that was read.
     cursor: usize,
     pumping: bool,
     /// The revision of a watch-list whose end is still to come.

@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// What it is called.
+    /// The name.
     pub(super) fn key(&self) -> object::GroupResource {
         object::GroupResource { group: Name::from(self.group), resource: Name::from(self.plural) }
     }

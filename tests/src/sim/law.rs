@@ -264,7 +264,7 @@ pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: b
     if truth.lives.get(&owner.uid).is_some_and(is_there) { refused("it is there") } else { Ok(()) }
 }
 
-/// What became of the writes of a lease.
+/// The outcome of the writes of a lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
     /// The API server accepted one.

@@ -9,7 +9,7 @@ mod at_work;
 
 pub(super) use at_work::{Member, Perilous, UNREADABLE, has_too_many, is_poisoned};
 
-/// One sort of peril.
+/// A kind of peril.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peril {
     /// A second group shows the objects of a kind, with their uids.

@@ -38,7 +38,7 @@ pub(super) struct Made {
     there: BTreeMap<Uid, bool>,
 }
 
-/// What previews said, over many worlds.
+/// The results of previews, over many worlds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Previewed {
     /// Objects by what was said of them.

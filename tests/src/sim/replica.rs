@@ -27,7 +27,7 @@ pub(super) struct Replica {
     pub(super) epoch: u64,
     pub(super) clock: Clock,
     pub(super) candidate: Option<Candidate>,
-    /// Who leads, as far as it knows.
+    /// The leader that it knows.
     pub(super) follows: Option<usize>,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Whether what a leader holds fits together.
+    /// Whether a leader's state is consistent.
     fn check_leader(&self, at: usize) -> Result<(), String> {
         let Some(leader) = &self.replicas[at].leader else { return Ok(()) };
         if let Some(why) = leader.inconsistency() {

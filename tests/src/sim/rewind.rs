@@ -24,7 +24,7 @@ pub(super) struct Backup {
     lease: Lease,
 }
 
-/// What was so when a history ended.
+/// The state at the end of a history.
 #[derive(Debug)]
 pub(super) struct Former {
     pub(super) truth: Truth,

@@ -166,7 +166,7 @@ impl Server {
         strikes.then(|| ResourceVersion::parse(["0", "abc", ""][self.fate.index(3)]))
     }
 
-    /// What is there now under these coordinates.
+    /// The current object under these coordinates.
     fn present(&self, target: &ObjectRef) -> Option<Life> {
         let kind = stored(by_resource(&target.group, &target.resource)?);
         let here = |life: &&Life| {

@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long it may take until a replica knows that a kind is served again: it looks soon, but may have been stopped meanwhile.
 const LEARNT_WITHIN: u64 = 100 * S;
 
-/// Who made a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Actor {
     User,
     Collector,
 }
 
-/// One change, as a watch would tell it.
+/// A change in the form of a watch event.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) revision: u64,
@@ -98,7 +98,7 @@ pub(super) fn short(uid: &Uid) -> String {
     text.chars().take(8).collect()
 }
 
-/// What a reference is worth, as a matter of fact.
+/// The true standing of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
     /// The kind is not served now, and the owner does not exist.

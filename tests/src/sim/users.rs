@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const NAMES: u64 = 6;
 const FOREIGN: &str = "example.com/foreign";
 
-/// One operation of a user; says what was done.
+/// An operation of a user. Returns a description.
 pub(super) fn act(server: &mut Server, now: u64, random: &mut Random, users: &Users) -> String {
     if random.percent(users.definitions) {
         return definitions(server, now, random);

@@ -96,7 +96,7 @@ pub(super) struct World {
     pub(super) api: Random,
     pub(super) user: Random,
     pub(super) chaos: Random,
-    /// How long executors wait for connections.
+    /// The time that executors wait for connections.
     pub(super) connections: Random,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,

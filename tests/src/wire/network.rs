@@ -29,7 +29,7 @@ const BACKLOG: usize = 512;
 /// The host of the API server.
 pub const API: &str = "api";
 
-/// How the way between two hosts is.
+/// The state of the road between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Road {
     Open,

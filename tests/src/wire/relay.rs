@@ -42,7 +42,7 @@ pub enum Said {
     Refused(Status),
 }
 
-/// What becomes of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Pass,

@@ -67,7 +67,7 @@ impl<T: Send + 'static> Running<T> {
     }
 }
 
-/// Where a replica is reached.
+/// The address of a replica.
 pub fn address(replica: &str) -> String {
     format!("{replica}:7450")
 }
@@ -222,7 +222,7 @@ impl World {
         self.executors.remove(host);
     }
 
-    /// What a replica says of itself.
+    /// The replica's own status.
     pub async fn status(&self, replica: &str) -> anyhow::Result<GetStatusResponse> {
         let (channel, _) = puppet::channel(&self.network, USER, &self.inner_address(replica)).await?;
         Ok(AdminServiceClient::new(channel).get_status(GetStatusRequest {}).await?.into_inner())

@@ -16,7 +16,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 /// A pause that holds nothing, because nothing is in its namespace.
 const BRAKE: &str = "brake";
 
-/// What has to happen for a right to be used.
+/// The action that uses a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// It starts.

@@ -17,7 +17,7 @@ use tests::service::{Programs, Service};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
 pub(super) const PAUSES: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
-/// Where the chart mounts certificates.
+/// The mount path of certificates in the chart.
 const MOUNTED: &str = "/etc/ownergraph/tls";
 
 /// How services speak with each other.

@@ -243,7 +243,7 @@ impl World {
         Ok(())
     }
 
-    /// What this replica says of itself.
+    /// The replica's own status.
     pub(crate) async fn readyz(&self, graph: usize) -> anyhow::Result<String> {
         Ok(self.replicas.graphs[graph].service()?.get("/readyz?verbose").await?.1)
     }

@@ -18,7 +18,7 @@ pub(crate) struct Modules(BTreeMap<Vec<String>, Module>);
 struct Module {
     /// All that it names.
     names: BTreeSet<Vec<String>>,
-    /// What others find here that stands elsewhere.
+    /// Re-exports for other modules.
     exports: BTreeMap<String, Vec<String>>,
 }
 

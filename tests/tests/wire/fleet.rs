@@ -16,7 +16,7 @@ const OBJECTS: usize = 400;
 /// Attempts to connect are counted by spans of this length.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// What it took a fleet to find its next leader.
+/// The cost for a fleet to find its next leader.
 #[derive(Debug)]
 struct Figures {
     executors: usize,

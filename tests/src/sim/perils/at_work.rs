@@ -65,7 +65,7 @@ impl Member {
 }
 
 impl World {
-    /// What is there from the beginning.
+    /// The initial objects.
     pub(in crate::sim) fn set_perils_up(&mut self) {
         let perils = self.options.perils.clone();
         self.server.truth.perils = perils.clone();
