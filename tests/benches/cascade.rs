@@ -1,6 +1,7 @@
 //! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
 //! `IN_FLIGHT=64` takes those with this many requests in flight only.
+//! Ours runs with each number of requests in flight, and once with the number that it learns.
 //! `OBSERVED=1` compares ours with ours while its metrics are scraped and its traces are recorded.
 //! `SLOW=50` lets every request take 50 ms longer, with 16 in flight on all sides.
 
@@ -32,6 +33,9 @@ async fn main() -> anyhow::Result<()> {
             true => vec![Contender::Ours(number), Contender::Observed(number)],
             false => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
         });
+    }
+    if !observed && slow == 0 {
+        contenders.push(Contender::Adaptive);
     }
     let programs = Programs::build_with("tests")?;
     let mut table = Rounds::default();

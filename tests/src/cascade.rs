@@ -118,13 +118,18 @@ fn best(rounds: &Rounds<Run>, policy: &str, counts: impl Fn(Contender) -> bool) 
     rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
+/// Ours with a given number of requests in flight.
+fn is_fixed(contender: Contender) -> bool {
+    matches!(contender, Contender::Ours(_))
+}
+
 fn is_upstream(contender: Contender) -> bool {
     matches!(contender, Contender::Upstream(_))
 }
 
 /// What one policy comes to: our best against upstream's best and against the floor of as many in flight.
 fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str, rate: &'static str) -> Vec<Figure> {
-    let ours = best(rounds, policy, Contender::is_ours);
+    let ours = best(rounds, policy, is_fixed);
     let (Some((ours, _)), Some((upstream, _))) = (ours, best(rounds, policy, is_upstream)) else { return Vec::new() };
     let faster = rounds.samples(ours, Run::rate).over(&rounds.samples(upstream, Run::rate));
     if rounds.of(ours).any(|run| run.slow) {
@@ -140,6 +145,8 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
             let ratio = rounds.samples(ours, Run::rate).over(&floor);
             figures.extend((!ratio.is_empty()).then(|| Figure::new("rate-floor", ratio)));
         }
+        let learned = rounds.samples((policy, Contender::Adaptive), Run::rate).over(&rounds.samples(ours, Run::rate));
+        figures.extend((!learned.is_empty()).then(|| Figure::new("rate-learned", learned)));
     }
     figures
 }
@@ -180,7 +187,7 @@ impl bench::Run for Run {
             names.into_iter().flat_map(|(policy, requests, rate)| figures_of(rounds, policy, requests, rate)).collect();
         figures.extend(observed(rounds));
         let memory = |policy| {
-            let (ours, _) = best(rounds, policy, Contender::is_ours)?;
+            let (ours, _) = best(rounds, policy, is_fixed)?;
             Some(rounds.samples(ours, |run| run.server_memory))
         };
         if let (Some(orphan), Some(background)) = (memory("Orphan"), memory("Background"))

@@ -44,6 +44,8 @@ budgets! {
         "The same, where the dependents only lose their reference.";
     "rate-floor" "-p tests --bench cascade" AtLeast(1.0) "× floor" "background cascade, objects/s"
         "Against a bare client that knows every object beforehand and sends one DELETE for each, at the same concurrency.";
+    "rate-learned" "-p tests --bench cascade" AtLeast(0.95) "× fixed" "background cascade, objects/s, learned concurrency"
+        "An executor without flags, which learns how many requests the API server takes well, against the best fixed number.";
     "rate-upstream" "-p tests --bench cascade" AtLeast(1.6) "× upstream" "background cascade, objects/s"
         "Against kube-controller-manager with only its collector, its client's limits lifted, its best number of workers.";
     "rate-upstream-foreground" "-p tests --bench cascade" AtLeast(1.8) "× upstream" "foreground cascade, objects/s"
