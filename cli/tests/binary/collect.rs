@@ -140,7 +140,7 @@ async fn one_of_two_elected_replicas_leads_and_the_other_takes_over() {
 async fn an_unreachable_api_server_is_waited_for_and_a_stop_is_heard_meanwhile() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    // Port 1 of this machine: nobody listens there.
+    // No process listens on port 1 of this machine.
     sandbox::write_kubeconfig(&kubeconfig, "127.0.0.1:1".parse().unwrap()).unwrap();
     let kubeconfig = kubeconfig.to_str().unwrap();
     let mut collector = Running::start(&[

@@ -50,7 +50,7 @@ impl Hostile {
                 });
                 let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 connections.spawn(async move {
-                    // Whoever asked may leave in the middle.
+                    // The client may disconnect in the middle.
                     let _left = builder.serve_connection(TokioIo::new(stream), answer).await;
                 });
             }

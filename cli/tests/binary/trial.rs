@@ -32,6 +32,6 @@ async fn without_a_collector_it_says_what_is_left() {
     let said = String::from_utf8_lossy(&tried.stderr).into_owned();
     assert_eq!(tried.status.code(), Some(1), "{said}");
     assert!(said.contains("namespaces \"nowhere\" not found"), "{said}");
-    // Twice: for whoever interrupts it, and for whoever reads only the end.
+    // Printed twice: for a user who interrupts the command, and for one who reads only the end.
     assert_eq!(said.matches("kubectl delete configmaps -n nowhere -l ownergraph.dev/try=").count(), 2, "{said}");
 }

@@ -24,7 +24,7 @@ fn the_documentation_names_each_kind() {
     }
 }
 
-/// Whoever reads the output of a script relies on every one of these lines. New ones may come; none may change or go.
+/// Scripts rely on every one of these lines. New lines may be added; none may change or be removed.
 #[test]
 fn the_fields_of_all_documents_stay() {
     let pool = Schema::load().unwrap().0;

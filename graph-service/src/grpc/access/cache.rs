@@ -204,7 +204,7 @@ mod tests {
             });
             assert_eq!((one, two, oracle.asked()), (Ok(2), Ok(2), 1));
         }
-        // Where all have left, nobody is told what nobody waited for.
+        // If all waiters have left, the answer has no receiver.
         {
             let left = oracle.ask(&cache, 5);
             tokio::pin!(left);
