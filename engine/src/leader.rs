@@ -1,4 +1,5 @@
-//! The leader: facts from discovery, watches and executors in; probes, messages and events out.
+//! The leader state machine. Inputs are facts from discovery, watches and executors. Outputs are probes, messages and
+//! events.
 
 use crate::barrier::Barrier;
 use crate::coverage::KindId;
@@ -58,122 +59,126 @@ use pauses::Pauses;
 use probing::Prober;
 use world::World;
 
-/// Most nodes judged between two outputs, so that a large change does not hold up everything else.
+/// Maximum number of nodes that the leader judges between two outputs. The limit keeps a large change from delaying
+/// other work.
 const JUDGE_BATCH: usize = 1000;
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The end of an item's backoff.
+    /// Ends the backoff of a queue item.
     Item(Uid),
-    /// The next probe of a row of blockers.
+    /// Sends the next probe of a row of blockers.
     Row(Row),
-    /// What executors have not begun is looked at.
+    /// Rebalances grants that executors have not started.
     Balance,
-    /// Shares of the writes are divided anew.
+    /// Divides the write rate among executors again.
     Divide,
-    /// A slowed collection is let go on.
+    /// Resumes a collection whose writes are slowed.
     Pace(GroupResource),
-    /// A session's expiry, if nothing was heard of it.
+    /// Expires a session that sent no message in time.
     Session(SessionId),
-    /// A grant that was not started is recalled.
+    /// Recalls a grant that the executor did not start.
     Recall(LeaseId),
-    /// A recalled grant that did not come back is granted elsewhere.
+    /// Grants a recalled target again when the executor did not return the grant.
     Regrant(LeaseId),
-    /// A started lease has had its time.
+    /// Ends a started lease at its time limit.
     Limit(LeaseId),
-    /// An owner may be asked for.
+    /// Permits the next question about an owner.
     Inquiry(NodeId),
-    /// A row of questions that failed may go on.
+    /// Resumes a row of questions after a failure.
     Questions,
-    /// Answers about a collection have not contradicted each other for long.
+    /// Ends the contradiction between answers about a collection.
     Contradiction(KindId),
-    /// Ask which collections keep up with the main store.
+    /// Asks which collections keep up with the main store.
     Stores,
-    /// A write of ours should have shown up.
+    /// Checks that the watch has shown a write of an executor.
     Write(Uid),
-    /// What a report said of an object should have been shown.
+    /// Checks that the watch has shown the object version from a report.
     Claim(Uid),
-    /// A lost watch makes its collection stale.
+    /// Marks a collection as stale after its watch is lost.
     Stale(KindId),
-    /// A definition that is gone has been so for a moment.
+    /// Ends the settling time after a definition is deleted.
     Emptied(KindId),
-    /// Ask again whether the positions are right.
+    /// Asks again for the position of the store.
     Suspect,
-    /// Ask again where an aggregated collection stands whose connection broke.
+    /// Asks again for the position of an aggregated collection whose connection broke.
     Doubt(KindId),
-    /// Read once more before grants go on after a store went back.
+    /// Sends the next read that must succeed before grants resume after a store rewind.
     Settle,
-    /// Compare a collection with a fresh list's count.
+    /// Compares the object count of a collection with a fresh list.
     Audit(KindId),
-    /// Compare it once more: it differed.
+    /// Compares the object count again after a difference.
     Recount(KindId),
-    /// A pause's lifetime has passed.
+    /// Ends a pause at the end of its lifetime.
     PauseEnd(Name),
-    /// Read again which pauses there are.
+    /// Reads the list of pauses again.
     PauseRead,
-    /// Writes of ended leases and sessions can be on their way no more.
+    /// Ends the time in which writes of ended leases and sessions can still arrive at the API server.
     LateWrites,
-    /// What earlier leaders decided is closed.
+    /// Closes the decisions of earlier leaders.
     Inherited,
 }
 
-/// What a probe was for.
+/// The purpose of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// After a broken connection: does the store still stand where it did?
+    /// Asks, after a broken connection, whether the store is still at or past this position.
     Suspect(KindId, ResourceVersion),
-    /// The same for one aggregated collection, which holds only what rests on it.
+    /// Asks the same for one aggregated collection. The doubt holds only what depends on this collection.
     Doubt(KindId, ResourceVersion),
-    /// After the store went back: do reads fit together?
+    /// Asks, after a store rewind, whether reads are consistent with each other.
     Settle(KindId, ResourceVersion),
-    /// Does the server count as many objects as the graph? `again`: it did not, a moment ago.
+    /// Asks whether the API server counts as many objects as the graph. `again` is true when the previous count
+    /// differed.
     Audit {
         kind: KindId,
         again: bool,
     },
     BarrierPosition(KindId),
     BarrierNamespace(KindId, Name),
-    /// Is the object of this node there?
+    /// Asks whether the object of this node exists.
     Existence {
         kind: KindId,
         node: NodeId,
         uid: Uid,
         by: CheckBy,
     },
-    /// Is the object as a report says?
+    /// Asks whether the object matches a report.
     Claim {
         kind: KindId,
         uid: Uid,
     },
-    /// Does this collection keep up with the main store?
+    /// Asks whether this collection keeps up with the main store.
     Store(KindId),
-    /// Stale: the history or the round of the barrier that it was sent for has ended.
+    /// Ignores the answer, because the history or the barrier round of the probe has ended.
     Stale,
 }
 
-/// A probe that is under way.
+/// A probe that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     purpose: Purpose,
-    /// When it was asked.
+    /// The versions that were known when the probe was sent.
     known: KnownVersions,
 }
 
-/// The highest versions known of a collection, and of its store.
+/// The highest versions known of a collection and of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownVersions {
     own: Option<ResourceVersion>,
     store: Option<ResourceVersion>,
-    /// Of the main store, whichever the collection is kept in.
+    /// The version of the main store, even if the collection is in another store.
     main: Option<ResourceVersion>,
 }
 
-/// The graph service's machine. It routes each input to the components that own the state, and what follows from one component to the next.
+/// The state machine of the graph service. `Leader` routes each input to the components that own the state, and passes
+/// results from one component to the next.
 ///
-/// * `intake` takes what discovery and watches say; `doubting` and `rewinding` act on contradictions.
+/// * `intake` takes facts from discovery and watches; `doubting` and `rewinding` act on contradictions.
 /// * `judging` turns verdicts into items of the queue.
-/// * `granting` speaks with executors. `reporting` takes the results of attempts, and `closing` ends decisions in the log.
+/// * `granting` exchanges messages with executors. `reporting` takes the results of attempts, and `closing` ends
+///   decisions in the log.
 /// * `pausing` follows pauses.
 /// * `probing`, `asking`, `audit` and `stores` ask the API server.
 /// * [`Queries`] serves readers.
@@ -191,8 +196,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// A leader without a term, with an empty graph. The seed, another one in every process, serves jitter, and tells the leases of one
-    /// process from those of another.
+    /// Creates a leader without a term and with an empty graph. Each process passes a different seed. The seed
+    /// determines jitter, and distinguishes the leases of one process from those of another.
     pub fn new(config: Config, seed: u64) -> Leader {
         let mut secrets = Jitter::new(!seed);
         Leader {
@@ -208,7 +213,7 @@ impl Leader {
         }
     }
 
-    /// The leader for readers.
+    /// Returns read access to the leader.
     pub fn queries(&self) -> Queries<'_> {
         Queries {
             cx: &self.cx,
@@ -222,7 +227,7 @@ impl Leader {
         }
     }
 
-    /// These facts come next. Worth a call where there are many: it makes taking them in faster, and changes nothing.
+    /// Prefetches graph memory for these inputs. The call changes no state; it makes handling many inputs faster.
     pub fn prefetch(&self, inputs: &[Input]) {
         let objects = inputs.iter().filter_map(|input| {
             let (Input::Listed { collection, object }
@@ -236,7 +241,7 @@ impl Leader {
         self.world.graph().prefetch(objects);
     }
 
-    /// Takes a fact. Poll afterwards.
+    /// Takes a fact. The caller then drains [`Leader::poll`].
     pub fn handle(&mut self, now: Time, input: Input) {
         self.cx.now = self.cx.now.max(now);
         match input {
@@ -296,7 +301,7 @@ impl Leader {
         self.forget_dropped();
     }
 
-    /// Does what is due. Poll afterwards.
+    /// Runs all timers that are due. The caller then drains [`Leader::poll`].
     pub fn tick(&mut self, now: Time) {
         self.cx.now = self.cx.now.max(now);
         while let Some(timer) = self.cx.timers.due(self.cx.now) {
@@ -314,7 +319,7 @@ impl Leader {
                 Timer::Regrant(lease) => self.regrant_due(lease),
                 Timer::Limit(lease) => self.limit_due(lease),
                 Timer::Inquiry(node) => self.world.mark(node),
-                // What may be asked is asked before the next effect.
+                // `poll` asks the permitted questions before the next effect.
                 Timer::Questions => {}
                 Timer::Contradiction(kind) => self.world.contradiction_due(&mut self.cx, kind),
                 Timer::Stores => self.stores_due(),
@@ -339,14 +344,14 @@ impl Leader {
         self.forget_dropped();
     }
 
-    /// When [`Leader::tick`] is wanted next.
+    /// Returns the time of the next call of [`Leader::tick`].
     pub fn next_deadline(&self) -> Option<Time> {
         let barrier = if self.may_turn_barrier() { self.barrier.deadline() } else { None };
         self.cx.timers.next().into_iter().chain(barrier).min()
     }
 
-    /// The next effect; to be drained to `None` after `handle` and `tick`. Several facts may be handled before: what a later one undoes
-    /// is then never decided.
+    /// Returns the next effect. The caller drains `poll` to `None` after `handle` and `tick`. The caller may handle
+    /// several facts first; the leader then decides nothing that a later fact of the batch undoes.
     pub fn poll(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.cx.outputs.pop_front() {
@@ -365,7 +370,7 @@ impl Leader {
     }
 
     fn judge_some(&mut self) {
-        // One that is in a cycle of foreground deletions now, or no longer, is judged anew.
+        // Nodes that entered or left a cycle of foreground deletions need a new verdict.
         self.world.mark_knots();
         for _ in 0..JUDGE_BATCH {
             let Some(id) = self.world.next_marked() else { break };
@@ -374,11 +379,11 @@ impl Leader {
         self.forget_dropped();
     }
 
-    /// Runs `then` for the kind of a collection, if discovery has shown it.
+    /// Runs `then` for the kind of a collection if discovery has shown the kind.
     fn with_kind(&mut self, collection: &GroupResource, then: impl FnOnce(&mut Leader, KindId)) {
         match self.world.coverage().find(collection) {
             Some(kind) => then(self, kind),
-            // The collection's task may have had something on its way when the kind went.
+            // The collection's task may have sent a fact before the kind was removed.
             None => self.cx.event(Event::Rejected { why: format!("a fact about {collection}, which is not served") }),
         }
     }

@@ -1,4 +1,4 @@
-//! What every component of the leader works with: the configuration, the clock, the term, and where effects go.
+//! State that every component of the leader uses: the configuration, the clock, the term, and the queue of effects.
 
 use super::{Config, Event, Grounds, Output, StreamId, Timer};
 use crate::jitter::Jitter;
@@ -18,9 +18,9 @@ pub(super) struct Context {
     pub(super) now: Time,
     pub(super) outputs: VecDeque<Output>,
     pub(super) timers: Timers<Timer>,
-    /// `None` while this replica does not lead.
+    /// The term of this replica; `None` while this replica does not lead.
     pub(super) term: Option<Term>,
-    /// The address of the replica that leads, as far as this one knows.
+    /// The address of the leading replica, as far as this replica knows.
     pub(super) leader_endpoint: String,
     pub(super) stopping: bool,
 }
@@ -47,7 +47,7 @@ impl Context {
         self.outputs.push_back(Output::Send { stream, message });
     }
 
-    /// Reports that a target has gone.
+    /// Reports that a target is gone.
     pub(super) fn confirm(
         &mut self,
         target: ObjectRef,
@@ -59,7 +59,7 @@ impl Context {
         }
     }
 
-    /// A collection that cannot be seen, unless an administrator says that it does not matter.
+    /// Returns whether an invisible collection may contain dependents. The policy can exempt a collection.
     pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
         let assumed = |served: &crate::object::ServedKind| {
             let GroupResource { group, resource } = &served.group_resource;
@@ -68,7 +68,7 @@ impl Context {
         kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
     }
 
-    /// Most writes a second, where an administrator has set a limit.
+    /// Returns the maximum number of writes per second, if the policy sets one.
     pub(super) fn cap(&self) -> Option<Rate> {
         self.config.policy.max_writes_per_second.filter(|_| self.term.is_some() && !self.stopping)
     }

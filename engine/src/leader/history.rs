@@ -18,89 +18,93 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 
-/// Questions to one collection before another one is asked.
+/// Number of questions to one collection before the leader asks another collection.
 const ASK_EACH: u32 = 3;
-/// Reads in a row that have to fit together after a store went back, of which [`super::rewinding`] asks one every five seconds: a minute.
+/// Number of consecutive consistent reads that end the settling after a store rewind. [`super::rewinding`] sends one
+/// read every five seconds, so 12 reads take one minute.
 const SETTLED_AFTER: u32 = 12;
-/// Answers in a row that have to agree after some contradicted each other, and that have to stand behind to show that the store went back.
+/// Number of consecutive answers that must agree after a contradiction. The same number of consecutive answers behind
+/// the known position shows a store rewind.
 pub(super) const AGREE_AFTER: u32 = 3;
-/// uids that are remembered as deleted.
+/// Maximum number of uids that are remembered as deleted.
 const GONE_MAX: usize = 65_536;
 
 #[derive(Debug)]
 pub(super) struct History {
     trust: Trust,
     suspicion: Option<Suspicion>,
-    /// How often a store went back.
+    /// Number of store rewinds.
     count: u64,
-    /// Why the process that runs the leader wants nothing granted.
+    /// The reason of the process that runs the leader for withholding grants.
     withheld: Option<String>,
-    /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
+    /// The most recently deleted uids, by collection. A uid that appears there again belongs to another history.
     gone: Recent<KindId>,
-    /// A collection has been in doubt since all owners in deletion were judged last.
+    /// True if a collection was in doubt after the last time at which all owners in deletion were judged.
     blind: bool,
-    /// The first round of the barrier that began after a connection broke last.
+    /// The first barrier round that began after the last broken connection.
     barrier_from: u64,
 }
 
 #[derive(Debug)]
 enum Trust {
     Trusted,
-    /// `unlisted`: the collections that are not listed again yet. Never empty.
+    /// `unlisted` holds the collections that are not listed again yet. It is never empty.
     Rewound {
         unlisted: BTreeSet<KindId>,
     },
-    /// `fitted`: reads in a row that fit together. `behind`: reads in a row that stand before what was seen since.
+    /// `fitted` counts consecutive consistent reads. `behind` counts consecutive reads that stand before a position
+    /// seen since the rewind.
     Settling {
         fitted: u32,
         behind: u32,
     },
 }
 
-/// Why the leader has to ask where the store stands.
+/// The reason for asking for the position of the store.
 #[derive(Debug)]
 struct Suspicion {
     why: &'static str,
-    /// Questions that were asked.
+    /// Number of questions that were asked.
     asked: u32,
-    /// Answers that have yet to agree.
+    /// Number of answers that must still agree.
     wanted: u32,
-    /// One of several servers may have answered from the past.
+    /// True if one of several servers may have answered from an earlier state.
     of_answers: bool,
-    /// Answers in a row that stood before what the main store was seen at.
+    /// Number of consecutive answers that stood before the known position of the main store.
     behind: u32,
 }
 
-/// What an answer about a suspicion comes to.
+/// The conclusion from an answer during a suspicion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// Enough answers stand before what was seen: the store went back.
+    /// Enough answers stand before the known position: the store was rewound.
     WentBack,
-    /// More answers are wanted.
+    /// More answers are required.
     More,
-    /// The store stands where it did.
+    /// The store stands at or past its known position.
     Enough,
 }
 
-/// What a read shows while the history settles.
+/// The result of a read while the history settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// It stands at or past what was seen.
+    /// The read stands at or past the known position.
     Fits,
-    /// It stands before what was seen since the store went back: its server lags, or that was of the history before.
+    /// The read stands before a position that was seen since the rewind. Either the server of the read lags, or the
+    /// position belongs to the history before.
     Behind,
-    /// It contradicts what its own collection has shown.
+    /// The read contradicts the objects of its own collection.
     Contradicts,
-    /// There was no answer.
+    /// The read failed.
     Failed,
 }
 
-/// What a read while the history settles comes to.
+/// The conclusion from a read while the history settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// More reads are wanted.
+    /// More reads are required.
     More,
-    /// Enough reads stand behind: the store went back once more.
+    /// Enough reads stand behind the known position: the store was rewound again.
     WentBack,
     /// The history is trusted again.
     Trusted,
@@ -119,12 +123,12 @@ impl History {
         }
     }
 
-    /// Whether nothing stands against granting.
+    /// Returns whether the history permits grants.
     pub(super) fn may_grant(&self) -> bool {
         !self.is_in_doubt() && self.withheld.is_none()
     }
 
-    /// Whether the graph may be of another history than the store has.
+    /// Returns whether the graph may belong to another history than the store.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.is_suspect() || self.is_rewound()
     }
@@ -133,7 +137,7 @@ impl History {
         self.suspicion.is_some()
     }
 
-    /// Whether the store went back, and what is known now is not yet known to fit together.
+    /// Returns whether a store rewind is not settled yet.
     pub(super) fn is_rewound(&self) -> bool {
         !matches!(self.trust, Trust::Trusted)
     }
@@ -142,12 +146,12 @@ impl History {
         matches!(self.trust, Trust::Settling { .. })
     }
 
-    /// How often a store went back. Positions of before say nothing of those after.
+    /// Returns the number of store rewinds. Positions from before a rewind say nothing about positions after it.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Why nothing is granted, if so.
+    /// Returns the reason for withholding all grants, if there is one.
     pub(super) fn stopped(&self, config: &Config) -> Option<String> {
         let why = match (&self.trust, &self.suspicion) {
             (Trust::Settling { .. }, _) if config.policy.on_store_rewind == OnStoreRewind::Hold => {
@@ -164,19 +168,19 @@ impl History {
         Some(String::from(why))
     }
 
-    /// A connection broke, or a watch ended before its time. True if the first suspicion.
+    /// Records a broken connection or a watch that ended early. Returns the reason if no suspicion existed before.
     pub(super) fn suspect_connection(&mut self) -> Option<&'static str> {
         let why = "a connection broke, or a watch ended before its time";
         self.suspect(Suspicion { why, asked: 0, wanted: 1, of_answers: false, behind: 0 })
     }
 
-    /// Answers of the API server contradict each other.
+    /// Records that answers of the API server contradict each other. Returns the reason if no suspicion existed before.
     pub(super) fn suspect_answers(&mut self) -> Option<&'static str> {
         let why = "answers of the API server contradict each other";
         self.suspect(Suspicion { why, asked: 0, wanted: AGREE_AFTER, of_answers: true, behind: 0 })
     }
 
-    /// Gives the reason where there was no suspicion before.
+    /// Adds a suspicion. Returns the reason if no suspicion existed before.
     fn suspect(&mut self, new: Suspicion) -> Option<&'static str> {
         if let Some(known) = &mut self.suspicion {
             known.wanted = known.wanted.max(new.wanted);
@@ -186,12 +190,12 @@ impl History {
         Some(self.suspicion.insert(new).why)
     }
 
-    /// Whether a question goes over a connection of its own, because another server may answer otherwise.
+    /// Returns whether each question uses a separate connection, because another server may answer differently.
     pub(super) fn wants_other_servers(&self) -> bool {
         self.suspicion.as_ref().is_some_and(|suspicion| suspicion.of_answers)
     }
 
-    /// Which of the collections that can be asked is asked next, as a number that grows; `None` without a suspicion.
+    /// Returns the index of the next witness to ask, as a number that grows. Returns `None` without a suspicion.
     pub(super) fn next_witness(&self) -> Option<usize> {
         self.suspicion.as_ref().map(|suspicion| (suspicion.asked / ASK_EACH) as usize)
     }
@@ -202,8 +206,8 @@ impl History {
         }
     }
 
-    /// An answer has come that stands where its collection was seen. `is_behind`: it stands before what the main store was seen at. `None`
-    /// without a suspicion.
+    /// Takes in an answer that does not contradict its collection. `is_behind` is true if the answer stands before the
+    /// known position of the main store. Returns `None` without a suspicion.
     pub(super) fn agree(&mut self, is_behind: bool) -> Option<Agreement> {
         let suspicion = self.suspicion.as_mut()?;
         suspicion.behind = if is_behind && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
@@ -217,12 +221,13 @@ impl History {
         Some(Agreement::Enough)
     }
 
-    /// Ends the suspicion. True if there was one.
+    /// Ends the suspicion. Returns true if there was one.
     pub(super) fn clear(&mut self) -> bool {
         self.suspicion.take().is_some()
     }
 
-    /// A store went back. `unlisted`: the collections that are listed again, where it was the main store.
+    /// Records a store rewind. `unlisted` holds the collections to list again; it is `None` if the rewound store is not
+    /// the main store.
     pub(super) fn rewind(&mut self, unlisted: Option<&[KindId]>) {
         self.count += 1;
         self.blind = true;
@@ -239,7 +244,8 @@ impl History {
         }
     }
 
-    /// A collection of the new history is known, or cannot be. True if it was the last.
+    /// Records that a collection of the new history is listed or cannot be listed. Returns true for the last
+    /// collection.
     pub(super) fn relisted(&mut self, kind: KindId) -> bool {
         let Trust::Rewound { unlisted } = &mut self.trust else { return false };
         let was_last = unlisted.remove(&kind) && unlisted.is_empty();
@@ -249,7 +255,7 @@ impl History {
         was_last
     }
 
-    /// Reads in a row that fit together, while the history settles.
+    /// Returns the number of consecutive consistent reads while the history settles.
     pub(super) fn fitted(&self) -> Option<u32> {
         match self.trust {
             Trust::Settling { fitted, .. } => Some(fitted),
@@ -257,7 +263,7 @@ impl History {
         }
     }
 
-    /// Takes a read. `None` where the history does not settle.
+    /// Takes in a read. Returns `None` if the history is not settling.
     pub(super) fn settle(&mut self, read: Read) -> Option<Settled> {
         let Trust::Settling { fitted, behind } = &mut self.trust else { return None };
         (*fitted, *behind) = match read {
@@ -276,30 +282,30 @@ impl History {
         Some(Settled::Trusted)
     }
 
-    /// The process that runs the leader wants nothing granted. Gives the reason of before.
+    /// Withholds grants for the process that runs the leader. Returns the previous reason.
     pub(super) fn withhold(&mut self, why: String) -> Option<String> {
         self.withheld.replace(why)
     }
 
-    /// It allows grants again. True if it did not before.
+    /// Permits grants again. Returns true if the process withheld grants before.
     pub(super) fn allow(&mut self) -> bool {
         self.withheld.take().is_some()
     }
 
-    /// Remembers a uid whose DELETED was seen: seen again, it is of another history.
+    /// Remembers a uid after its DELETED event. A uid that appears again belongs to another history.
     pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
-        // A uid that is deleted twice takes no second place.
+        // A uid that is deleted twice takes only one place.
         if !self.has_gone(&uid, kind) {
             self.gone.put(uid, kind);
         }
     }
 
-    /// Whether this uid was deleted in this collection before.
+    /// Returns whether this uid was deleted in this collection before.
     pub(super) fn has_gone(&self, uid: &Uid, kind: KindId) -> bool {
         self.gone.get(uid) == Some(&kind)
     }
 
-    /// A collection is in doubt. `round`: the round of the barrier that begins next.
+    /// Records that a collection is in doubt. `round` is the next barrier round.
     pub(super) fn blinded(&mut self, round: u64) {
         self.blind = true;
         self.barrier_from = round;
@@ -309,12 +315,12 @@ impl History {
         self.blind
     }
 
-    /// No collection is in doubt any more.
+    /// Records that no collection is in doubt any more.
     pub(super) fn sees_again(&mut self) {
         self.blind = false;
     }
 
-    /// The first round of the barrier that counts for collections in doubt.
+    /// Returns the first barrier round that counts for collections in doubt.
     pub(super) fn barrier_from(&self) -> u64 {
         self.barrier_from
     }

@@ -1,4 +1,4 @@
-//! What must hold between any two calls, for simulators and tests.
+//! Invariants of the leader that hold between any two calls, for simulators and tests.
 
 use super::Leader;
 use crate::queue::Place;
@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 
 impl Leader {
-    /// The first thing that does not fit together in this machine. Looks at everything it holds, so that no service can afford it.
+    /// Returns the first violated invariant. The check reads all state, so it is too expensive for a service.
     pub fn inconsistency(&self) -> Option<String> {
         let graph = self.world.graph().inconsistency().or_else(|| self.dispatcher.queue().inconsistency());
         graph

@@ -1,4 +1,4 @@
-//! What is known of the cluster: the graph, how complete it is, and the evidence about owners.
+//! Knowledge of the cluster: the graph, its completeness, and the evidence about owners.
 
 use super::{InvalidReferences, Policy, Undiscovered};
 use crate::changes::Changes;
@@ -24,7 +24,8 @@ pub(super) mod reasons;
 mod undecided;
 mod undiscovered;
 
-/// References that are remembered as told of; beyond that no more are told in this term.
+/// Maximum number of references that are remembered as reported. Beyond this number the leader reports no more
+/// references in this term.
 const TOLD_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -34,24 +35,25 @@ pub(super) struct World {
     /// Nodes to judge, in the order in which they were marked.
     dirty: VecDeque<NodeId>,
     undecided: undecided::Nodes,
-    /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
+    /// Times since which owners are known to be absent, for metrics. An entry is removed with its node.
     absent_since: BTreeMap<NodeId, Time>,
     inquiries: BTreeMap<NodeId, Inquiry>,
-    /// What discovery does not show, and since when.
+    /// Resources that discovery does not show, and the time since which each one is hidden.
     undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
-    /// By kind, the definition that said that its instances are gone.
+    /// Definitions that reported the deletion of their instances, by kind.
     emptied: BTreeMap<KindId, emptied::Emptied>,
-    /// Of objects with many references: an owner that is being asked for.
+    /// For each object with many references, an owner that an open question concerns.
     awaited: BTreeMap<NodeId, NodeId>,
-    /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
+    /// Owners in deletion, with the barrier round that each one waits for. `None` means that no round is requested yet.
     deletions: BTreeMap<NodeId, Option<u64>>,
-    /// Owners that orphaned their dependents, once the graph has forgotten them.
+    /// Owners that orphaned their dependents and that the graph has forgotten.
     former: readopting::Former,
-    /// References that an event has reported, as dependent and owner: to owners in other namespaces, and back to owners that orphaned the
-    /// dependent. An object with too many references stands here as both.
+    /// References that an event has reported, as dependent and owner: references to owners in other namespaces, and
+    /// references back to owners that orphaned the dependent. An object with too many references appears as both
+    /// dependent and owner.
     reported: BTreeSet<(Uid, Uid)>,
     tombstones: Tombstones,
-    /// For readers that follow objects.
+    /// Changes for readers that follow objects.
     changes: Changes,
 }
 
@@ -83,7 +85,7 @@ impl World {
         &self.coverage
     }
 
-    /// Dependents without a verdict.
+    /// Returns the dependents without a verdict.
     pub(super) fn undecided(&self) -> &undecided::Nodes {
         &self.undecided
     }

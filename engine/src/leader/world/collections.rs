@@ -1,4 +1,4 @@
-//! What is known of collections, and what follows for their nodes when that changes.
+//! Knowledge of collections, and the consequences for their nodes when that knowledge changes.
 
 use super::super::context::Context;
 use super::super::{Event, KnownVersions, Output, Purpose};
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 impl World {
-    /// Leads references to what is not observed of this kind to where they lead now.
+    /// Resolves references to unobserved nodes of this kind again.
     pub(in crate::leader) fn lead_anew(&mut self, kind: KindId) {
         for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
             if self.graph.get(owner).is_some() {
@@ -26,7 +26,8 @@ impl World {
         }
     }
 
-    /// A resource of this kind has come or gone: references may lead to another, or not say any more which one they mean.
+    /// Compares the resources of a kind after one was added or removed. References may resolve to another resource, or
+    /// become ambiguous.
     pub(in crate::leader) fn compare_resources(&mut self, kind: KindId) {
         let Some(before) = self.coverage.compare_resources(kind) else { return };
         self.lead_anew(before);
@@ -40,7 +41,7 @@ impl World {
         self.graph.iter().filter(|(_, node)| node.kind() == kind && node.is_observed()).map(|(id, _)| id).collect()
     }
 
-    /// Whether another node of this uid is observed, of a kind that is watched.
+    /// Returns whether another node of this uid is observed in a watched kind.
     pub(in crate::leader) fn is_shown_elsewhere(&self, id: NodeId, uid: &Uid) -> bool {
         self.graph.by_uid(uid).any(|other| {
             let node = self.graph.node(other);
@@ -69,7 +70,7 @@ impl World {
         self.graph.set_list(id, list);
     }
 
-    /// How long the last of its owners has been absent.
+    /// Returns how long the last owner of a node has been absent.
     pub(in crate::leader) fn since_owners_went(&self, cx: &Context, id: NodeId) -> Option<Duration> {
         let is_absent = |owner: &NodeId| matches!(self.graph.node(*owner).known(), Known::Absent(_));
         let absent = self.graph.node(id).owners().filter(is_absent);
@@ -79,7 +80,7 @@ impl World {
     pub(in crate::leader) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
         let unobserved = self.graph.unobserved(kind);
         let observed = self.coverage.kind(kind).observed;
-        // Most kinds that come or go have no objects, and a large graph is not looked through for them.
+        // Most kinds that are added or removed have no objects. The early return avoids a search of a large graph.
         if observed == 0 {
             return unobserved.collect();
         }
@@ -120,8 +121,8 @@ impl World {
         }
     }
 
-    /// Takes in a write of this replica. The store itself answers a write, and no server that lags: no list that is asked for from now on
-    /// stands before it.
+    /// Takes in a write of this replica. The store itself confirms a write, so no lagging server is involved. Each list
+    /// requested after the write therefore stands at or past the write.
     pub(in crate::leader) fn wrote(&mut self, cx: &Context, collection: &GroupResource, version: &ResourceVersion) {
         if let Some(kind) = self.coverage.find(collection) {
             self.coverage.wrote(cx.now, kind, version);
@@ -141,21 +142,22 @@ impl World {
         self.coverage.served().filter_map(why).collect()
     }
 
-    /// How far a collection and its store are known to have come.
+    /// Returns the known versions of a collection and of its stores.
     pub(in crate::leader) fn known(&self, kind: KindId) -> KnownVersions {
         let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
         KnownVersions { own, store: self.coverage.floor(kind).cloned(), main: self.coverage.main().cloned() }
     }
 
-    /// Whether only a version that can be ordered says when a list of this collection was true. Behind an APIService there may be none: that
-    /// is so once its versions were seen to be none. Before that, its lists count only for owners, who take several.
+    /// Returns whether only an orderable version dates a list of this collection. A collection behind an APIService may
+    /// have no orderable versions; this is known once its versions were seen. Before that, its lists count only for
+    /// owners, because a proof about an owner takes several lists.
     pub(in crate::leader) fn has_order(&self, kind: KindId, known: &KnownVersions, purpose: &Purpose) -> bool {
         let is_of_owner = matches!(purpose, Purpose::Existence { .. });
         let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
         !self.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
     }
 
-    /// Discovery shows a resource. `known`: the kind in whose place it comes.
+    /// Takes in a resource that discovery shows. `known` is the kind that the resource replaces.
     pub(in crate::leader) fn serve(&mut self, cx: &Context, known: KindId, served: ServedKind) -> KindId {
         if self.coverage.kind(known).served.is_none() {
             self.emptied.remove(&known);
@@ -170,17 +172,17 @@ impl World {
         self.coverage.unserve(cx.now, collection)
     }
 
-    /// A list begins: what it has yet to show may hide dependents.
+    /// Begins a list. Objects that the list has not shown yet may be dependents.
     pub(in crate::leader) fn begin_list(&mut self, cx: &mut Context, kind: KindId) {
         self.graph.lose_sight_of_orphaned(kind);
         if self.coverage.list_begun(cx.now, kind) {
             self.tell_collection(cx, kind);
-            // What was decided while all was seen, and is not granted yet, waits for the list.
+            // Decisions that are not granted yet wait for the list.
             self.mark_deletions();
         }
     }
 
-    /// A list has shown an object at this version.
+    /// Records that a list has shown an object at this version.
     pub(in crate::leader) fn show(&mut self, kind: KindId, version: &ResourceVersion) {
         self.coverage.show(kind, version);
     }
@@ -202,30 +204,30 @@ impl World {
         self.coverage.advance(cx.now, kind, version)
     }
 
-    /// A watch has ended. It makes its collection stale if it does not go on in time.
+    /// Records the end of a watch. The collection becomes stale if the watch does not resume in time.
     pub(in crate::leader) fn lose_watch(&mut self, cx: &mut Context, kind: KindId, error: String) {
         self.coverage.watch_lost(cx.now, kind, error);
         cx.timers.set(cx.now + cx.config.stale_after, Timer::Stale(kind));
     }
 
-    /// Shows an error of a collection that is still watched; none where it is empty.
+    /// Shows an error of a collection that is still watched. An empty error clears it.
     pub(in crate::leader) fn note_error(&mut self, cx: &mut Context, kind: KindId, error: String) {
         if self.coverage.note(kind, error) {
             self.tell_collection(cx, kind);
         }
     }
 
-    /// The store of a collection was seen at this version.
+    /// Records that the store of a collection was seen at this version.
     pub(in crate::leader) fn raise(&mut self, now: Time, kind: KindId, version: &ResourceVersion) {
         self.coverage.raise(now, kind, version);
     }
 
-    /// The kind of an object, which becomes known if it was not.
+    /// Returns the kind of an object, and adds the kind if it is unknown.
     pub(in crate::leader) fn kind_of(&mut self, object: &ObjectRef) -> KindId {
         self.coverage.kind_of(object)
     }
 
-    /// The connection to a collection broke, or the collection has said where it stands.
+    /// Sets whether a collection is in doubt: true after its connection broke, false after it reported its position.
     pub(in crate::leader) fn set_doubtful(&mut self, kind: KindId, doubtful: bool) {
         self.coverage.kind_mut(kind).doubtful = doubtful;
     }
@@ -234,11 +236,12 @@ impl World {
         self.coverage.compare_stores();
     }
 
-    /// These collections do not share the main store: their lists prove nothing about it.
+    /// Separates collections that are not in the main store. Their lists prove nothing about the main store.
     pub(in crate::leader) fn take_apart(&mut self, cx: &mut Context, apart: Vec<KindId>) {
         self.coverage.take_apart(&apart);
         for kind in apart {
-            // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
+            // Proofs from lists of this collection become void, and so do verdicts that used lists of other
+            // collections.
             self.void_lists(cx, kind);
             self.mark_dependents_of_kind(kind);
             if let Some(served) = &self.coverage.kind(kind).served {
@@ -247,7 +250,7 @@ impl World {
         }
     }
 
-    /// An answer speaks against what a collection is taken for, unless it keeps up.
+    /// Counts an answer against the assumed store of a collection, unless the collection keeps up.
     pub(in crate::leader) fn speaks_against(&mut self, kind: KindId) {
         self.coverage.kind_mut(kind).speak_against();
     }
@@ -256,8 +259,10 @@ impl World {
         self.coverage.kind_mut(kind).begin_count();
     }
 
-    /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
-    /// that was seen where the collection stood a round ago. After so many such rounds it is one of the main store again.
+    /// Records the position of a collection that is assumed to be in a separate store. A collection of the main store
+    /// stands at or past the position at which the main store was seen. That position is at or past the position of the
+    /// collection one round earlier. After `rounds` consecutive rounds of this kind, the collection joins the main
+    /// store again.
     pub(in crate::leader) fn goes_along(
         &mut self,
         kind: KindId,
@@ -271,7 +276,7 @@ impl World {
         }
     }
 
-    /// The kind in whose place a resource comes.
+    /// Returns the kind that a resource replaces.
     pub(in crate::leader) fn place_of(&mut self, collection: &GroupResource, kind: &Name) -> KindId {
         self.coverage.place_of(collection, kind)
     }

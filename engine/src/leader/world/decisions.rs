@@ -1,4 +1,4 @@
-//! What verdicts come to: the action on an object, and its causes.
+//! Decisions from verdicts: the action on an object, and its causes.
 
 use super::super::context::Context;
 use super::super::{Cause, Event};
@@ -11,12 +11,14 @@ use crate::work::{Action, CHECKS_MAX};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// An object with more references is judged once all its owners are known, where the answers come one by one.
+/// Maximum number of references of an object that is judged after each answer about an owner. An object with more
+/// references is judged once all its owners are known.
 const JUDGED_EACH_TIME: usize = 64;
 
 impl World {
-    /// Of an object with many references, picks an owner that is being asked for, if there is one: until it is known, nothing follows from
-    /// the absence of others. It is a random one, so that an object is judged some ten times while thousands of owners are asked for.
+    /// Picks an owner that an open question concerns, for an object with many references. Returns false if there is no
+    /// such owner. The absence of other owners decides nothing until this owner is known. The pick is random, so an
+    /// object is judged about ten times while the leader asks for thousands of owners.
     pub(in crate::leader) fn await_one_owner(&mut self, cx: &mut Context, id: NodeId) -> bool {
         let node = self.graph.node(id);
         if node.references().len() <= JUDGED_EACH_TIME {
@@ -35,7 +37,7 @@ impl World {
         picked.is_some()
     }
 
-    /// Whether this object waits for an answer about another owner than this one.
+    /// Returns whether this object waits for an answer about an owner other than `owner`.
     pub(in crate::leader) fn awaits_another(&self, dependent: NodeId, owner: NodeId) -> bool {
         self.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
     }
@@ -46,8 +48,9 @@ impl World {
         is_open && self.inquiries.contains_key(&owner)
     }
 
-    /// Places of references to waiting owners beyond those that one deletion can rest on. Each of these owners wants the object gone, so a
-    /// deletion would be right; less is done instead, and the rest of the owners is checked. Owners that it does not block are left first.
+    /// Returns the places of references to waiting owners beyond the number that one deletion can rest on. Each of
+    /// these owners permits the deletion of the object. The leader removes these references instead, and the deletion
+    /// checks the remaining owners. Owners that the object does not block come first.
     pub(in crate::leader) fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
         let mut kept: BTreeSet<NodeId> = BTreeSet::new();
         let references: Vec<Reference<'_>> = self.graph.node(id).references().collect();
@@ -61,7 +64,7 @@ impl World {
         waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
     }
 
-    /// Tells of references to namespaced owners that are in another namespace, once each.
+    /// Reports each reference to a namespaced owner in another namespace once.
     pub(in crate::leader) fn tell_misplaced(&mut self, cx: &mut Context, id: NodeId) {
         let node = self.graph.node(id);
         if cx.term.is_none() {
@@ -87,7 +90,7 @@ impl World {
         }
     }
 
-    /// Tells of an object with more references than are looked at, once.
+    /// Reports an object with more references than the leader examines, once.
     pub(in crate::leader) fn tell_excess(&mut self, cx: &mut Context, id: NodeId) {
         let Some(excess) = self.graph.node(id).excess().filter(|_| cx.term.is_some()) else { return };
         let uid = self.graph.node(id).uid();
@@ -96,7 +99,8 @@ impl World {
         }
     }
 
-    /// References to drop, by uid where that says enough.
+    /// Returns the action that drops these references. The action names an owner by uid alone if the uid is
+    /// unambiguous.
     pub(in crate::leader) fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
         let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
         let (entries, alone) = sharing_uid(&facts.owners, drop);
@@ -125,21 +129,22 @@ impl World {
         (action, causes)
     }
 
-    /// References of a cycle to be made non-blocking.
+    /// Returns the action that makes these references of a cycle non-blocking.
     pub(in crate::leader) fn unblocking(&self, id: NodeId, unblock: &[usize]) -> Option<(Action, Vec<Cause>)> {
         let facts = self.graph.node(id).facts()?;
         Some((Action::UnblockOwnerReferences { entries: pick(&facts.owners, unblock) }, alloc::vec![Cause::Cycle]))
     }
 
-    /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
-    /// about them, until it is served again. The first tells: those that can be reached go one by one.
+    /// Returns the reason if all remaining `count` dependents are of unserved kinds. The leader knows nothing about
+    /// such dependents until their kind is served again. The first dependent suffices, because dependents of served
+    /// kinds are removed one by one.
     pub(in crate::leader) fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
         let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
         let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
         unserved.then_some(Undecided::DependentsUnseen)
     }
 
-    /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
+    /// Returns whether a collection that is invisible or in doubt may contain dependents of this owner.
     pub(in crate::leader) fn is_any_dependent_hidden(&self, cx: &Context, id: NodeId) -> bool {
         let everywhere = self.graph.node(id).namespace().is_empty();
         self.is_any_kind_hidden(cx)
@@ -149,7 +154,7 @@ impl World {
                 .any(|(_, kind)| cx.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
     }
 
-    /// Why the references of an object lead to what was decided.
+    /// Returns the causes of the decision about an object, one for each reference that contributes.
     pub(in crate::leader) fn causes(&self, id: NodeId) -> Vec<Cause> {
         let node = self.graph.node(id);
         let standings = standings(&self.graph, &self.coverage, node);

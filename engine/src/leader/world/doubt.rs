@@ -1,4 +1,4 @@
-//! Which collections can say where the store stands, and what rests on those that have yet to.
+//! Collections that can report the position of the store, and the decisions that wait for collections in doubt.
 
 use super::super::Event;
 use super::super::Timer;
@@ -13,23 +13,24 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A contradiction counts for so long: proofs take more answers meanwhile.
+/// Time in seconds for which a contradiction counts. Proofs take more answers during this time.
 pub(in crate::leader) const CONTRADICTION_COUNTS: Duration = Duration::from_secs(600);
 
-/// Contradictions within this of each other are one: they void nothing more.
+/// Time in milliseconds within which several contradictions count as one. Only the first contradiction voids proofs.
 const CONTRADICTIONS_APART: Duration = Duration::from_millis(500);
 
-/// The history of a store that went back.
+/// The history of a rewound store.
 #[derive(Debug)]
 pub(in crate::leader) struct Lost {
-    /// Collections that are listed again.
+    /// The collections that are listed again.
     pub(in crate::leader) kinds: Vec<KindId>,
-    /// It was the main store, on which every collection but those behind an APIService rests.
+    /// True if the store is the main store. All collections depend on the main store, except those behind an
+    /// APIService.
     pub(in crate::leader) everything: bool,
 }
 
 impl World {
-    /// What lists of single names have shown of a collection is asked anew.
+    /// Restarts the inquiries whose conclusions came from lists of single names of this collection.
     pub(in crate::leader) fn void_lists(&mut self, cx: &Context, kind: KindId) {
         for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
             if let Some(inquiry) = self.inquiries.get_mut(&id) {
@@ -45,7 +46,7 @@ impl World {
         }
     }
 
-    /// Whether answers about a collection have agreed for long enough to be believed as any other.
+    /// Ends a contradiction once the answers about the collection have agreed for long enough.
     pub(in crate::leader) fn contradiction_due(&mut self, cx: &mut Context, kind: KindId) {
         let entry = self.coverage.kind_mut(kind);
         let Some(until) = entry.contradiction.as_ref().map(|last| last.last + CONTRADICTION_COUNTS) else { return };
@@ -56,7 +57,8 @@ impl World {
         }
     }
 
-    /// Collections of the main store that can say where it stands, with how far each was seen, the furthest first.
+    /// Returns the collections of the main store that can report its position, with their highest known versions. The
+    /// collection with the highest version comes first.
     pub(in crate::leader) fn witnesses(&self) -> Vec<(KindId, ResourceVersion)> {
         let usable = |kind: &crate::coverage::Kind| {
             kind.is_watched() && !kind.is_aggregated() && kind.position.is_some() && kind.state != State::Failed
@@ -70,7 +72,7 @@ impl World {
         witnesses
     }
 
-    /// Whether a store that has been at `seen` cannot stand at `version` now.
+    /// Returns whether a store that was seen at `seen` cannot stand at `version` now.
     pub(in crate::leader) fn contradicts(
         &self,
         cx: &Context,
@@ -81,8 +83,8 @@ impl World {
         version.is_before(seen) || self.coverage.kind(kind).leaps(cx.now, version)
     }
 
-    /// A kind that is not served cannot be asked. What is known of it stands where the store has come at least as far, and waits else:
-    /// until it is served, and its list tells. True if one waits.
+    /// Puts kinds that are not served in doubt where they were seen past `version`. Such a kind waits until it is
+    /// served and listed. Returns true if a kind waits.
     pub(in crate::leader) fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
         let mut waits = false;
         for id in self.coverage.ids() {
@@ -95,7 +97,7 @@ impl World {
         waits
     }
 
-    /// Ends the doubt in kinds that are not served, where the store has come as far by now as they were seen.
+    /// Ends the doubt in unserved kinds that were seen at or before `version`.
     pub(in crate::leader) fn trust_unserved(&mut self, version: &ResourceVersion) {
         for id in self.coverage.ids() {
             let entry = self.coverage.kind_mut(id);
@@ -105,8 +107,8 @@ impl World {
         }
     }
 
-    /// A collection on which a decision about this node rests, and that has to say first where it stands. Which collections have shown all
-    /// dependents of an owner is asked when the owner is judged.
+    /// Returns a collection in doubt that a decision about this node depends on. The judging of an owner checks
+    /// separately which collections have shown all dependents of the owner.
     pub(in crate::leader) fn rests_on_doubt(&self, id: NodeId) -> Option<KindId> {
         let node = self.graph.node(id);
         let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.graph.node(owner).kind()));
@@ -117,7 +119,8 @@ impl World {
         self.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt())
     }
 
-    /// Notes that answers about a collection contradict each other: what its lists of single names have proven counts no more.
+    /// Records that answers about a collection contradict each other. Proofs from lists of single names of this
+    /// collection become void.
     pub(in crate::leader) fn contradicted(&mut self, cx: &mut Context, kind: KindId, why: String) {
         let now = cx.now;
         let entry = self.coverage.kind_mut(kind);
@@ -136,8 +139,8 @@ impl World {
         }
     }
 
-    /// The store of a collection went back: its collections are listed again, and lower versions are expected of them. `None` where the kind
-    /// is not served any more.
+    /// Records that the store of a collection was rewound. The collections of the store are listed again and may show
+    /// lower versions. Returns `None` if the kind is no longer served.
     pub(in crate::leader) fn lose_history(&mut self, cx: &mut Context, kind: KindId, why: String) -> Option<Lost> {
         let collection = self.coverage.kind(kind).served.as_ref()?.group_resource.clone();
         let everything = !self.coverage.kind(kind).is_aggregated();
@@ -145,18 +148,19 @@ impl World {
         let kinds: Vec<KindId> = self
             .coverage
             .served()
-            // Behind an APIService there may be the same store: what is kept elsewhere is only listed once more.
+            // A collection behind an APIService may be in the same store. A collection of another store is only listed
+            // once more.
             .filter(|&(id, other)| other.is_watched() && (id == kind || everything))
             .map(|(id, _)| id)
             .collect();
         for &id in &kinds {
             self.relist(cx, id, "the store's history changed");
         }
-        // What is not served now may be again: it is of the other history too.
+        // A kind that is not served now may be served again. Its knowledge belongs to the earlier history too.
         for id in self.coverage.ids() {
             let entry = self.coverage.kind_mut(id);
             if id == kind || everything {
-                // A collection that is only asked has no list that a new one replaces.
+                // A collection that is not watched has no list that a new list replaces.
                 entry.rewound = (entry.served.is_none() || entry.is_watched()).then_some(entry.list);
                 entry.high = None;
                 entry.floor = None;
@@ -169,7 +173,7 @@ impl World {
         Some(Lost { kinds, everything })
     }
 
-    /// What was concluded from the lost history is void, and every node is judged again.
+    /// Voids the conclusions from the lost history, and marks all nodes for judging.
     pub(in crate::leader) fn void_history(&mut self, cx: &mut Context, lost: &Lost) {
         self.emptied.clear();
         self.remember_former(cx);
@@ -186,7 +190,7 @@ impl World {
         }
     }
 
-    /// Nodes of kinds that are known from a lost history alone, because nothing serves them now.
+    /// Returns the nodes of unserved kinds that are known only from a lost history.
     pub(in crate::leader) fn of_lost_kinds(&self) -> Vec<NodeId> {
         let is_lost = |id: &KindId| {
             let kind = self.coverage.kind(*id);

@@ -1,4 +1,4 @@
-//! Nodes as readers and events name them, with their references.
+//! Conversion of nodes and their references to the names that readers and events use.
 
 use super::World;
 use crate::evidence::Proof;
@@ -9,7 +9,7 @@ use crate::view::*;
 use alloc::vec::Vec;
 
 impl World {
-    /// Where what is known of a node comes from.
+    /// Returns the source and the version of the knowledge about a node.
     pub(in crate::leader) fn evidence(&self, id: NodeId) -> Evidence {
         let (source, resource_version) = match self.graph.node(id).known() {
             Known::Observed => (Source::Watch, self.graph.node(id).resource_version()),
@@ -28,7 +28,7 @@ impl World {
         Evidence { source, resource_version }
     }
 
-    /// A standing as readers see it: one that rests on a wrong reference says so.
+    /// Converts a standing for readers. The result names the defect when the reference is wrong.
     pub(in crate::leader) fn standing_view(
         &self,
         dependent: Node<'_>,
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// The node of a uid that shows most of it: observed, then read, then only claimed.
+    /// Returns the node of a uid with the best evidence: an observed node, then a read one, then a referenced one.
     pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
         let known = |id: &NodeId| {
             let node = self.graph.node(*id);
@@ -64,17 +64,17 @@ impl World {
         self.graph.by_uid(uid).min_by_key(known)
     }
 
-    /// The references of a node, in order, with their standings.
+    /// Returns the references of a node, in order, with their standings.
     pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
         self.first_edges(id, usize::MAX)
     }
 
-    /// The first `max` of them.
+    /// Returns the first `max` references of a node.
     pub(in crate::leader) fn first_edges(&self, id: NodeId, max: usize) -> Vec<EdgeView> {
         self.edges_to(id, max, |_| true)
     }
 
-    /// Of these, the first `max` to owners that are wanted. Only they are made.
+    /// Returns the first `max` references to owners that match `wanted`. Other references are not converted.
     pub(in crate::leader) fn edges_to(&self, id: NodeId, max: usize, wanted: impl Fn(&Uid) -> bool) -> Vec<EdgeView> {
         let node = self.graph.node(id);
         let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.graph.node(reference.owner()).uid());
@@ -89,7 +89,7 @@ impl World {
         node.references().zip(standings).filter(is_wanted).take(max).map(edge).collect()
     }
 
-    /// A node as others name it. Version and resource are empty where the kind is not served.
+    /// Returns the object reference of a node. Version and resource are empty if the kind is not served.
     pub(in crate::leader) fn object_ref(&self, id: NodeId) -> ObjectRef {
         self.graph.object_ref(&self.coverage, id)
     }

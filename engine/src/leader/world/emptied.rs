@@ -1,4 +1,4 @@
-//! Kinds whose definition said that their instances are gone.
+//! Kinds whose definition reported the deletion of their instances.
 
 use super::super::Timer;
 use super::super::context::Context;
@@ -10,24 +10,27 @@ use crate::time::Time;
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
-/// How long a kind must stay unserved after its definition has gone,
+/// Time in seconds that a kind must stay unserved after the deletion of its definition.
 const SETTLES: Duration = Duration::from_secs(5);
-/// and how soon it must have gone after that for the two to belong together.
+/// Maximum time in seconds between the deletion of a definition and the end of serving its kind for the two to be
+/// related.
 const COUNTS: Duration = Duration::from_secs(60);
 
-/// What a definition said.
+/// The report of a definition.
 #[derive(Debug)]
 pub(in crate::leader) struct Emptied {
     crd: Uid,
-    /// Owners that were only referred to when the definition said so first: an instance that was made later has another uid. `None` once the
-    /// collection or a read has shown an object since, or the collection may have missed one.
+    /// Owners that were only referenced when the definition first reported the deletion. An instance that is created
+    /// afterwards has another uid. The value becomes `None` when the collection or a read shows an object, or when the
+    /// collection may have missed an object.
     owners: Option<BTreeSet<Uid>>,
-    /// When the definition went.
+    /// The time at which the definition was deleted.
     gone: Option<Time>,
 }
 
 impl World {
-    /// The instances of a definition are gone, as it says. While it stands, new ones can be made.
+    /// Records that a definition reports the deletion of its instances. While the definition exists, new instances can
+    /// be created.
     pub(in crate::leader) fn kind_emptied(
         &mut self,
         cx: &mut Context,
@@ -57,28 +60,29 @@ impl World {
         }
     }
 
-    /// Whether the watch of this kind would show an object that is made now.
+    /// Returns whether the watch of this kind would show a new object.
     pub(in crate::leader) fn is_followed(&self, kind: KindId) -> bool {
         let entry = self.coverage.kind(kind);
         entry.is_watched() && entry.state == State::Synced && entry.lost.is_none() && !entry.is_in_doubt()
     }
 
-    /// There is an object of this kind: what its definition said is over.
+    /// Discards the report of a definition, because an object of this kind exists.
     pub(in crate::leader) fn is_not_empty(&mut self, kind: KindId) {
         if let Some(emptied) = self.emptied.get_mut(&kind) {
             emptied.owners = None;
         }
     }
 
-    /// The kind is not served any more. Its definition may have said before that this would come.
+    /// Starts the settling time when a kind is no longer served and its definition reported the deletion of its
+    /// instances.
     pub(in crate::leader) fn await_emptied(&mut self, cx: &mut Context, kind: KindId) {
         if self.emptied.contains_key(&kind) {
             cx.timers.set(cx.now + SETTLES, Timer::Emptied(kind));
         }
     }
 
-    /// The owners that the definition's condition covers, and the definition, unless their kind is served again: the event may be late, and
-    /// a new definition of the same kind may have instances already.
+    /// Returns the definition and the owners that its condition covers. Returns `None` if the kind is served again: the
+    /// event may be late, and a new definition of the same kind may already have instances.
     pub(in crate::leader) fn end_emptied(&mut self, now: Time, kind: KindId) -> Option<(Uid, BTreeSet<Uid>)> {
         let entry = self.coverage.kind(kind);
         let gone = self.emptied.get(&kind)?.gone?;

@@ -1,4 +1,4 @@
-//! What must hold between any two calls.
+//! Invariants of the world that hold between any two calls.
 
 use super::World;
 use alloc::format;

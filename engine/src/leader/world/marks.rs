@@ -1,4 +1,4 @@
-//! Which nodes are to be judged again.
+//! The list of nodes that need a new verdict.
 
 use super::World;
 use crate::coverage::KindId;
@@ -11,7 +11,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl World {
-    /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
+    /// Marks a node for judging before the next effect, because the node or one of its owners has changed.
     pub(in crate::leader) fn mark(&mut self, id: NodeId) {
         if let Some(node) = self.graph.get(id) {
             self.changes.note(&node.uid());
@@ -41,7 +41,7 @@ impl World {
         self.graph.find(&object.uid, &at)
     }
 
-    /// An absent owner decides nothing for an object that waits for another owner's answer.
+    /// An absent owner decides nothing for an object that waits for the answer about another owner.
     pub(in crate::leader) fn mark_dependents_of_absent(&mut self, id: NodeId) {
         let decides = self.graph.is_orphaned(self.graph.node(id));
         for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Objects that claim this uid for something elsewhere are judged by whether it is here.
+    /// Marks other objects that claim this uid under another name, because their verdict depends on this object.
     pub(in crate::leader) fn mark_other_claims(&mut self, id: NodeId) {
         let uid = self.graph.node(id).uid();
         for other in self.graph.by_uid(&uid).collect::<Vec<_>>() {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// An object in deletion may have waited for what changed at another node of its uid.
+    /// Marks the observed nodes of this uid that are in deletion, because they may wait for the changed node.
     pub(in crate::leader) fn mark_acting(&mut self, id: NodeId) {
         let Some(acting) = self.graph.primary(&self.graph.node(id).uid()).filter(|&acting| acting != id) else {
             return;
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
+    /// Marks the owners in deletion of the object of this uid, because they may wait for a decision about the object.
     pub(in crate::leader) fn mark_deleting_owners(&mut self, uid: &Uid) {
         let Some(id) = self.graph.primary(uid) else { return };
         let acting = |owner| self.graph.primary(&self.graph.node(owner).uid());
@@ -112,7 +112,7 @@ impl World {
 
     pub(in crate::leader) fn concerns_deletion(&self, object: &Object) -> bool {
         let in_deletion = |id: NodeId| self.deletions.contains_key(&id);
-        // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
+        // An owner that orphaned its dependents may have no node left, because no reference to the owner was known.
         object
             .facts
             .owners
@@ -120,7 +120,7 @@ impl World {
             .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).any(in_deletion))
     }
 
-    /// The next node to judge.
+    /// Returns the next node to judge.
     pub(in crate::leader) fn next_marked(&mut self) -> Option<NodeId> {
         self.dirty.pop_front()
     }
@@ -129,7 +129,7 @@ impl World {
         !self.dirty.is_empty()
     }
 
-    /// A node is judged now. False if it was not marked.
+    /// Removes the mark of a node. Returns false if the node was not marked.
     pub(in crate::leader) fn unmark(&mut self, id: NodeId) -> bool {
         let is_marked = self.graph.get(id).is_some_and(|node| node.is_dirty());
         if is_marked {
@@ -138,14 +138,14 @@ impl World {
         is_marked
     }
 
-    /// Marks nodes that have come into a cycle of foreground deletions, or out of one.
+    /// Marks nodes that entered or left a cycle of foreground deletions.
     pub(in crate::leader) fn mark_knots(&mut self) {
         for id in self.graph.find_knots() {
             self.mark(id);
         }
     }
 
-    /// Notes why a dependent has no verdict, if so.
+    /// Records why a dependent has no verdict; `None` clears the reason.
     pub(in crate::leader) fn set_undecided(&mut self, id: NodeId, why: Option<Undecided>) {
         match why {
             Some(why) => self.undecided.insert(id, why),
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// An owner is in deletion. Gives the round of the barrier that it waits for.
+    /// Records that an owner is in deletion. Returns the barrier round that the owner waits for.
     pub(in crate::leader) fn begin_deletion(&mut self, id: NodeId) -> Option<u64> {
         *self.deletions.entry(id).or_insert(None)
     }
@@ -162,12 +162,14 @@ impl World {
         self.deletions.insert(id, Some(round));
     }
 
-    /// An owner is in deletion no more, or in another kind of deletion: a round of the barrier that passed says nothing about that.
+    /// Records that the deletion of an owner ended or changed its mode. A barrier round that passed says nothing about
+    /// the new mode.
     pub(in crate::leader) fn end_deletion(&mut self, id: NodeId) {
         self.deletions.remove(&id);
     }
 
-    /// Rounds of the barrier are not carried over. Gives namespaces of owners that orphaned their dependents and wait for a round.
+    /// Discards the barrier rounds of the term. Returns the namespaces of owners that orphaned their dependents and
+    /// wait for a round.
     pub(in crate::leader) fn forget_rounds(&mut self) -> Vec<Name> {
         self.deletions.values_mut().for_each(|round| *round = None);
         self.graph.namespaces_of_gone_orphaned().into_iter().collect()
@@ -177,7 +179,7 @@ impl World {
         self.graph.remember_orphaned_longer(namespace, round);
     }
 
-    /// A round of the barrier has passed for these namespaces.
+    /// Takes in that a barrier round has passed for these namespaces.
     pub(in crate::leader) fn round_passed(&mut self, cx: &mut Context, namespaces: &BTreeSet<Name>, number: u64) {
         if !self.is_any_kind_hidden(cx) {
             self.graph.forget_orphaned(namespaces, number);

@@ -1,4 +1,4 @@
-//! How objects enter, change and leave the graph.
+//! Addition, change and removal of objects in the graph.
 
 use super::World;
 use crate::coverage::KindId;
@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-/// What is known of an object that leaves the graph.
+/// Knowledge of an object that leaves the graph.
 #[derive(Debug)]
 pub(in crate::leader) struct Leaving {
     pub(in crate::leader) object: ObjectRef,
-    /// How long the last of its owners has been absent, where it goes by us.
+    /// The time for which the last owner was absent, if Ownergraph deleted the object.
     pub(in crate::leader) owner_gone: Option<Duration>,
     caused_by_us: bool,
     causes: Vec<Cause>,
@@ -25,7 +25,7 @@ pub(in crate::leader) struct Leaving {
 }
 
 impl World {
-    /// Takes in an object that is observed. `shown`: the list under way shows it.
+    /// Adds or updates an observed object. `shown` is true if the current list shows the object.
     pub(in crate::leader) fn upsert(
         &mut self,
         kind: KindId,
@@ -42,8 +42,8 @@ impl World {
         (id, change)
     }
 
-    /// An object has appeared: its name is not asked for any more, and what claims its uid for another name is judged. Gives nodes of its uid
-    /// whose kind is not served any more.
+    /// Takes in that an object appeared: ends the inquiry about its name, and marks objects that claim its uid under
+    /// another name. Returns nodes of the same uid whose kind is no longer served.
     pub(in crate::leader) fn appeared(&mut self, id: NodeId) -> Vec<NodeId> {
         self.inquiries.remove(&id);
         self.mark_other_claims(id);
@@ -55,8 +55,8 @@ impl World {
         self.graph.by_uid(&uid).filter(ghost).collect()
     }
 
-    /// Takes in that nothing but the version of an object is new, if that is so and nothing rests on it: nearly every event is of a status, or
-    /// of a lease that was renewed.
+    /// Updates only the version of an object, if nothing else changed and no deletion depends on the object. Returns
+    /// false otherwise. Most events change only a status or renew a lease.
     pub(in crate::leader) fn moves_alone(&mut self, id: NodeId, object: &Object) -> bool {
         if object.facts.terminating || !self.graph.node(id).has_said(&object.facts) {
             return false;
@@ -66,24 +66,25 @@ impl World {
         true
     }
 
-    /// The list under way shows an object that is known.
+    /// Counts a known object that the current list shows.
     pub(in crate::leader) fn count_shown(&mut self, kind: KindId) {
         self.coverage.kind_mut(kind).fresh += 1;
     }
 
-    /// The list under way shows an object at an earlier version than the known one, which the watch has not reached.
+    /// Records that the current list shows an object at an earlier version than the known version, which the watch has
+    /// not reached.
     pub(in crate::leader) fn note_regression(&mut self, kind: KindId, known: ResourceVersion) {
         let entry = self.coverage.kind_mut(kind);
         let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&known));
         entry.regressed_to = Some(lowest.unwrap_or(known));
     }
 
-    /// What an owner has orphaned is known to have been seen by all.
+    /// Ends the orphaning of an owner, because all dependents of the owner are known to be seen.
     pub(in crate::leader) fn end_orphaned(&mut self, uid: &Uid) {
         self.graph.end_orphaned(uid);
     }
 
-    /// An object that is observed begins to leave the graph.
+    /// Begins the removal of an observed object from the graph.
     pub(in crate::leader) fn leave(&mut self, cx: &Context, id: NodeId, caused_by_us: bool) -> Leaving {
         let node = self.graph.node(id);
         let kind = node.kind();
@@ -106,13 +107,13 @@ impl World {
         leaving
     }
 
-    /// An owner that has orphaned its dependents leaves; it is remembered until this round of the barrier has passed.
+    /// Remembers an owner that orphaned its dependents until this barrier round has passed.
     pub(in crate::leader) fn remember_orphaned(&mut self, cx: &Context, id: NodeId, round: u64) {
         self.graph.remember_orphaned(id, round);
         self.bound_orphaned(cx);
     }
 
-    /// Takes an object out of the graph. True if its node stays, because others refer to it.
+    /// Removes an object from the graph. Returns true if its node stays because other nodes refer to it.
     pub(in crate::leader) fn remove(&mut self, cx: &Context, id: NodeId, proof: Option<Proof>) -> bool {
         let node = self.graph.node(id);
         let (uid, kind, is_cluster_scoped) = (node.uid(), node.kind(), node.namespace().is_empty());
@@ -122,7 +123,8 @@ impl World {
             self.mark(owner);
         }
         if stays && self.coverage.kind(kind).namespaced() == Some(is_cluster_scoped) {
-            // The kind has changed its scope since this object was shown: the owner is somewhere else now, if anywhere.
+            // The kind changed its scope after this object was shown. The owner, if it exists, has another namespace
+            // now.
             for dependent in self.graph.relink_dependents(&mut self.coverage, id) {
                 self.mark(dependent);
                 for owner in self.graph.node(dependent).owners().collect::<Vec<_>>() {
@@ -141,7 +143,7 @@ impl World {
         stays
     }
 
-    /// Remembers an object that has left.
+    /// Remembers an object that left the graph.
     pub(in crate::leader) fn bury(&mut self, cx: &Context, leaving: Leaving, deleted: Option<ResourceVersion>) {
         let Leaving { object, owner_gone: _, caused_by_us, causes, resource_version, deletion_time } = leaving;
         self.tombstones.put(Tombstone {
@@ -155,12 +157,12 @@ impl World {
         });
     }
 
-    /// An object that has left did so by us.
+    /// Records that Ownergraph deleted an object that left the graph.
     pub(in crate::leader) fn credit(&mut self, uid: &Uid) {
         self.tombstones.credit(uid);
     }
 
-    /// Takes an owner that is not observed as absent.
+    /// Marks an unobserved owner as absent.
     pub(in crate::leader) fn set_absent(&mut self, cx: &mut Context, id: NodeId, proof: Proof) {
         self.inquiries.remove(&id);
         self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
@@ -169,7 +171,7 @@ impl World {
         cx.event(Event::Proven { owner: self.object_ref(id), proof });
     }
 
-    /// The nodes that the graph has dropped. Notes about them go with them.
+    /// Returns the nodes that the graph dropped, and removes the notes about them.
     pub(in crate::leader) fn take_dropped(&mut self, cx: &mut Context) -> Vec<NodeId> {
         let dropped = self.graph.take_dropped();
         for &id in &dropped {

@@ -1,4 +1,4 @@
-//! Owners that no collection shows: what is asked about them, and what the answers come to.
+//! Owners that no collection shows: the inquiries about them, and the conclusions from the answers.
 
 use super::World;
 use crate::coverage::KindId;
@@ -10,10 +10,10 @@ use crate::object::{Access, ResourceVersion};
 use crate::work::Sighting;
 
 impl World {
-    /// Begins an inquiry about an owner, or goes on with it. True if its time has come; otherwise a timer is set.
+    /// Starts or continues an inquiry about an owner. Returns true if the next question is due; otherwise sets a timer.
     pub(in crate::leader) fn inquire(&mut self, cx: &mut Context, id: NodeId, access: Access) -> bool {
         let new = Inquiry::new(cx.now);
-        // Only a watched collection will show its owner by itself in a moment.
+        // Only a watched collection shows the owner without a question.
         let new = if access == Access::Watched { new } else { new.at_once(cx.now) };
         let at = self.inquiries.entry(id).or_insert(new).not_before;
         if cx.now < at {
@@ -22,18 +22,18 @@ impl World {
         cx.now >= at
     }
 
-    /// Begins an inquiry anew, without waiting for the collection.
+    /// Restarts an inquiry without waiting for the collection.
     pub(in crate::leader) fn inquire_at_once(&mut self, cx: &Context, id: NodeId) {
         self.inquiries.insert(id, Inquiry::new(cx.now).at_once(cx.now));
     }
 
-    /// Begins an inquiry anew after a DELETED that proves nothing by itself.
+    /// Restarts an inquiry after a DELETED event that proves nothing by itself.
     pub(in crate::leader) fn inquire_after_deleted(&mut self, cx: &Context, id: NodeId, version: ResourceVersion) {
         self.inquiries.insert(id, Inquiry::after_deleted(cx.now, version));
         self.mark(id);
     }
 
-    /// An executor has missed an owner: its inquiry waits no longer.
+    /// Makes an inquiry due immediately, because an executor did not find the owner.
     pub(in crate::leader) fn hurry(&mut self, cx: &Context, id: NodeId) {
         self.inquiries.entry(id).or_insert_with(|| Inquiry::new(cx.now)).hurry(cx.now);
         self.mark(id);
@@ -43,19 +43,20 @@ impl World {
         self.inquiries.remove(&id);
     }
 
-    /// The next step of an inquiry.
+    /// Returns the next step of an inquiry.
     pub(in crate::leader) fn step(&self, kind: KindId, id: NodeId) -> Option<Step> {
         Some(self.inquiries.get(&id)?.next(self.ground(kind)?))
     }
 
-    /// What is known of a kind whose objects are asked for.
+    /// Returns the knowledge of a kind that an inquiry about its objects uses.
     fn ground(&self, kind: KindId) -> Option<Ground<'_>> {
         let entry = self.coverage.kind(kind);
         let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
         Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
     }
 
-    /// Takes in an answer at `at` that shows an owner. Gives the version of an earlier list that did not show it.
+    /// Takes in an answer at version `at` that shows an owner. Returns the version of an earlier list that did not show
+    /// the owner.
     pub(in crate::leader) fn shown(
         &mut self,
         cx: &Context,
@@ -75,7 +76,8 @@ impl World {
         lacked
     }
 
-    /// Takes in an answer that does not show an owner. `None` where the inquiry has begun anew since it was asked for.
+    /// Takes in an answer that does not show an owner. Returns `None` if the inquiry restarted after the question was
+    /// sent.
     pub(in crate::leader) fn missed(
         &mut self,
         cx: &Context,

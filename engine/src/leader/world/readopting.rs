@@ -1,8 +1,8 @@
-//! References that come back to objects whose owner orphaned them: a controller with an old view writes them. They are taken away again, for
-//! an hour after the graph has forgotten the owner.
+//! Detection of references that return to objects whose owner orphaned them. A controller with an outdated view writes
+//! these references. The leader removes them for one hour after the graph has forgotten the owner.
 //!
-//! Only an object that the graph knew without the reference counts. One that is new and refers to such an owner was made too late, and is
-//! collected.
+//! Only an object that the graph knew without the reference counts. A new object that refers to an orphaning owner was
+//! created too late, and is collected.
 
 use super::super::Event;
 use super::super::context::Context;
@@ -15,25 +15,27 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long an owner is remembered, from the moment at which nothing refers to it any more.
+/// Time in seconds that an owner is remembered after the last reference to the owner is gone.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
-/// Owners that are remembered, of some 60 bytes each. Of more, those that were forgotten first make room.
+/// Maximum number of remembered owners, of about 60 bytes each. The owner that the graph forgot first makes room for a
+/// new one.
 pub(in crate::leader) const FORMER_MAX: usize = 100_000;
 
-/// Owners that orphaned their dependents, once the graph has forgotten them.
+/// Owners that orphaned their dependents and that the graph has forgotten.
 #[derive(Debug)]
 pub(in crate::leader) struct Former {
     owners: Recent<Memory>,
-    /// What is remembered since then or before is of a history that the store may have lost.
+    /// The time up to which entries belong to a history that the store may have lost.
     lost: Option<Time>,
-    /// Beyond so many in the graph, a replica that does not lead forgets those that nothing refers to.
+    /// Maximum number of orphaning owners in the graph of a replica that does not lead. Beyond this number the replica
+    /// forgets owners without references.
     pub(in crate::leader) graph_max: usize,
 }
 
 #[derive(Debug)]
 struct Memory {
     since: Time,
-    /// A reference that claims the uid for another name is about something else.
+    /// The hash of the owner's coordinates. A reference that claims the uid under another name means another object.
     address: u64,
 }
 
@@ -42,12 +44,12 @@ impl Former {
         Former { owners: Recent::new(FORMER_MAX, secret), lost: None, graph_max: FORMER_MAX }
     }
 
-    /// The store may have lost the history that all of this is of.
+    /// Records that the store may have lost the history of all present entries.
     pub(in crate::leader) fn lose(&mut self, now: Time) {
         self.lost = Some(now);
     }
 
-    /// Gives for how long the one was remembered that made room before its time.
+    /// Adds an owner. Returns the age of the entry that was evicted before its time.
     pub(in crate::leader) fn put(&mut self, now: Time, uid: Uid, address: u64) -> Option<Duration> {
         while self.owners.drop_first_if(|memory| now.since(memory.since) >= REMEMBERED_FOR) {}
         let oldest = self.owners.first().filter(|_| self.owners.len() == FORMER_MAX);
@@ -56,7 +58,8 @@ impl Former {
         cut
     }
 
-    /// Whether what is remembered of this owner is of a history that the store may have lost; `None` where nothing is.
+    /// Returns whether the entry of this owner belongs to a history that the store may have lost. Returns `None` if
+    /// there is no entry.
     pub(in crate::leader) fn find(&self, now: Time, uid: &Uid, address: u64) -> Option<bool> {
         let known = self.owners.get(uid)?;
         let counts = known.address == address && now.since(known.since) < REMEMBERED_FOR;
@@ -65,7 +68,7 @@ impl Former {
 }
 
 impl World {
-    /// Takes over what the graph has forgotten.
+    /// Takes over the orphaning owners that the graph has forgotten.
     pub(in crate::leader) fn remember_former(&mut self, cx: &mut Context) {
         for (uid, address) in self.graph.take_forgotten() {
             if let Some(remembered_for) = self.former.put(cx.now, uid, address) {
@@ -74,7 +77,8 @@ impl World {
         }
     }
 
-    /// Rounds of the barrier pass only under a term: without one, the graph forgets by number.
+    /// Limits the number of orphaning owners in the graph. Barrier rounds pass only during a term; without a term, the
+    /// number of owners limits the memory.
     pub(in crate::leader) fn bound_orphaned(&mut self, cx: &Context) {
         if cx.term.is_none() && self.graph.orphaned_count() > self.former.graph_max {
             self.graph.forget_gone_orphaned();
@@ -82,7 +86,7 @@ impl World {
         }
     }
 
-    /// The owners of a node that are gone and orphaned their dependents.
+    /// Returns the absent owners of a node that orphaned their dependents.
     pub(in crate::leader) fn orphaning_owners(&self, id: NodeId) -> BTreeSet<Uid> {
         if self.graph.orphaned_count() == 0 {
             return BTreeSet::new();
@@ -91,7 +95,7 @@ impl World {
         owners.filter(|owner| !owner.is_observed() && self.graph.is_orphaned(*owner)).map(|owner| owner.uid()).collect()
     }
 
-    /// The references of an object that the graph knew have changed: some lead back to owners that orphaned it, and did not before.
+    /// Reports new references of a known object that lead back to owners that orphaned the object.
     pub(in crate::leader) fn note_readoption(&mut self, cx: &mut Context, id: NodeId, before: &BTreeSet<Uid>) {
         self.remember_former(cx);
         if self.former.owners.is_empty() && self.graph.orphaned_count() == 0 {

@@ -1,4 +1,4 @@
-//! What decisions rest on, for subscribers.
+//! The grounds of decisions, for subscribers.
 
 use super::super::context::Context;
 use super::super::{Cause, Event, GROUNDS_KEPT_MAX, Grounds, Logged, RootMarks};
@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl World {
-    /// What a decision rests on.
+    /// Returns the grounds of a decision.
     pub(in crate::leader) fn grounds(
         &self,
         cx: &Context,
@@ -39,19 +39,20 @@ impl World {
         })
     }
 
-    /// The same, with the causes as they are now.
+    /// Returns the grounds of a decision with the current causes.
     pub(in crate::leader) fn grounds_now(&self, cx: &Context, draft: &Draft) -> Box<Grounds> {
         let uid = &draft.target.uid;
         let causes = match self.graph.primary(uid) {
             Some(id) => self.causes(id),
-            // It went before its attempt was reported.
+            // The object left the graph before its attempt was reported.
             None => self.tombstones.get(cx.now, uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
         };
         let chain = self.chain(cx, uid, &causes);
         self.grounds(cx, draft, causes, chain)
     }
 
-    /// What is known now of what a decision rests on that was carried out, or that an earlier leader took; without owners.
+    /// Returns the present knowledge of the grounds of a decision that was carried out, or that an earlier leader took.
+    /// The result has no owners.
     pub(in crate::leader) fn grounds_of(&self, cx: &Context, uid: &Uid, decision: u64) -> Box<Grounds> {
         let causes = match self.graph.primary(uid) {
             Some(id) => self.causes(id),
@@ -76,7 +77,8 @@ impl World {
         })
     }
 
-    /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
+    /// Returns the chain of deleted owners that led to this decision, from the nearest owner to the first. The graph
+    /// answers for present owners, and the tombstones answer for deleted owners.
     pub(in crate::leader) fn chain(&self, cx: &Context, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
         let mut chain: Vec<ObjectRef> = Vec::new();
         let mut next = going(causes).cloned();
@@ -114,10 +116,10 @@ impl World {
     }
 }
 
-/// Longest chain of causes that an event carries.
+/// Maximum number of causes in the chain that an event carries.
 const CHAIN_MAX: usize = 32;
 
-/// What a lease keeps of what its decision rests on, so that its end can be told when the graph has moved on.
+/// Returns the grounds that a lease keeps, so that the end of the lease can be reported after the graph has changed.
 pub(in crate::leader) fn kept(grounds: &Grounds) -> Box<Grounds> {
     let first = |count: usize| count.min(GROUNDS_KEPT_MAX);
     Box::new(Grounds {
@@ -133,12 +135,13 @@ pub(in crate::leader) fn kept(grounds: &Grounds) -> Box<Grounds> {
     })
 }
 
-/// The same for the same action on the same object by the same facts.
+/// Returns the identifier of a decision. The same action on the same object with the same facts has the same
+/// identifier.
 pub(in crate::leader) fn decision(draft: &Draft) -> u64 {
     work::decision(&draft.target.uid, draft.action.kind(), draft.preconditions.facts_digest)
 }
 
-/// Of more causes than are told, those that say what the decision is come first.
+/// Returns at most [`GROUNDS_KEPT_MAX`] causes. The causes that explain the decision best come first.
 pub(in crate::leader) fn told(mut causes: Vec<Cause>) -> Vec<Cause> {
     if causes.len() > GROUNDS_KEPT_MAX {
         causes.sort_by_key(|cause| match cause {
@@ -151,7 +154,7 @@ pub(in crate::leader) fn told(mut causes: Vec<Cause>) -> Vec<Cause> {
     causes
 }
 
-/// The first owner among the causes that went or is going.
+/// Returns the uid of the first owner among the causes that is absent or in deletion.
 pub(in crate::leader) fn going(causes: &[Cause]) -> Option<&Uid> {
     causes.iter().find_map(|cause| match cause {
         Cause::OwnerAbsent { uid, .. } | Cause::OwnerWaiting { uid, .. } | Cause::OwnerOrphans { uid, .. } => Some(uid),

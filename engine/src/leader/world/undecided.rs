@@ -1,4 +1,5 @@
-//! Dependents without a verdict. There may be millions while a collection is listed, so they are counted as they come and go.
+//! Dependents without a verdict. There may be millions while a collection is listed, so each insertion and removal
+//! updates the counts.
 
 use crate::graph::NodeId;
 use crate::paged_vec::PagedVec;
@@ -7,7 +8,7 @@ use alloc::vec::Vec;
 
 #[derive(Debug, Default)]
 pub(in crate::leader) struct Nodes {
-    /// By the place of the node: one more than the number of the cause, or 0.
+    /// For each node place, the number of the cause plus one, or 0 for no cause.
     by_place: PagedVec<u8>,
     counts: [usize; Undecided::ALL.len()],
 }
@@ -39,7 +40,7 @@ impl Nodes {
         }
     }
 
-    /// The places of those that there are.
+    /// Returns the places of the undecided nodes.
     pub(in crate::leader) fn places(&self) -> impl Iterator<Item = usize> {
         self.by_place.iter().enumerate().filter(|(_, note)| **note > 0).map(|(place, _)| place)
     }
@@ -48,7 +49,7 @@ impl Nodes {
         self.counts[why as usize]
     }
 
-    /// How many there are of each cause that there is.
+    /// Returns the number of nodes for each cause that occurs.
     pub(in crate::leader) fn counts(&self) -> Vec<(Undecided, usize)> {
         Undecided::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0).collect()
     }

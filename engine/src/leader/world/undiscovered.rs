@@ -1,5 +1,6 @@
-//! Kinds that are there and that discovery does not show: a server that was down at the start, a definition that discovery lags behind.
-//! Their objects may be dependents, so they hold what a collection that fails would hold.
+//! Kinds that exist and that discovery does not show, for example because an aggregated server was down at the start or
+//! because discovery lags behind a definition. Their objects may be dependents, so a hidden kind holds the same
+//! deletions as a failed collection.
 
 use super::super::Undiscovered;
 use super::super::context::Context;
@@ -10,26 +11,26 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 impl World {
-    /// Those that an administrator has not released, with since when they are hidden.
+    /// Returns the hidden kinds that the policy does not exempt, each with the time since which it is hidden.
     pub(in crate::leader) fn hidden_kinds(&self, cx: &Context) -> impl Iterator<Item = (&Undiscovered, Time)> {
         let policy = &cx.config.policy;
         let holds = |entry: &Undiscovered| !policy.assumes_no_dependents(&entry.group, entry.resource.as_deref());
         self.undiscovered.values().filter(move |(entry, _)| holds(entry)).map(|(entry, since)| (entry, *since))
     }
 
-    /// Whether a kind that discovery does not show could hold dependents.
+    /// Returns whether a kind that discovery does not show may contain dependents.
     pub(in crate::leader) fn is_any_kind_hidden(&self, cx: &Context) -> bool {
         self.hidden_kinds(cx).next().is_some()
     }
 
-    /// The same for readers.
+    /// Returns the hidden kinds for readers.
     pub(in crate::leader) fn hidden_views(&self, cx: &Context) -> Vec<Unseen> {
         let view =
             |(entry, since): (&Undiscovered, Time)| Unseen { what: entry.to_string(), why: entry.why.clone(), since };
         self.hidden_kinds(cx).map(view).collect()
     }
 
-    /// This, and nothing else, is undiscovered. True if that changed.
+    /// Replaces the set of hidden kinds. Returns true if the set changed.
     pub(in crate::leader) fn set_undiscovered(&mut self, now: Time, all: Vec<Undiscovered>) -> bool {
         let before = core::mem::take(&mut self.undiscovered);
         for entry in all {
