@@ -1,4 +1,4 @@
-//! What is decided and how it gets to executors: the queue, sessions and leases, and the pace of writes.
+//! Distribution of decisions to executors: the queue, the sessions and leases, and the write rate.
 
 use crate::jitter::Jitter;
 use crate::late_writes::LateWrites;
@@ -23,22 +23,22 @@ pub(super) struct Dispatcher {
     late_writes: LateWrites,
     pacing: pacing::Pacing,
     lies: Lies,
-    /// [`super::Timer::Balance`] is set.
+    /// True if [`super::Timer::Balance`] is set.
     balancing: bool,
-    /// What was carried out last, by target.
+    /// The last action that was carried out, by target.
     carried_out: Recent<repeating::CarriedOut>,
-    /// Refusals that were reported in this term, by executor and reason.
+    /// The refusals that were reported in this term, by executor and reason.
     refused: BTreeSet<(Name, &'static str)>,
-    /// The session that was granted something last.
+    /// The session that received the last grant.
     turn: SessionId,
 }
 
-/// How a lease that was not reported has ended.
+/// The end of a lease without a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseEnd {
-    /// Its item is ready again, or waits.
+    /// The item is ready again, or waits.
     Ready,
-    /// Its decision was taken back or replaced meanwhile.
+    /// The decision was withdrawn or replaced during the lease.
     Overtaken,
 }
 

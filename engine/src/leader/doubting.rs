@@ -1,4 +1,5 @@
-//! Asks where the store stands when a connection broke, a watch ended before its time, or answers contradict each other.
+//! Questions about the position of the store after a broken connection, an early end of a watch, or contradicting
+//! answers.
 
 use super::history::{AGREE_AFTER, Agreement};
 use super::{Event, KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
@@ -9,28 +10,31 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Between two questions where the store stands while nothing is granted.
+/// Time in milliseconds between two questions about the position of the store while all grants are withheld.
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
-/// Between two questions to a collection that cannot be listed, on which little rests.
+/// Time in seconds between two questions to a collection in doubt that cannot be listed. Few decisions depend on such a
+/// collection.
 const DOUBT_AGAIN: Duration = Duration::from_secs(5);
 
 impl Leader {
-    /// A watch ended other than by its own time: what comes next may be another server, or another history.
+    /// Suspects the connection after a watch ended early. The next connection may reach another server, or another
+    /// history.
     pub(super) fn suspect(&mut self) {
         if let Some(why) = self.history.suspect_connection() {
             self.stop_granting(why);
         }
     }
 
-    /// The connection of a list broke, which says as much as that of a watch, where something is known that could be contradicted.
+    /// Suspects the connection after the connection of a list broke. The suspicion matters only if the leader knows
+    /// something that another history could contradict.
     pub(super) fn list_broke(&mut self) {
         if !self.world.witnesses().is_empty() {
             self.suspect();
         }
     }
 
-    /// Answers about a collection cannot all be true: nothing that rests on its store is granted until more of them agree, and what its
-    /// lists of single names have proven counts no more.
+    /// Records that answers about a collection contradict each other. The leader grants nothing that depends on the
+    /// store until more answers agree. Proofs from lists of single names of the collection become void.
     pub(super) fn contradicted(&mut self, kind: KindId, why: String) {
         self.world.contradicted(&mut self.cx, kind, why);
         if self.world.coverage().kind(kind).is_aggregated() {
@@ -46,8 +50,9 @@ impl Leader {
         self.ask_suspect();
     }
 
-    /// Asks where the store stands: the collection that was seen furthest, since all that a store has lost lies behind what it has
-    /// kept; in turn another one, so that one broken collection does not hold up everything.
+    /// Asks for the position of the store. The first question goes to the collection with the highest known version,
+    /// because a rewound store loses its latest versions. Further questions go to other collections in turn, so that
+    /// one broken collection does not block the leader.
     pub(super) fn ask_suspect(&mut self) {
         let Some(next) = self.history.next_witness() else { return };
         let witnesses = self.world.witnesses();
@@ -56,12 +61,13 @@ impl Leader {
                 self.history.asked();
                 self.probe(kind, None, Some(1), Purpose::Suspect(kind, high));
             }
-            // Nothing is known of the store that it could contradict.
+            // The leader knows nothing about the store that an answer could contradict.
             None => self.clear_suspicion(),
         }
     }
 
-    /// `position` is how far the collection had been seen at the question: while the answer was on its way, its watch may have gone past.
+    /// Takes in an answer about the position of the store. `position` is the position of the collection when the
+    /// question was sent; its watch may have passed that position since.
     pub(super) fn suspect_answered(
         &mut self,
         kind: KindId,
@@ -75,25 +81,26 @@ impl Leader {
                     kind,
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
                 );
-                // The kind may have ceased to be served since it was asked.
+                // The kind may no longer be served.
                 if self.history.is_suspect() {
                     self.suspect_later();
                 }
             }
             Ok(answer) if answer.resource_version.reached(position) => {
-                // Those seen further have not answered: what rests on them waits until they do.
+                // Collections that were seen further have not answered. Decisions that depend on these collections wait
+                // for their answers.
                 for (other, high) in self.world.witnesses() {
                     if other != kind && position.is_before(&high) {
                         self.doubt(other);
                     }
                 }
-                // The question may be older than what was seen of those: a second one tells.
+                // The question may be older than the knowledge of the unserved kinds. A second question decides.
                 if self.world.doubt_unserved(&answer.resource_version) {
                     self.doubt(kind);
                 }
                 self.agreed(kind, &answer.resource_version, known);
             }
-            // No answer, or none that compares: ask another.
+            // The question failed, or the versions are not comparable. Another collection is asked.
             Ok(_) | Err(_) => self.suspect_later(),
         }
     }
@@ -102,12 +109,12 @@ impl Leader {
         self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect);
     }
 
-    /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was known to stand at when
-    /// they were asked for, it went back.
+    /// Counts an answer that agrees. The store was rewound if enough answers show the main store before its position at
+    /// the time of the question.
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &KnownVersions) {
         let entry = self.world.coverage().kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
-        // A list that never ended, or a write, may have shown it further than any collection stands.
+        // An unfinished list or a write may have shown the main store at a higher version than any collection has.
         let ahead = known.store.as_ref().filter(|seen| is_of_main && version.is_before(seen));
         match (self.history.agree(ahead.is_some()), ahead) {
             (Some(Agreement::WentBack), Some(seen)) => {
@@ -132,8 +139,8 @@ impl Leader {
         }
     }
 
-    /// Takes in that an answer shows a store at this version. True if it lies so far ahead that the store was restored, and told to go
-    /// on behind all that it had ever been at.
+    /// Takes in the version of an answer. Returns true if the version lies so far ahead that the store was restored
+    /// with its revision raised past all earlier revisions.
     pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         let now = self.cx.now;
         let entry = self.world.coverage().kind(kind);
@@ -146,7 +153,7 @@ impl Leader {
         leapt
     }
 
-    /// The process that runs the leader wants nothing granted, or allows grants again.
+    /// Withholds all grants for the process that runs the leader, or permits grants again.
     pub(super) fn withhold(&mut self, why: Option<String>) {
         match why {
             Some(why) => {
@@ -163,7 +170,7 @@ impl Leader {
         }
     }
 
-    /// The connection to a collection broke: what rests on it waits.
+    /// Puts a collection in doubt after its connection broke. Decisions that depend on the collection wait.
     pub(super) fn doubt(&mut self, kind: KindId) {
         if !self.world.coverage().kind(kind).doubtful {
             self.world.set_doubtful(kind, true);
@@ -193,7 +200,7 @@ impl Leader {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
             }
-            // Where versions do not compare, an answer is all there is to be had.
+            // The versions are not comparable, so any answer ends the doubt.
             Ok(answer) => {
                 self.world.set_doubtful(kind, false);
                 if !self.history.is_suspect() && !self.world.coverage().kind(kind).is_aggregated() {
@@ -208,7 +215,7 @@ impl Leader {
         }
     }
 
-    /// Puts an item behind a collection that has to say where it stands.
+    /// Makes an item wait for the position of a collection in doubt.
     pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
         let entry = self.world.coverage().kind(kind);
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
@@ -217,7 +224,7 @@ impl Leader {
         self.dispatcher.put_behind(&self.cx, uid, blocker);
     }
 
-    /// Lets go what stood behind a collection that is in doubt no more.
+    /// Releases the items that waited for collections that are no longer in doubt.
     pub(super) fn end_doubts(&mut self) {
         for (kind, blocker) in self.dispatcher.queue().doubts() {
             if !self.world.coverage().kind(kind).is_in_doubt() {

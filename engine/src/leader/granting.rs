@@ -1,4 +1,4 @@
-//! Sessions, grants, reports: everything between the queue and the executors.
+//! Sessions, grants and reports: the exchange between the queue and the executors.
 
 use super::dispatcher::LeaseEnd;
 use super::{Event, Leader, Mode, Output, StreamId};
@@ -14,13 +14,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long reports are still taken on a stream that was sent away.
+/// Time in seconds for which reports are accepted on a stream after a goodbye.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// Executors that are sent away come back spread over this span for each of them,
+/// Time in milliseconds per executor over which dismissed executors spread their reconnects.
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
-/// and over no more than this: few need not wait for one another.
+/// Maximum time in seconds over which dismissed executors spread their reconnects.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
-/// An item that an executor cannot do waits for another one.
+/// Time in seconds for which an item waits for another executor after an executor does not support the item.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
 impl Leader {
@@ -56,12 +56,12 @@ impl Leader {
         }
     }
 
-    /// Whether anything may be granted.
+    /// Returns whether any grants are permitted.
     pub(super) fn may_grant(&self) -> bool {
         self.cx.term.is_some() && !self.cx.stopping && self.history.may_grant()
     }
 
-    /// Gives ready items to executors with room, one each in turn.
+    /// Grants ready items to executors with room, one to each in turn.
     pub(super) fn grant(&mut self) {
         let Some(term) = self.cx.term.clone().filter(|_| self.may_grant()) else { return };
         self.end_doubts();
@@ -73,7 +73,7 @@ impl Leader {
                 grants.entry(session).or_default().push(lease);
             }
         }
-        // Shares first: what is granted may then start at once.
+        // Shares are sent first, so that executors can start the grants at once.
         self.dispatcher.shares_for(&mut self.cx, grants.keys());
         for (session, leases) in grants {
             let Some(stream) = self.dispatcher.leases().session(session).and_then(|session| session.stream) else {
@@ -88,7 +88,7 @@ impl Leader {
     }
 
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
-        // Facts that came since the decision count.
+        // The target is judged again, because facts may have arrived since the decision.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
         let anew = self.history.is_blind() && self.dispatcher.queue().get(uid).is_some_and(removes_finalizer);
         for id in self.world.graph().by_uid(uid).collect::<Vec<_>>() {
@@ -97,7 +97,7 @@ impl Leader {
             }
             self.judge(id);
         }
-        // The last word before a grant: whatever made the item ready, what is held is not granted.
+        // This check is the last one before a grant. A held item is never granted.
         if self.dispatcher.queue().is_held(uid) {
             self.dispatcher.hold(uid);
             return None;
@@ -163,9 +163,10 @@ impl Leader {
                 self.dispatcher.detach(stream);
                 self.cx.outputs.push_back(Output::Refuse { stream, refusal: Refusal::OutOfTurn });
             }
-            // The session has ended; what was seen at the API server is still of use, and the executor may forget it.
+            // The session has ended. The report is still useful, and the executor may forget it.
             (ToLeader::Reports { reports, .. }, None) => self.reports(stream, None, reports),
-            // Sent before the executor could know that its session has ended: its stream is closed, or about to be.
+            // The executor sent the message before it could know that its session ended. Its stream is closed or closes
+            // soon.
             (_, None) => {}
             (ToLeader::Heartbeat { sequence, .. }, Some(session)) => {
                 self.dispatcher.heartbeat(&mut self.cx, stream, session, sequence)
@@ -235,7 +236,8 @@ impl Leader {
         self.end_session(old, "superseded", Some((GoAwayCause::Superseded, Duration::ZERO)));
     }
 
-    /// Sorts what an executor still holds into what stays valid and what does not. Leases it does not know of never arrived.
+    /// Divides the leases that an executor reports into valid and invalid ones. Leases that the executor does not
+    /// report never arrived.
     fn adopt(&mut self, session: SessionId, term: &Term, hello: &Hello) -> (Vec<LeaseId>, Vec<LeaseId>) {
         let ours = |id: LeaseId| self.dispatcher.leases().get(id).is_some_and(|lease| lease.session == session);
         let (adopted, dropped): (Vec<_>, Vec<_>) =
@@ -273,7 +275,8 @@ impl Leader {
         self.end_session(id, "no heartbeat", None);
     }
 
-    /// `send_away`: why, and over which span of time those who share that fate come back.
+    /// Ends a session. `send_away` contains the reason for sending the executor away, and the time span over which such
+    /// executors reconnect.
     pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.dispatcher.close(id) else { return };
         self.dispatcher.note_departure(&mut self.cx, id, &session, leases.iter().map(|(_, lease)| lease));
@@ -297,7 +300,8 @@ impl Leader {
         self.dispatcher.divide_soon(&mut self.cx);
     }
 
-    /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
+    /// Judges and queues the item of a lease that ended without a report again. If the lease was started, its write may
+    /// have taken effect.
     pub(super) fn requeue(&mut self, lease: &Lease) {
         match self.dispatcher.lease_ended(lease) {
             None => return,

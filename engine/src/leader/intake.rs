@@ -1,4 +1,4 @@
-//! What discovery and the watches say.
+//! Facts from discovery and watches.
 
 use super::closing::Left;
 use super::{Event, Leader, Undiscovered};
@@ -11,17 +11,17 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The group whose objects say what is allowed.
+/// The API group of the objects that grant permissions.
 const RULES_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who showed an object.
+/// The source of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The list under way.
+    /// The current list.
     List,
     /// The watch.
     Watch,
-    /// A read of the leader's own, ahead of the watch.
+    /// A read of the leader, ahead of the watch.
     Ahead,
 }
 
@@ -38,18 +38,18 @@ impl Leader {
         let was_watched = self.world.coverage().kind(known).is_watched();
         let kind = self.world.serve(&self.cx, known, served);
         if !was_watched && self.world.coverage().kind(kind).is_watched() {
-            // A round that is under way does not ask this collection, and may pass before it is seen.
+            // The current barrier round does not ask this collection, and may end before the collection is listed.
             self.restart_barrier();
             self.world.mark_deletions();
         }
         if was_watched && !self.world.coverage().kind(kind).is_watched() {
-            // Nobody tells any more what becomes of them.
+            // No collection shows changes of these objects any more.
             for id in self.world.observed_of(kind) {
                 self.forget_shown(id);
             }
         }
         if before != Some(namespaced) {
-            // References were led by the dependent's namespace while the scope was unknown.
+            // References were resolved by the namespace of the dependent while the scope was unknown.
             self.world.lead_anew(kind);
         }
         self.read_scopes_again();
@@ -66,10 +66,10 @@ impl Leader {
         self.barrier.unserved(kind);
         self.relisted(kind);
         if self.world.coverage().kind(kind).doubtful {
-            // It can be asked no more: another one has to say where the store stands.
+            // This collection can no longer be asked. Another collection must report the position of the store.
             self.suspect();
         }
-        // What another group still shows is that group's to act for.
+        // Another group that still serves an object acts for the object.
         for id in self.world.observed_of(kind) {
             if self.world.graph().get(id).is_some_and(|node| self.world.is_shown_elsewhere(id, &node.uid())) {
                 self.forget_shown(id);
@@ -82,9 +82,10 @@ impl Leader {
         self.world.await_emptied(&mut self.cx, kind);
     }
 
-    /// What its collection has shown of a node does not count any more. That proves nothing: the next to ask for it is its name.
+    /// Discards the knowledge of a node from its collection. The removal proves nothing, so the next question asks for
+    /// the name of the object.
     fn forget_shown(&mut self, id: NodeId) {
-        // One that only another of this kind referred to goes with that one.
+        // The removal of another node may have removed this node.
         if self.world.graph().get(id).is_some_and(|node| node.is_observed()) {
             self.take_out(id, None, Left::Sight);
         }
@@ -92,7 +93,7 @@ impl Leader {
 
     pub(super) fn undiscovered(&mut self, all: Vec<Undiscovered>) {
         if self.world.set_undiscovered(self.cx.now, all) {
-            // A round that ends while they are hidden has not asked them.
+            // A barrier round that ends while kinds are hidden has not asked these kinds.
             self.restart_barrier();
             self.world.mark_deletions();
         }
@@ -101,7 +102,7 @@ impl Leader {
     pub(super) fn emptied_due(&mut self, kind: KindId) {
         let Some((crd, owners)) = self.world.end_emptied(self.cx.now, kind) else { return };
         for id in self.world.graph().unobserved(kind).collect::<Vec<_>>() {
-            // One that only another of this kind referred to goes with that one.
+            // The removal of another node may have removed this node.
             if self.world.graph().get(id).is_some_and(|node| !node.is_observed() && owners.contains(&node.uid())) {
                 self.prove(id, Proof::TypeEmptied { crd: crd.clone() });
             }
@@ -128,11 +129,12 @@ impl Leader {
                 if node.list() == Some(list) {
                     continue;
                 }
-                // A read or a write of ours showed it after the list was taken: what becomes of it comes by the watch.
+                // A read or a write showed the object after the list was taken. The watch shows later changes of the
+                // object.
                 if seen.is_some_and(|seen| version.is_before(&seen)) {
                     self.world.freshen(kind, id, false);
                 } else if node.is_observed() {
-                    // Not being in a list of everything is no proof; its own name is asked for.
+                    // The absence from a full list is no proof. The leader asks for the name of the object.
                     self.take_out(id, None, Left::Collection { deleted: None });
                     if self.world.graph().get(id).is_some() {
                         self.world.inquire_at_once(&self.cx, id);
@@ -148,7 +150,7 @@ impl Leader {
         if advance == Advance::Rewind {
             self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
         }
-        // Of the list that shows another history, part may have been taken for the known one: only the next counts.
+        // Part of a list from another history may have been taken for the known history. Only the next list counts.
         if self.world.coverage().kind(kind).rewound.is_none() {
             self.relisted(kind);
             if was_lost {
@@ -186,9 +188,10 @@ impl Leader {
         let Some(id) = self.world.graph().find(&object.uid, &at) else { return };
         let entry = self.world.coverage().kind(kind);
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
-        // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
+        // Some servers send DELETED for an object that only left the view of the caller. During a list, the event
+        // proves nothing.
         let proven = entry.state == State::Synced && !entry.is_aggregated();
-        // Of an object that the watch has never shown, only a server that is known to stand where the others do can say that it went.
+        // For an object that the watch has never shown, DELETED is a proof only from a server with a known store.
         let proven = proven && (entry.is_placed() || self.world.graph().node(id).is_observed());
         if proven && !object.facts.orphans_dependents() {
             self.world.end_orphaned(&object.uid);
@@ -204,7 +207,7 @@ impl Leader {
         }
     }
 
-    /// Moves a collection's position. False if that showed another history.
+    /// Moves the position of a collection. Returns false if the version belongs to another history.
     pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         if self.world.coverage().kind(kind).lost.is_some() {
             self.world.watch_resumed(&mut self.cx, kind);
@@ -235,7 +238,7 @@ impl Leader {
         }
     }
 
-    /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
+    /// Adds an object from a list, a watch or a trusted read to the graph, unless the graph has a newer version.
     pub(super) fn take_in(&mut self, kind: KindId, mut object: Object, source: Source) {
         object.facts.bound();
         self.world.is_not_empty(kind);
@@ -244,7 +247,8 @@ impl Leader {
             return;
         }
         let entry = self.world.coverage().kind(kind);
-        // Whether a list under way shows it, only that list and its watch can say. A collection that fails may be listed again meanwhile.
+        // During a list, only the list and its watch show the object as current. A failed collection may be listed
+        // again meanwhile.
         let shown = source != Source::Ahead || !matches!(entry.state, State::Listing | State::Failed);
         let current = entry.list;
         let known = self.world.graph().find(&object.uid, &at).filter(|&id| self.world.graph().node(id).is_observed());
@@ -267,18 +271,20 @@ impl Leader {
                     let why = format!("a list shows {} at a version before the known one", object.name);
                     self.rewind(kind, why);
                 } else {
-                    // A read or a write of ours was ahead of the watch.
+                    // A read or a write was ahead of the watch.
                     if shown {
                         self.world.freshen(kind, id, was_fresh);
                     }
                     return;
                 }
             }
-            // Between the two it may have been in another kind of deletion, whose dependents came after all that has been shown.
+            // Between the two versions, the object may have been in another deletion mode. Dependents from that time
+            // may be unknown.
             if source != Source::Watch && moved {
                 self.world.end_deletion(id);
             }
-            // What was decided about an object names its version, and one in deletion may have to be remembered anew.
+            // A decision about an object names the version of the object. An object in deletion may need a new record
+            // as an orphaning owner.
             let is_decided = self.dispatcher.queue().get(&object.uid).is_some();
             if source == Source::Watch && was_fresh && !is_decided && self.world.moves_alone(id, &object) {
                 return self.settle_shown(id);
@@ -309,12 +315,12 @@ impl Leader {
             self.tell_finalizers(id);
         }
         if change.standing {
-            // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
+            // A barrier round that passed for the earlier deletion mode says nothing about the new mode.
             self.world.end_deletion(id);
             self.world.mark_dependents(id);
         }
         if change.remembered {
-            // What orphans does so under whatever group it is referred to.
+            // An orphaning owner orphans under each group that references use.
             let uid = self.world.graph().node(id).uid();
             for claim in self.world.graph().few_by_uid(&uid).collect::<Vec<_>>() {
                 self.world.mark_dependents(claim);
@@ -325,7 +331,7 @@ impl Leader {
         }
     }
 
-    /// Takes an observed object out of the graph.
+    /// Removes an observed object from the graph.
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
         let node = self.world.graph().node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
@@ -349,7 +355,7 @@ impl Leader {
         }
     }
 
-    /// Takes an owner that is not observed as absent.
+    /// Marks an unobserved owner as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
         if !self.world.coverage().kind(self.world.graph().node(id).kind()).ambiguous {
             self.withdraw(id);

@@ -1,4 +1,4 @@
-//! From verdicts to items of the queue. Every item is made here, from the present state of its node.
+//! Conversion of verdicts to queue items. This module creates every item, from the present state of its node.
 
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::{NodeId, Presence};
@@ -11,11 +11,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// An object that a webhook refused and that has changed since is tried again after this, however often it changes.
+/// Time in seconds before the retry of an object that a webhook refused and that has changed since. Further changes do
+/// not shorten or extend the wait.
 const MOVED: Duration = Duration::from_secs(1);
 
 impl Leader {
-    /// Judges a node that was marked.
+    /// Judges a marked node.
     pub(super) fn judge(&mut self, id: NodeId) {
         if !self.world.unmark(id) {
             return;
@@ -26,7 +27,8 @@ impl Leader {
 
     fn judge_object(&mut self, id: NodeId) {
         let uid = self.world.graph().node(id).uid();
-        // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
+        // An object that two groups serve has two nodes, of which one acts. An accepted write must first be shown by
+        // the watch.
         if self.world.graph().primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid)
         {
             return;
@@ -45,7 +47,7 @@ impl Leader {
                 undecided = Some(why);
                 None
             }
-            // All that can be removed is removed at once.
+            // All removable references are removed in one write.
             Verdict::Kept { .. } if awaits => None,
             Verdict::Kept { drop } | Verdict::Terminating { drop } => self.world.removal(id, &drop),
             Verdict::Collectable(collection) => match self.world.beyond_checks(id, &collection) {
@@ -92,19 +94,21 @@ impl Leader {
         (Some(finish(FOREGROUND_FINALIZER, Cause::NoBlockingDependents)), None)
     }
 
-    /// Whether a dependent's deletion that rests on this owner's waiting is on its way. Nobody waits for it to be gone, but once the
-    /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
+    /// Returns whether a dependent's deletion that rests on the waiting of this owner is in progress. The owner waits
+    /// for such an attempt. If the finalizer were removed first, another owner could keep the dependent. The owner does
+    /// not wait for refused or failed attempts.
     fn is_being_left(&mut self, id: NodeId) -> bool {
         let owner = self.world.graph().node(id);
         let owner_uid = owner.uid();
-        // It is judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
+        // The dependent is judged first. A dependent in deletion is excluded, because two such owners would wait for
+        // each other.
         let is_to_be_judged = |dependent: NodeId| {
             let node = self.world.graph().node(dependent);
             node.is_dirty() && node.is_observed() && !node.is_terminating()
         };
         let is_under_way = |dependent: NodeId| {
             let uid = self.world.graph().node(dependent).uid();
-            // What was written to it has not been shown yet, and may have left less for it to wait for.
+            // The watch has not shown a write to the dependent yet. The write may have removed references.
             self.claims.covers(&uid)
                 || self.dispatcher.queue().get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
@@ -112,7 +116,7 @@ impl Leader {
                         && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
                 })
         };
-        // The first is enough: all of very many dependents are looked at only when there is none.
+        // One dependent is enough. The search visits all dependents only if there is none.
         let first = self
             .world
             .graph()
@@ -124,10 +128,11 @@ impl Leader {
         first.is_some()
     }
 
-    /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
+    /// Returns whether all objects from before the deletion of this owner was first seen are shown. Requests a barrier
+    /// round if none is requested.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
         let namespace = self.world.graph().node(id).namespace().clone();
-        // What a round has asked before a connection broke does not replace what may be of another history now.
+        // A round from before a broken connection does not count for objects of a possibly different history.
         let from = if self.history.is_blind() && self.world.is_any_dependent_hidden(&self.cx, id) {
             self.history.barrier_from()
         } else {
@@ -149,7 +154,7 @@ impl Leader {
         }
     }
 
-    /// Puts a decision about an observed object into the queue.
+    /// Adds a decision about an observed object to the queue.
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());
@@ -175,7 +180,7 @@ impl Leader {
         let known = self.dispatcher.has_carried_out(&target.uid);
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
         let observe = self.cx.config.mode == Mode::Observe;
-        // Where the cascade began counts for what is new; what is told of a decision has all of the way.
+        // The root of the cascade applies to new decisions. Events report the whole chain.
         let chain = self.world.chain(&self.cx, &target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
         let before = self
@@ -207,7 +212,8 @@ impl Leader {
         }
     }
 
-    /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
+    /// Reports a decision that this replica made before its term began. Each step of a decision in the log then follows
+    /// the decision.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
         if self.dispatcher.queue().get(uid).is_some_and(|item| !item.told) {
             let causes = self.world.graph().primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
@@ -226,13 +232,13 @@ impl Leader {
         self.cx.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
     }
 
-    /// Takes back whatever was decided about this node.
+    /// Withdraws the decision about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
         let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(item) = self.dispatcher.queue().get(&uid) else { return };
         let (target, kind) = (&item.draft.target, self.world.coverage().kind(node.kind()));
-        // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
+        // Several nodes can share a uid. An item belongs to the node whose coordinates the item names.
         let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
         let resource = GroupResource { group: target.group.clone(), resource: target.resource.clone() };
         let is_of_rival = self.world.coverage().find(&resource).is_some_and(|of| of != node.kind());
@@ -250,14 +256,14 @@ impl Leader {
                 let target = item.draft.target;
                 self.ledger.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
-                // What another node of this uid asked for may have given way to it.
+                // The withdrawn decision may have displaced a decision about another node of this uid.
                 self.world.mark_uid(&uid);
                 self.world.mark_deleting_owners(&uid);
             }
         }
     }
 
-    /// Drops an item, whose decision ends so if it is there. It rested on these grounds.
+    /// Drops an item with these grounds. The decision of the item ends.
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
         let Some(item) = self.dispatcher.drop_item(uid) else { return };
         let action = item.draft.action.kind();
@@ -265,7 +271,7 @@ impl Leader {
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
     }
 
-    /// Asks for an owner that its collection does not show, when it is time to.
+    /// Asks for an owner that its collection does not show, if the question is due.
     fn judge_owner(&mut self, id: NodeId) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());
@@ -273,7 +279,7 @@ impl Leader {
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
         let asked = !node.is_absent() && !listing && !misplaced && !kind.ambiguous;
         let access = kind.served.as_ref().filter(|_| asked).map(|served| served.access);
-        // What was decided about the object ends here, or with its lease.
+        // A decision about the object ends here or with its lease.
         self.withdraw(id);
         let Some(access) = access else {
             self.world.end_inquiry(id);
@@ -285,13 +291,14 @@ impl Leader {
     }
 }
 
-/// Whether two drafts about one object are two decisions.
+/// Returns whether two drafts about one object are different decisions.
 fn is_another(one: &Draft, other: &Draft) -> bool {
     let facts = |draft: &Draft| draft.preconditions.facts_digest;
     one.action.kind() != other.action.kind() || facts(one) != facts(other)
 }
 
-/// Whether an object goes, or is parted from an owner that orphans it. Everything else frees what is decided already.
+/// Returns whether an action deletes an object or removes a reference to an orphaning owner. All other actions only
+/// release objects that are already decided.
 fn destroys(action: &Action, causes: &[Cause]) -> bool {
     match action {
         Action::Delete { .. } => true,

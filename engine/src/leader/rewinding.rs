@@ -1,4 +1,5 @@
-//! The store went back: what was decided by the lost history is void, and everything is listed again before anything is granted.
+//! Recovery after a store rewind: decisions from the lost history become void, and all collections are listed again
+//! before grants resume.
 
 use super::closing::Left;
 use super::history::{AGREE_AFTER, Read, Settled};
@@ -12,11 +13,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// After a store went back: between two reads.
+/// Time in seconds between two reads while the history settles.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
 
 impl Leader {
-    /// The store's history is another one than the graph was built from: everything that rests on the old one is void.
+    /// Starts a new history after a store rewind. All conclusions from the lost history become void.
     pub(super) fn rewind(&mut self, kind: KindId, why: String) {
         let Some(lost) = self.world.lose_history(&mut self.cx, kind, why) else { return };
         self.history.rewind(lost.everything.then_some(&lost.kinds));
@@ -33,7 +34,7 @@ impl Leader {
         self.void_items();
     }
 
-    /// Nothing decided so far is carried out.
+    /// Voids all present decisions.
     fn void_items(&mut self) {
         let leases: Vec<_> = self
             .dispatcher
@@ -57,7 +58,7 @@ impl Leader {
         }
     }
 
-    /// A collection of the new history is known, or cannot be.
+    /// Records that a collection of the new history is listed or cannot be listed.
     pub(super) fn relisted(&mut self, kind: KindId) {
         if self.history.relisted(kind) && self.cx.config.policy.on_store_rewind == OnStoreRewind::Continue {
             self.settle_later();
@@ -68,7 +69,7 @@ impl Leader {
         self.cx.timers.set(self.cx.now + SETTLE_EVERY, Timer::Settle);
     }
 
-    /// Reads one collection after the other, until enough answers in a row have fitted.
+    /// Reads one collection after another until enough consecutive answers are consistent.
     pub(super) fn ask_settle(&mut self) {
         let Some(fitted) = self.history.fitted() else { return };
         let candidates = self.world.witnesses();
@@ -104,7 +105,7 @@ impl Leader {
             Some(Settled::More) => self.settle_later(),
             Some(Settled::WentBack) => {
                 self.rewind(kind, format!("{AGREE_AFTER} lists in a row stand before what was seen since"));
-                // A kind that is not served any more cannot be rewound: the others tell.
+                // The kind is no longer served, so this read cannot be judged. The reads of other collections decide.
                 if self.history.is_settling() {
                     self.settle_later();
                 }
@@ -116,11 +117,12 @@ impl Leader {
         }
     }
 
-    /// Objects of a kind that the new history does not serve are known from the old one alone: without this they would hold their owners'
-    /// deletion for ever. From here on they count as little as they do after a restart.
+    /// Removes the objects of kinds that the new history does not serve. Only the lost history shows these objects, and
+    /// they would block the deletion of their owners forever. After this call they count as little as after a restart
+    /// of the process.
     fn forget_unserved(&mut self) {
         for id in self.world.of_lost_kinds() {
-            // One that only another of this kind referred to goes with that one.
+            // The removal of another node may have removed this node.
             if self.world.graph().get(id).is_some_and(|node| node.is_observed()) {
                 self.take_out(id, None, Left::Sight);
             }

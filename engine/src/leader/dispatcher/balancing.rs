@@ -1,4 +1,4 @@
-//! Work for executors with nothing to do, where all there is was granted to others that have not begun it.
+//! Rebalancing of grants: idle executors receive grants that busy executors have not started.
 
 use super::super::Timer;
 use super::super::context::Context;
@@ -9,11 +9,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A grant that was not begun for so long waits for a slot: its holder is busy.
+/// Time in milliseconds after which an unstarted grant counts as waiting for a slot of its executor.
 const WAITS_AFTER: Duration = Duration::from_millis(250);
 
 impl Dispatcher {
-    /// Something was granted, and may have to wait.
+    /// Schedules a rebalancing after a grant.
     pub(in crate::leader) fn balance_later(&mut self, cx: &mut Context) {
         if !self.balancing {
             self.balancing = true;
@@ -29,7 +29,7 @@ impl Dispatcher {
         }
     }
 
-    /// Asks for as many grants back as others could begin at once.
+    /// Recalls as many waiting grants as idle executors can start at once.
     pub(in crate::leader) fn balance(&mut self, cx: &mut Context, may_grant: bool) {
         if self.queue.has_ready() || !may_grant || !self.leases.has_unstarted() {
             return;
@@ -46,7 +46,7 @@ impl Dispatcher {
         }
         let mut waiting = self.waiting(cx);
         let mut recalled = Vec::new();
-        // One from each holder in turn.
+        // Recalls one grant of each session in turn.
         while !idle.is_empty() && !waiting.is_empty() {
             waiting.retain(|&holder, leases| {
                 let Some(lease) = leases.pop() else { return false };
@@ -69,7 +69,7 @@ impl Dispatcher {
         self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "another executor has nothing to do");
     }
 
-    /// Grants that wait for a slot and were not asked for back, by holder; the last to be begun is the last.
+    /// Returns the grants that wait for a slot and are not recalled, by session. The grant that starts last comes last.
     pub(in crate::leader) fn waiting(&self, cx: &Context) -> BTreeMap<SessionId, Vec<LeaseId>> {
         let mut waiting: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
         for id in self.leases.unstarted() {

@@ -1,4 +1,4 @@
-//! What stands in the way of many items at once.
+//! Blockers: conditions that delay many items at once.
 
 use super::super::Timer;
 use super::super::context::Context;
@@ -8,14 +8,15 @@ use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
 use crate::work::{Outcome, WorkReport};
 use core::time::Duration;
 
-/// What is refused to one item alone is tried again after this, and twice as long each time,
+/// Time in seconds before the first retry of an item that alone is refused. The wait doubles with each further refusal.
 const ALONE_MIN: Duration = PROBE_EVERY;
 
-/// up to this.
+/// Maximum time in seconds before the retry of an item that alone is refused.
 const ALONE_MAX: Duration = Duration::from_secs(300);
 
 impl Dispatcher {
-    /// An object of RBAC has changed: it may be a rule that was missing. `namespace` is empty for one that counts everywhere.
+    /// Releases items after a change of an RBAC object, which may add a missing rule. `namespace` is empty for a
+    /// cluster-wide rule.
     pub(in crate::leader) fn rules_changed(&mut self, cx: &mut Context, namespace: &Name) {
         if !self.queue.is_anything_forbidden() {
             return;
@@ -25,7 +26,7 @@ impl Dispatcher {
         }
     }
 
-    /// An attempt met this blocker. `looks`: what refused it has looked at the object.
+    /// Puts an item behind the blocker that its attempt met. `looks` is true if the refusal depends on the object.
     pub(in crate::leader) fn block(
         &mut self,
         cx: &mut Context,
@@ -52,7 +53,8 @@ impl Dispatcher {
         }
     }
 
-    /// What an attempt shows about whatever it was the probe of, if it met `met`.
+    /// Takes in the result of an attempt for the blocker that the attempt probed. `met` is the blocker that the attempt
+    /// met, if any.
     pub(in crate::leader) fn passed(
         &mut self,
         cx: &mut Context,
@@ -70,8 +72,8 @@ impl Dispatcher {
     }
 }
 
-/// Whether an attempt ended before anything that stands in the way could have shown: it was not sent, not answered, or turned away at
-/// the door.
+/// Returns whether an attempt ended too early to show anything about its blocker: the request was not sent, was not
+/// answered, or was rejected before admission.
 fn says_nothing(report: &WorkReport) -> bool {
     match report.outcome {
         Outcome::Abandoned | Outcome::Unauthenticated | Outcome::Throttled | Outcome::Ambiguous => true,

@@ -1,4 +1,4 @@
-//! What pauses stop, and when nothing of what they hold can be written any more.
+//! Items that pauses hold, and the time from which no held write can still arrive at the API server.
 
 use super::super::context::Context;
 use super::super::{Event, Timer};
@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A request that was sent in time may be on its way for so long.
+/// Time in seconds for which a request may be in transit after it was sent in time.
 pub(in crate::leader) const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 impl Dispatcher {
@@ -38,7 +38,7 @@ impl Dispatcher {
         cx.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
     }
 
-    /// More is held than before: what is ready waits, and what is leased is stopped.
+    /// Applies additional holds: ready items wait, and leases are stopped.
     pub(in crate::leader) fn press(&mut self, cx: &mut Context) {
         self.queue.hold_ready();
         let in_scope =
@@ -50,7 +50,7 @@ impl Dispatcher {
         }
     }
 
-    /// An executor has said hello: whatever it still holds that is held here is stopped.
+    /// Stops the held leases that a reconnecting executor still reports.
     pub(in crate::leader) fn stop_held_of(&mut self, cx: &mut Context, session: SessionId) {
         let in_scope = |lease: &Lease| {
             lease.session == session
@@ -61,7 +61,8 @@ impl Dispatcher {
         self.stop_late_writes_of(cx, session);
     }
 
-    /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
+    /// Stops the late writes of a session. Leases of another term, and leases that this leader gave up, have no known
+    /// scope. A stop of a lease outside the scope costs one more attempt.
     pub(in crate::leader) fn stop_late_writes_of(&mut self, cx: &mut Context, session: SessionId) {
         if !self.queue.holds().are_pressed() {
             return;
@@ -73,7 +74,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes down what an executor says it holds beside the leases that were adopted.
+    /// Records the leases that an executor reports besides the adopted ones.
     pub(in crate::leader) fn note_held(&mut self, id: SessionId, hello: &Hello, adopted: &BTreeSet<LeaseId>) {
         let held = hello.held.iter().map(|held| held.lease).collect();
         let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
@@ -83,7 +84,7 @@ impl Dispatcher {
         }
     }
 
-    /// A session is over without its executor's word about these leases.
+    /// Records the leases of a session that ended without a report of its executor about them.
     pub(in crate::leader) fn note_departure<'a>(
         &mut self,
         cx: &mut Context,
@@ -125,7 +126,8 @@ impl Dispatcher {
         }
     }
 
-    /// A term begins: executors of earlier terms may still write, and what was effective has to be found out anew.
+    /// Begins a term. Executors of earlier terms may still write, so the leader determines again which pauses are
+    /// effective.
     pub(in crate::leader) fn begin_pauses(&mut self, cx: &mut Context) {
         self.queue.holds_mut().reset_effective();
         let until = cx.now + cx.config.session_ttl + cx.config.heartbeat_interval + REQUEST_WITHIN;
@@ -137,21 +139,21 @@ impl Dispatcher {
         self.queue.holds_mut().forget_versions();
     }
 
-    /// It is not known which pauses there are: everything that destroys is held.
+    /// Holds all destructive actions, because the set of pauses is unknown.
     pub(in crate::leader) fn hold_all(&mut self) {
         if self.queue.holds_mut().set_unknown(true) {
             self.queue.hold_ready();
         }
     }
 
-    /// It is known which pauses there are.
+    /// Ends the hold of all destructive actions, because the set of pauses is known.
     pub(in crate::leader) fn pauses_known(&mut self) {
         if self.queue.holds_mut().set_unknown(false) {
             self.queue.unhold(&Hold::Unknown);
         }
     }
 
-    /// There are more pauses than can be kept apart, or no longer. True if that is news.
+    /// Records whether there are more pauses than the leader can keep. Returns true if the value changed.
     pub(in crate::leader) fn set_too_many(&mut self, too_many: bool) -> bool {
         let is_news = self.queue.holds_mut().set_too_many(too_many);
         if is_news && !too_many {
@@ -160,7 +162,8 @@ impl Dispatcher {
         is_news
     }
 
-    /// Gives the pauses whose scope means something else, now that something else is served.
+    /// Reads the scopes again after a change of the served resources. Returns the pauses whose scope has another
+    /// meaning now.
     pub(in crate::leader) fn read_scopes_again(&mut self, coverage: &Coverage) -> Vec<Name> {
         let changed = self.queue.holds_mut().read_again(coverage);
         for name in &changed {
@@ -169,7 +172,7 @@ impl Dispatcher {
         changed
     }
 
-    /// Takes a pause as it is now, and sets the timer of its end.
+    /// Stores the present state of a pause, and sets the timer of its end.
     pub(in crate::leader) fn take_pause(&mut self, cx: &mut Context, pause: Pause, coverage: &Coverage) -> Taken {
         let name = pause.name.clone();
         let replaced = self.queue.holds().get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
@@ -183,7 +186,7 @@ impl Dispatcher {
         taken
     }
 
-    /// The next item of which it is to be told whether a pause holds it; with the pause that does.
+    /// Returns the next item whose hold changed and is not reported yet, with the pause that holds the item.
     pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
         self.queue.next_held_news()
     }

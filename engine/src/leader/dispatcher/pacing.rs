@@ -1,4 +1,5 @@
-//! How fast executors write: shares of what the administrator allows, and collections for which the API server has pushed back.
+//! The write rate of executors: shares of the configured limit, and slowed collections for which the API server has
+//! pushed back.
 
 use super::super::context::Context;
 use super::super::{StreamId, Timer};
@@ -13,55 +14,57 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Shares change no more often than this,
+/// Minimum time in milliseconds between two divisions of the write rate.
 const DIVIDE_APART: Duration = Duration::from_millis(100);
-/// and are looked at this often: who has had nothing to do for
+/// Time in seconds between two regular checks of the shares.
 const DIVIDE_EVERY: Duration = Duration::from_secs(1);
-/// so long leaves its share to others.
+/// Time in seconds without work after which an executor loses its share.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// A share is good for so many heartbeats, and renewed with each.
+/// Number of heartbeats for which a share is valid. Each heartbeat renews the share.
 const SHARE_BEATS: u32 = 2;
 
-/// What a collection that was pushed back is slowed down from, if nothing was measured.
+/// Rate in writes per second from which a collection is slowed if no rate was measured.
 const START_MIN: u32 = 10;
-/// It is never slower than this.
+/// Minimum rate of a slowed collection in writes per second.
 const FLOOR: u32 = 1;
-/// Without more pushing back it gets faster this often: to twice as fast up to half of what it was slowed down from, from there by a
-/// tenth of that; at twice that it is free.
+/// Time in seconds between two increases of the rate of a slowed collection. The rate doubles up to half of the rate
+/// before the push-back. Above that, it grows by a tenth of that rate. At twice the rate before the push-back, the
+/// collection is no longer slowed.
 const RAISE_EVERY: Duration = Duration::from_secs(1);
 const RAISE_PARTS: usize = 10;
-/// The smallest step up.
+/// Minimum increase of the rate in writes per second.
 const RAISE_MIN: u32 = 2;
-/// Two looks at a slowed collection are no closer.
+/// Minimum time in milliseconds between two checks of a slowed collection.
 const PACE_MIN: Duration = Duration::from_millis(10);
-/// Between two looks where nobody has room.
+/// Time in milliseconds between two checks of a slowed collection while no executor has room.
 const PACE_IDLE: Duration = Duration::from_millis(100);
-/// Over this the writes of a collection are counted.
+/// Time in seconds over which the writes of a collection are counted.
 const METERED: Duration = Duration::from_secs(1);
 
-/// Everything about pace that the leader remembers.
+/// The state of the write rate.
 #[derive(Debug, Default)]
 pub(in crate::leader) struct Pacing {
     divided: Option<Time>,
-    /// The one timer that counts.
+    /// The time of the valid division timer; other timers are ignored.
     divide_at: Option<Time>,
     limits: BTreeMap<GroupResource, Limit>,
     meters: BTreeMap<GroupResource, Meter>,
 }
 
-/// A collection for which the API server has pushed back: additive increase, multiplicative decrease.
+/// A collection for which the API server has pushed back. The rate follows additive increase and multiplicative
+/// decrease.
 #[derive(Debug)]
 struct Limit {
     bucket: Bucket,
-    /// Nothing is let go before.
+    /// The time before which the collection receives no grants.
     quiet_until: Time,
     slowed_from: Rate,
     raise_at: Time,
-    /// The one timer that counts.
+    /// The time of the valid check timer; other timers are ignored.
     look_at: Time,
 }
 
-/// Answers in the last whole second, and in the one under way.
+/// The number of answers in the last whole second and in the present second.
 #[derive(Debug)]
 struct Meter {
     since: Time,
@@ -70,7 +73,7 @@ struct Meter {
 }
 
 impl Dispatcher {
-    /// A session on a new stream: it may not write before it has a share.
+    /// Sends the initial share to a session on a new stream. The executor writes only with a share.
     pub(in crate::leader) fn welcome_share(&mut self, cx: &mut Context, session: SessionId, stream: StreamId) {
         if cx.cap().is_none() {
             return;
@@ -82,7 +85,7 @@ impl Dispatcher {
         self.divide_soon(cx);
     }
 
-    /// Those who are about to be granted something need a share.
+    /// Gives shares to the sessions that are about to receive grants.
     pub(in crate::leader) fn shares_for<'a>(
         &mut self,
         cx: &mut Context,
@@ -102,7 +105,7 @@ impl Dispatcher {
         self.say_share(cx, stream, share);
     }
 
-    /// Divides anew now, or as soon as that is allowed again.
+    /// Divides the write rate now, or as soon as [`DIVIDE_APART`] permits.
     pub(in crate::leader) fn divide_soon(&mut self, cx: &mut Context) {
         if cx.cap().is_none() {
             return;
@@ -127,7 +130,8 @@ impl Dispatcher {
         cx.timers.set(at, Timer::Divide);
     }
 
-    /// Equal shares for all who have something to do, or, where nobody has, for all who might get something.
+    /// Divides the write rate equally among the busy executors. If all executors are idle, it is divided among the
+    /// executors that can receive grants.
     pub(in crate::leader) fn divide(&mut self, cx: &mut Context) {
         let Some(cap) = cx.cap() else { return };
         let now = cx.now;
@@ -165,7 +169,7 @@ impl Dispatcher {
         cx.send(stream, ToExecutor::Throttle { max_writes_per_second: share, valid_for });
     }
 
-    /// The API server has answered something about this collection, other than that it was too much.
+    /// Counts an answer of the API server about this collection that is not a push-back.
     pub(in crate::leader) fn meter(&mut self, cx: &Context, collection: &GroupResource) {
         let now = cx.now;
         let meter = self.pacing.meters.entry(collection.clone()).or_insert(Meter { since: now, count: 0, last: 0 });
@@ -173,7 +177,8 @@ impl Dispatcher {
         meter.count = meter.count.saturating_add(1);
     }
 
-    /// The API server pushes back: nothing more of this collection for `wait`, and half as much as before after that.
+    /// Records a push-back of the API server. The collection receives no grants for `wait`, and half of its earlier
+    /// rate afterwards.
     pub(in crate::leader) fn pushed_back(&mut self, cx: &mut Context, collection: &GroupResource, wait: Duration) {
         let now = cx.now;
         let quiet_until = now + wait;
@@ -183,7 +188,7 @@ impl Dispatcher {
         });
         let (limit, new) = match self.pacing.limits.get_mut(collection) {
             Some(limit) => {
-                // All that was under way when it began is one pushing back.
+                // Push-backs of requests that were in transit at the first push-back count as one.
                 if now >= limit.quiet_until {
                     let slower = limit.bucket.rate().divided(2).max(Rate::per_second(FLOOR));
                     limit.bucket.set_rate(now, slower);
@@ -214,7 +219,7 @@ impl Dispatcher {
         self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "the API server pushes back");
     }
 
-    /// Lets go what a slowed collection's pace allows.
+    /// Releases the grants that the rate of a slowed collection permits.
     pub(in crate::leader) fn pace_due(&mut self, cx: &mut Context, collection: GroupResource) {
         let now = cx.now;
         let Some(limit) = self.pacing.limits.get_mut(&collection).filter(|limit| limit.look_at <= now) else {
@@ -245,7 +250,7 @@ impl Dispatcher {
         self.queue.release(&blocker, released);
     }
 
-    /// What is let go of a slowed collection.
+    /// Returns the rate of a slowed collection.
     pub(in crate::leader) fn pace_of(&self, collection: &GroupResource) -> Option<Rate> {
         self.pacing.limits.get(collection).map(|limit| limit.bucket.rate())
     }

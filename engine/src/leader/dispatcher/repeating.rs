@@ -1,5 +1,6 @@
-//! Success has a memory: what was carried out and has to be done again at once is undone by somebody, or was never done by the server that
-//! accepted it. Without this the two would go on at the pace of the network.
+//! Delays of repeated decisions. If an action must be repeated soon after it was carried out, another client has undone
+//! the action, or the server accepted the action without effect. Without a delay, the leader and that client would
+//! repeat their writes at network speed.
 
 use super::super::Event;
 use super::super::context::Context;
@@ -10,30 +11,30 @@ use crate::time::Time;
 use crate::work::Action;
 use core::time::Duration;
 
-/// Targets of which it is remembered what was carried out last.
+/// Maximum number of targets whose last action is remembered.
 pub(in crate::leader) const CARRIED_OUT_MAX: usize = 65_536;
-/// What is decided again within this after it was carried out has been undone.
+/// Time in seconds within which a repeated decision counts as undone.
 const UNDONE_WITHIN: Duration = Duration::from_secs(60);
-/// The first wait, which doubles each time,
+/// Time in seconds of the first delay. The delay doubles with each repetition.
 const UNDONE_MIN: Duration = Duration::from_secs(1);
-/// up to this.
+/// Maximum delay in seconds.
 const UNDONE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::leader) struct CarriedOut {
     what: u64,
     at: Time,
-    /// How often it has been undone.
+    /// Number of times that the action was undone.
     times: u32,
 }
 
 impl Dispatcher {
-    /// Whether it is remembered what was carried out on this target last.
+    /// Returns whether the last action on this target is remembered.
     pub(in crate::leader) fn has_carried_out(&self, uid: &Uid) -> bool {
         self.carried_out.get(uid).is_some()
     }
 
-    /// This was carried out, and its target is still there.
+    /// Records an action that was carried out while its target still exists.
     pub(in crate::leader) fn note_carried_out(&mut self, cx: &Context, uid: &Uid, what: u64) {
         let waited = |known: &&CarriedOut| cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
         let known = self.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
@@ -41,7 +42,7 @@ impl Dispatcher {
         self.carried_out.put(uid.clone(), CarriedOut { what, at: cx.now, times });
     }
 
-    /// Has a decision wait that was carried out a moment ago, and was undone since.
+    /// Delays a decision that was carried out recently and undone since.
     pub(in crate::leader) fn delay_repeated(&mut self, cx: &mut Context, target: &ObjectRef, action: &Action) {
         let what = essence(action);
         let recent = |known: &&CarriedOut| known.what == what && cx.now.since(known.at) <= UNDONE_WITHIN;
@@ -54,7 +55,7 @@ impl Dispatcher {
     }
 }
 
-/// What an action comes to, whatever else its target says.
+/// Returns a hash of the effect of an action, independent of the other fields of its target.
 pub(in crate::leader) fn essence(action: &Action) -> u64 {
     let mut digest = Digest::default();
     digest.text(action.kind().as_str());

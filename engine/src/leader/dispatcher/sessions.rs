@@ -1,4 +1,4 @@
-//! Sessions of executors, and the leases that are taken back from them.
+//! Sessions of executors, and the leases that the leader takes back from them.
 
 use super::super::context::Context;
 use super::super::{Event, StreamId, Timer};
@@ -19,18 +19,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// and after so much longer granted elsewhere.
+/// Time in seconds after a recall before the target is granted to another executor.
 const REGRANT_AFTER: Duration = Duration::from_secs(5);
 
-/// What a started lease may take beyond its execution limit, for the report to arrive.
+/// Time in seconds beyond the execution limit of a started lease in which the report may arrive.
 const LIMIT_GRACE: Duration = Duration::from_secs(5);
 
-/// Refusals of executors that are told of in one term.
+/// Maximum number of executor refusals that are reported in one term.
 const REFUSED_TOLD_MAX: usize = 256;
 
-/// A grant that was not started for so long is recalled.
+/// Time in seconds after which a grant that was not started is recalled.
 const RECALL_AFTER: Duration = Duration::from_secs(15);
-/// Leases of earlier terms that one session may report. An executor holds fewer.
+/// Maximum number of leases of earlier terms that one session may report. An executor holds fewer leases.
 const LATE_MAX: usize = 4096;
 
 impl Dispatcher {
@@ -38,8 +38,8 @@ impl Dispatcher {
         self.leases.session(session?).map(Session::process)
     }
 
-    /// The next session after the last one served that would begin at once what it is given, or else has room. One that sits on what it
-    /// was given gets more only where there is no other: it would keep the same items from being done once again.
+    /// Returns the next session, in turn, that can start a grant at once, or else has room. A session with overdue
+    /// leases receives grants only if all sessions have overdue leases, because it would delay the same items again.
     pub(in crate::leader) fn next_session(&mut self) -> Option<SessionId> {
         let choosy = self.leases.sessions().any(|(_, session)| session.is_in_time());
         let roomy =
@@ -52,7 +52,7 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// Takes leases back from whoever holds them.
+    /// Takes leases back from their sessions.
     pub(in crate::leader) fn revoke(&mut self, cx: &mut Context, leases: &[LeaseId], mode: RevokeMode, reason: &str) {
         let mut by_session: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
         for &id in leases {
@@ -71,8 +71,8 @@ impl Dispatcher {
         }
     }
 
-    /// Stops every attempt that destroys something, and takes back what is not started: a write that waits for its connection may reach
-    /// another server than the one whose watch it was decided by.
+    /// Stops all destructive attempts, and recalls grants that are not started. A write that waits for a connection may
+    /// reach another server than the server whose watch led to the decision.
     pub(in crate::leader) fn stop_destroying(&mut self, cx: &mut Context, reason: &str) {
         let (destroying, other): (Vec<_>, Vec<_>) = self.leases.iter().partition(|(_, lease)| lease.destroys.is_some());
         let ids = |leases: Vec<(LeaseId, &Lease)>| leases.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
@@ -88,7 +88,7 @@ impl Dispatcher {
 
     pub(in crate::leader) fn tell_refusal(&mut self, cx: &mut Context, executor: &Name, refusal: &Refusal) {
         let why = match refusal {
-            // It knows a newer leader, or asks one that does not lead: nothing is wrong with it.
+            // The executor knows a newer leader, or contacted a replica that does not lead. Both cases are normal.
             Refusal::NotLeader | Refusal::TermStale { .. } | Refusal::Drained => return,
             Refusal::OtherCluster { .. } => "of another cluster",
             Refusal::ProtocolUnsupported { .. } => "speaks no common protocol",
@@ -103,7 +103,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether this executor is let in, and what its stream speaks then.
+    /// Decides whether an executor is admitted. Returns the protocol version of its stream.
     pub(in crate::leader) fn admit(&mut self, cx: &Context, hello: &Hello) -> Result<u32, Refusal> {
         let Some(term) = cx.term.clone().filter(|_| !cx.stopping) else { return Err(Refusal::NotLeader) };
         if hello.cluster_uid != cx.config.cluster_uid {
@@ -121,7 +121,7 @@ impl Dispatcher {
         {
             return Err(Refusal::TermStale { known: known.clone() });
         }
-        // A name is its caller's as long as there is a session. The executors of this process come before all others.
+        // A session reserves its executor name. Executors of this process take precedence over all others.
         let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
         if hello.origin != Origin::Process && holder.is_some_and(|holder| holder.origin != hello.origin) {
             return Err(Refusal::NameTaken);
@@ -148,15 +148,15 @@ impl Dispatcher {
         Ok(protocol)
     }
 
-    /// Whether an earlier leader let the present holder of this name in after the one who says hello.
+    /// Returns whether an earlier leader admitted the present holder of this name after the executor that says hello.
     pub(in crate::leader) fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
         let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
-        // Of two callers the one is no later process of the other.
+        // Processes of different callers have no order.
         let is_other = |holder: &&Session| holder.incarnation != hello.incarnation && holder.origin == hello.origin;
         let other = holder.filter(is_other);
         match (other, first_session(term, hello)) {
             (Some(other), Some(first)) => first < other.first,
-            // A process that never had a session is the newest there is.
+            // A process that never had a session is the newest process.
             (Some(_), None) | (None, _) => false,
         }
     }
@@ -199,7 +199,7 @@ impl Dispatcher {
         self.drained(cx, stream, id);
     }
 
-    /// Lets a draining executor go once nothing is outstanding.
+    /// Lets a draining executor leave once no lease is outstanding.
     pub(in crate::leader) fn drained(&mut self, cx: &mut Context, stream: StreamId, id: SessionId) {
         let Some(session) = self.leases.session(id).filter(|session| session.draining && session.leases.is_empty())
         else {
@@ -221,13 +221,13 @@ impl Dispatcher {
         }
     }
 
-    /// A term begins, whose log and whose events have told of nothing yet.
+    /// Begins a term. Nothing is reported in its log and events yet.
     pub(in crate::leader) fn begin_term(&mut self) {
         self.refused.clear();
         self.queue.forget_told();
     }
 
-    /// A session begins.
+    /// Opens a session.
     pub(in crate::leader) fn open(
         &mut self,
         cx: &mut Context,
@@ -240,7 +240,7 @@ impl Dispatcher {
         id
     }
 
-    /// A session goes on over another stream.
+    /// Resumes a session on another stream.
     pub(in crate::leader) fn attach(&mut self, cx: &mut Context, id: SessionId, stream: StreamId, hello: &Hello) {
         if let Some(old) = self.leases.attach(cx.now, id, stream) {
             cx.outputs.push_back(Output::Close { stream: old });
@@ -251,7 +251,7 @@ impl Dispatcher {
         }
     }
 
-    /// A stream is closed. True if it was a session's.
+    /// Closes a stream. Returns true if the stream belonged to a session.
     pub(in crate::leader) fn detach(&mut self, stream: StreamId) -> bool {
         self.leases.detach(stream).is_some()
     }
@@ -262,7 +262,7 @@ impl Dispatcher {
         }
     }
 
-    /// The process of a session is not let in again.
+    /// Refuses the process of a session from now on.
     pub(in crate::leader) fn retire(&mut self, id: SessionId) {
         if let Some(process) = self.leases.session(id).map(Session::process) {
             self.leases.retire(process, Retired::Superseded);
@@ -273,7 +273,7 @@ impl Dispatcher {
         self.leases.close(id)
     }
 
-    /// Leases an item that is ready.
+    /// Leases a ready item.
     pub(in crate::leader) fn grant(&mut self, cx: &mut Context, term: u64, lease: Lease) -> LeaseId {
         let target = lease.target.clone();
         let id = self.leases.grant(term, lease);
@@ -290,31 +290,31 @@ impl Dispatcher {
         self.leases.end(id)
     }
 
-    /// Ends a lease whose write may still land.
+    /// Ends a lease whose write may still arrive at the API server.
     pub(in crate::leader) fn give_up(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.leases.end(id)?;
         self.late_writes.give_up(id, &lease);
         Some(lease)
     }
 
-    /// As [`Dispatcher::give_up`], where its executor is late with it.
+    /// Does the same as [`Dispatcher::give_up`] for a lease whose executor is late.
     pub(in crate::leader) fn give_up_overdue(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.leases.end_overdue(id)?;
         self.late_writes.give_up(id, &lease);
         Some(lease)
     }
 
-    /// An executor has said what became of a lease that it was late with.
+    /// Records that an executor has reported the end of an overdue lease.
     pub(in crate::leader) fn settle(&mut self, session: SessionId, lease: LeaseId) {
         self.leases.settle(session, lease);
     }
 
-    /// An executor has said that nothing more of this lease is on its way.
+    /// Records that an executor has no more writes of this lease in transit.
     pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) {
         self.late_writes.ended(session, lease);
     }
 
-    /// A lease has ended without a report. `None` if its item has gone.
+    /// Ends a lease without a report. Returns `None` if its item is gone.
     pub(in crate::leader) fn lease_ended(&mut self, lease: &Lease) -> Option<LeaseEnd> {
         let item = self.queue.get_mut(&lease.target).filter(|item| item.id == lease.item)?;
         item.ambiguous |= lease.started.is_some();
@@ -325,14 +325,15 @@ impl Dispatcher {
         Some(LeaseEnd::Ready)
     }
 
-    /// The watch has shown that the target of a lease has gone; with the version of its DELETED, where that was one.
+    /// Records that the watch has shown the deletion of the target of a lease. `deleted` is the version of the DELETED
+    /// event, if there was one.
     pub(in crate::leader) fn target_gone(&mut self, id: LeaseId, deleted: Option<ResourceVersion>) {
         if let Some(lease) = self.leases.get_mut(id) {
             lease.gone = Some(deleted);
         }
     }
 
-    /// An executor does not do work of this kind.
+    /// Records that an executor does not support this kind of work.
     pub(in crate::leader) fn is_unsupported(&mut self, session: SessionId, lease: &Lease) {
         let kind = self.queue.get(&lease.target).map(|item| item.draft.action.kind());
         if let Some(session) = self.leases.session_mut(session) {
@@ -340,7 +341,8 @@ impl Dispatcher {
         }
     }
 
-    /// Counts a report of a lease of an earlier term. Gives the executor, or the answer where the report says nothing new.
+    /// Counts a report about a lease of an earlier term. Returns the executor, or the answer if the report contains
+    /// nothing new.
     pub(in crate::leader) fn report_late(&mut self, session: SessionId, lease: LeaseId) -> Result<Name, ReportResult> {
         let session = self.leases.session_mut(session).ok_or(ReportResult::Unknown)?;
         if session.late.contains(&lease) {
@@ -353,12 +355,13 @@ impl Dispatcher {
         Ok(session.executor.clone())
     }
 
-    /// A report of this process is not true. Gives how many were not lately, and whether it is the first about this field.
+    /// Records an untrue report of this process. Returns the number of recent untrue reports, and whether this one is
+    /// the first about the field.
     pub(in crate::leader) fn note_lie(&mut self, now: Time, process: &Process, field: &'static str) -> (u32, bool) {
         self.lies.note(now, process, field)
     }
 
-    /// For how long this process is not let in, because its reports were not true.
+    /// Returns how long this process is refused because of untrue reports.
     pub(in crate::leader) fn refused_for(&mut self, now: Time, process: &Process) -> Option<Duration> {
         self.lies.refused_for(now, process)
     }

@@ -1,4 +1,4 @@
-//! How items wait for another try.
+//! Retries of items: backoff, holds and blockers.
 
 use super::super::context::Context;
 use super::super::{Logged, Timer};
@@ -18,7 +18,7 @@ impl Dispatcher {
         }
     }
 
-    /// The wait after one more failure in a row: doubling, jittered, bounded.
+    /// Returns the wait after one more consecutive failure. The wait doubles, is jittered, and is bounded.
     pub(in crate::leader) fn longer(
         &mut self,
         cx: &mut Context,
@@ -50,17 +50,18 @@ impl Dispatcher {
         item.is_some_and(|item| super::super::world::reasons::decision(&item.draft) == logged.decision)
     }
 
-    /// Takes a decision, with where its cascade began. `observe` keeps it from ever being granted.
+    /// Adds a decision with the root of its cascade. `observe` prevents all grants of the decision.
     pub(in crate::leader) fn put(&mut self, cx: &Context, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
         self.queue.put(cx.now, draft, root, observe)
     }
 
-    /// Takes a decision back. A leased item stays until its lease ends; its lease is given. `Ok` gives the item that was dropped.
+    /// Withdraws a decision. A leased item stays until its lease ends; the error is its lease. `Ok` contains the
+    /// dropped item.
     pub(in crate::leader) fn withdraw(&mut self, uid: &Uid) -> Result<Option<Item>, LeaseId> {
         self.queue.withdraw(uid)
     }
 
-    /// Drops an item wherever it is.
+    /// Drops an item in any place.
     pub(in crate::leader) fn drop_item(&mut self, uid: &Uid) -> Option<Item> {
         self.queue.remove(uid)
     }
@@ -69,23 +70,23 @@ impl Dispatcher {
         self.queue.pop()
     }
 
-    /// Puts a ready item that something holds by now to where it waits.
+    /// Moves a ready item that is held now to its waiting place.
     pub(in crate::leader) fn hold(&mut self, uid: &Uid) {
         self.queue.make_ready(uid);
     }
 
-    /// Puts an item behind what stands in its way.
+    /// Puts an item behind a blocker.
     pub(in crate::leader) fn put_behind(&mut self, cx: &Context, uid: &Uid, blocker: Blocker) {
         self.queue.raise(cx.now, blocker.clone());
         self.queue.place(uid, Place::Behind(blocker));
     }
 
-    /// Lets go what stood behind this.
+    /// Releases the items behind a blocker.
     pub(in crate::leader) fn lift(&mut self, blocker: &Blocker) {
         self.queue.lift(blocker);
     }
 
-    /// An event of this term tells of a decision, or none does.
+    /// Sets whether an event of this term has reported a decision.
     pub(in crate::leader) fn set_told(&mut self, uid: &Uid, told: bool) {
         if let Some(item) = self.queue.get_mut(uid) {
             item.told = told;
@@ -98,7 +99,7 @@ impl Dispatcher {
         }
     }
 
-    /// An attempt was refused as invalid. Gives how often in a row.
+    /// Counts an attempt that was refused as invalid. Returns the number of consecutive refusals.
     pub(in crate::leader) fn count_invalid(&mut self, uid: &Uid) -> u32 {
         self.queue.get_mut(uid).map_or(1, |item| {
             item.invalid += 1;
@@ -106,21 +107,21 @@ impl Dispatcher {
         })
     }
 
-    /// An attempt may have landed without an answer.
+    /// Records that an attempt may have taken effect without an answer.
     pub(in crate::leader) fn may_have_landed(&mut self, uid: &Uid) {
         if let Some(item) = self.queue.get_mut(uid) {
             item.ambiguous = true;
         }
     }
 
-    /// An attempt says nothing about its item.
+    /// Removes an attempt that says nothing about its item from the count.
     pub(in crate::leader) fn uncount_attempt(&mut self, uid: &Uid) {
         if let Some(item) = self.queue.get_mut(uid) {
             item.attempts = item.attempts.saturating_sub(1);
         }
     }
 
-    /// An item was not carried out, and is for another executor at once.
+    /// Makes an item that was not carried out ready for another executor.
     pub(in crate::leader) fn give_back(&mut self, uid: &Uid) {
         self.queue.give_back(uid);
     }
