@@ -1,9 +1,10 @@
-//! Questions whether one object is there. The leader has the graph service ask them: no executor's word proves that an owner is absent.
+//! Questions about the existence of single objects. The graph service asks them, because a report of an executor does
+//! not prove the absence of an owner.
 //!
-//! Each collection has a row of nodes that wait, and the rows take turns. Only so many questions are under way at once, whatever waits.
-//! A node whose question failed waits by itself before it is asked about again, so that it holds up no other. Where the server has not
-//! answered some questions in a row, all of the collection wait: one is asked at a time, less and less often, and always about another
-//! node.
+//! Each collection has a row of waiting nodes, and the rows take turns. The number of concurrent questions is bounded.
+//! A node whose question failed waits separately before its next question, so that it delays no other node. After
+//! several consecutive questions without an answer, all nodes of the collection wait. The leader then asks one question
+//! at a time, with growing intervals, and each question concerns another node.
 
 use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{Coverage, KindId, State};
@@ -20,47 +21,49 @@ use alloc::string::String;
 use core::ops::Bound;
 use core::time::Duration;
 
-/// Questions under way, at most,
+/// Maximum number of concurrent questions.
 const UNDER_WAY_MAX: usize = 32;
-/// and in one collection.
+/// Maximum number of concurrent questions about one collection.
 const UNDER_WAY_EACH_MAX: usize = 24;
-/// After an answer that failed, doubling.
+/// Minimum wait in milliseconds after a failed answer. The wait doubles with each failure.
 const FAILED_MIN: Duration = Duration::from_millis(500);
-/// Short enough that everything is asked within ten seconds of a server's recovery.
+/// Maximum wait in seconds after a failed answer. The bound lets all questions be asked within ten seconds of the
+/// recovery of a server.
 const FAILED_MAX: Duration = Duration::from_secs(5);
-/// Each of many nodes whose questions fail is asked about so much less often, that all of them together take 20 questions a second.
+/// Additional wait in milliseconds per failed node. With this wait, all failed nodes together cause 20 questions per
+/// second.
 const FAILED_EACH: Duration = Duration::from_millis(50);
-/// Questions in a row that the server has not answered, after which it is asked one at a time.
+/// Number of consecutive questions without an answer after which the server receives one question at a time.
 const DOWN_AFTER: u32 = 3;
 
-/// A collection that does not show what is there is listed anew, but no sooner than this after the list before.
+/// Minimum time in seconds between two lists of a collection that does not show its objects.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 
-/// Nodes that wait to be asked about.
+/// The nodes that wait for questions.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     rows: BTreeMap<KindId, Row>,
-    /// The row in which a node waits.
+    /// The row of each waiting node.
     waiting: BTreeMap<NodeId, KindId>,
     under_way: usize,
-    /// The probe that asks about a node, and how often in a row asking about it has failed.
+    /// The probe about each node, and the number of consecutive failures of its questions.
     asked: BTreeMap<NodeId, (ProbeId, u32)>,
-    /// The row that had its turn last.
+    /// The row that had the last turn.
     turn: Option<KindId>,
 }
 
-/// The nodes of one collection.
+/// The waiting nodes of one collection.
 #[derive(Debug, Default)]
 struct Row {
     waiting: BTreeSet<NodeId>,
-    /// Nodes that were asked about in vain so often, by the time at which they are asked about again.
+    /// Nodes with failed questions and their number of failures, ordered by the time of the next question.
     failed: BTreeMap<(Time, NodeId), u32>,
-    /// The time at which each of these is asked about again.
+    /// The time of the next question about each failed node.
     again: BTreeMap<NodeId, Time>,
     under_way: usize,
-    /// The new node that was asked about last: the next one comes after it.
+    /// The new node of the last question. The next question concerns the node after it.
     last: Option<NodeId>,
-    /// The last turn was of a node that had failed.
+    /// True if the last question concerned a failed node.
     retried: bool,
     failing: Option<Failing>,
 }
@@ -69,9 +72,9 @@ struct Row {
 struct Failing {
     why: String,
     since: Time,
-    /// Questions in a row that the server has not answered.
+    /// Number of consecutive questions without an answer.
     unanswered: u32,
-    /// Whatever has failed, one node is asked about by then.
+    /// The time from which one node may be asked about despite the failures.
     next: Time,
 }
 
@@ -82,7 +85,7 @@ impl Failing {
 }
 
 impl Row {
-    /// Whether one that has failed may be asked about.
+    /// Returns whether a failed node may be asked about.
     fn may_ask_again(&self, now: Time) -> bool {
         let is_due = |failing: &Failing| failing.next <= now;
         self.failed.keys().next().is_some_and(|&(at, _)| at <= now || self.failing.as_ref().is_some_and(is_due))
@@ -99,7 +102,7 @@ impl Row {
         room && (!self.waiting.is_empty() || self.may_ask_again(now))
     }
 
-    /// Who waits.
+    /// Returns the number of waiting nodes.
     fn len(&self) -> usize {
         self.waiting.len() + self.failed.len()
     }
@@ -108,7 +111,8 @@ impl Row {
         self.waiting.is_empty() && self.failed.is_empty()
     }
 
-    /// The next node, and how often asking about it has failed. New ones and ones that have failed take turns where both may be asked.
+    /// Returns the next node, and the number of failures of its questions. New nodes and failed nodes take turns if
+    /// both may be asked about.
     fn pop(&mut self, now: Time) -> Option<(NodeId, u32)> {
         let is_turn = self.waiting.is_empty() || (self.may_ask_again(now) && !self.retried);
         self.retried = is_turn;
@@ -126,7 +130,8 @@ impl Row {
         Some((next, 0))
     }
 
-    /// A question about a node that had failed `times` times before has failed. Gives when to look again what to ask.
+    /// Records a failed question about a node with `times` earlier failures. Returns the time at which to check for the
+    /// next question.
     fn fail(&mut self, now: Time, node: NodeId, times: u32, failure: &Failure) -> Time {
         let doubled = |times: u32, most: Duration| FAILED_MIN.saturating_mul(1 << times.min(10)).min(most);
         let each = FAILED_EACH.saturating_mul(u32::try_from(self.failed.len()).unwrap_or(u32::MAX)).max(FAILED_MAX);
@@ -149,10 +154,10 @@ impl Row {
         at.min(failing.next)
     }
 
-    /// An answer has come that can be believed, about a node that had failed `times` times.
+    /// Takes in a credible answer about a node with `times` earlier failures.
     fn answered(&mut self, times: u32) {
         if times > 0 {
-            // What failed for all of them may be over.
+            // The cause of all failures may be over.
             self.failed.clear();
             self.waiting.extend(core::mem::take(&mut self.again).into_keys());
         }
@@ -178,7 +183,7 @@ impl Questions {
         }
     }
 
-    /// Nothing is to be asked about this node any more.
+    /// Ends the questions about this node.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.asked.remove(&node);
         if let Some(kind) = self.waiting.remove(&node)
@@ -189,7 +194,7 @@ impl Questions {
         }
     }
 
-    /// What is under way is about a history that is over.
+    /// Discards the questions in progress, which belong to a lost history.
     pub(super) fn void(&mut self) {
         self.asked.clear();
     }
@@ -200,7 +205,7 @@ impl Questions {
         }
     }
 
-    /// Takes the next node to ask about.
+    /// Returns the next node to ask about.
     pub(super) fn next(&mut self, now: Time, probe: ProbeId) -> Option<(KindId, NodeId)> {
         if self.under_way >= UNDER_WAY_MAX {
             return None;
@@ -219,7 +224,7 @@ impl Questions {
         Some((kind, node))
     }
 
-    /// An answer has come. Gives how often asking had failed before, or nothing if it is not awaited any more.
+    /// Takes in an answer. Returns the number of earlier failures, or `None` if the answer is no longer expected.
     fn end(&mut self, kind: KindId, node: NodeId, probe: ProbeId) -> Option<u32> {
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(row) = self.rows.get_mut(&kind) {
@@ -233,7 +238,7 @@ impl Questions {
         awaited
     }
 
-    /// The node waits to be asked about again. Gives when to look what to ask.
+    /// Queues the node for another question. Returns the time at which to check for the next question.
     fn failed(&mut self, now: Time, kind: KindId, node: NodeId, times: u32, failure: &Failure) -> Time {
         self.waiting.insert(node, kind);
         self.rows.entry(kind).or_default().fail(now, node, times, failure)
@@ -245,7 +250,7 @@ impl Questions {
         }
     }
 
-    /// How many questions wait, and why.
+    /// Returns the number of waiting questions, and the reasons for the wait.
     pub(super) fn view(&self, coverage: &Coverage) -> View {
         let unanswered = |(&kind, row): (&KindId, &Row)| {
             let failing = row.failing.as_ref()?;
@@ -268,12 +273,12 @@ impl Questions {
 }
 
 impl Leader {
-    /// Has the graph service look whether this node's object is there, as soon as there is room.
+    /// Queues a question about the existence of this node's object.
     pub(super) fn ask_about(&mut self, id: NodeId) {
         self.prober.questions_mut().wait(self.world.graph().node(id).kind(), id);
     }
 
-    /// Asks what there is room for.
+    /// Asks as many questions as there is room for.
     pub(super) fn ask_questions(&mut self) {
         if self.cx.term.is_none() || self.cx.stopping || self.history.is_in_doubt() {
             return;
@@ -285,7 +290,7 @@ impl Leader {
         }
     }
 
-    /// False where there is nothing to ask any more.
+    /// Asks one question. Returns false if the question is no longer required.
     fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
         let Some((served, node)) = self.world.coverage().kind(kind).served.clone().zip(self.world.graph().get(id))
         else {
@@ -320,7 +325,7 @@ impl Leader {
         let awaited = self.prober.questions_mut().end(kind, id, probe);
         let is_there = self.world.graph().get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
         let Some(times) = awaited.filter(|_| is_there && self.world.coverage().kind(kind).served.is_some()) else {
-            // A node that is asked about again waits anew.
+            // A repeated question waits in the queue again.
             return self.world.mark_uid(&uid);
         };
         let answer = answer.and_then(|answer| self.believable(kind, &uid, by, known, answer));
@@ -357,14 +362,15 @@ impl Leader {
         }
     }
 
-    /// The same question once more, later.
+    /// Queues the same question again.
     fn ask_again(&mut self, kind: KindId, id: NodeId, times: u32, failure: &Failure) {
         let at = self.prober.questions_mut().failed(self.cx.now, kind, id, times, failure);
         self.cx.timers.set(at, Timer::Questions);
     }
 
-    /// Whether an answer can be one of the store as it is: not from before what was known when it was asked for, not from another history,
-    /// and not of a collection that nothing can be compared with.
+    /// Returns the answer if it can describe the present state of the store. An answer is refused if it is older than
+    /// the knowledge at the time of the question, if it belongs to another history, or if its collection has no
+    /// comparable versions.
     fn believable(
         &mut self,
         kind: KindId,
@@ -383,7 +389,7 @@ impl Leader {
             return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
         }
         if entry.is_unplaced() && !shows {
-            // No other name will be answered better.
+            // Questions about other names would fail in the same way.
             return Err(Failure::transport(format!(
                 "its collection stands at {version}, which does not compare with the others: if it has an etcd of its own, \
                  --separate-stores has to name it"
@@ -394,7 +400,7 @@ impl Leader {
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             let why = format!("a list stands at {version}, far past all that was seen");
             if leaps {
-                // Where the store stands, other answers have to say.
+                // Other answers decide the position of the store.
                 self.contradicted(kind, why.clone());
             }
             return Err(Failure::senseless(why));
@@ -403,7 +409,7 @@ impl Leader {
         Ok(answer)
     }
 
-    /// An answer at `at` showed the object of a node.
+    /// Takes in an answer at version `at` that shows the object of a node.
     fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
         let node = self.world.graph().node(id);
         let (kind, is_observed) = (node.kind(), node.is_observed());
@@ -429,7 +435,7 @@ impl Leader {
         self.found(id, &target, &sighting, &at);
     }
 
-    /// An answer at `at` showed an object that the graph holds, or has heard of.
+    /// Takes in an answer at version `at` that shows an object of the graph or a referenced object.
     pub(super) fn found(&mut self, id: NodeId, object: &ObjectRef, sighting: &Sighting, at: &ResourceVersion) {
         if sighting.uid != object.uid {
             return;
@@ -441,7 +447,7 @@ impl Leader {
         if let Known::Absent(proof) = self.world.graph().node(id).known()
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
-            // A read that was answered before the owner went.
+            // The read was answered before the owner was deleted.
             return;
         }
         if let Some(lacked) = self.world.shown(&self.cx, id, sighting, at) {
@@ -451,7 +457,7 @@ impl Leader {
         }
     }
 
-    /// An object was not where it was looked for.
+    /// Takes in an answer that did not show the object of a node.
     fn not_there(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) {
         let node = self.world.graph().node(id);
         let kind = node.kind();

@@ -1,4 +1,5 @@
-//! Audits: a collection is compared with what the server counts, now and then, because no event announces what a watch has lost.
+//! Audits: regular comparisons of a collection with the object count of the server. No event announces the objects that
+//! a watch has lost.
 
 use super::{Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{KindId, State};
@@ -7,20 +8,20 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Between two comparisons of a collection's count.
+/// Time in seconds between two count comparisons of a collection, one hour.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
-/// Before a difference is believed.
+/// Time in seconds before a second comparison confirms a difference.
 const AUDIT_AGAIN: Duration = Duration::from_secs(10);
-/// The same where the list failed: until it works again.
+/// Time in seconds before the next audit after a failed list, until the list succeeds.
 const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
 
-/// What an audit has counted.
+/// The count of an audit.
 #[derive(Debug)]
 pub(super) struct Count {
-    /// As of this version.
+    /// The version of the count.
     version: ResourceVersion,
     counted: u64,
-    /// A count before has differed too.
+    /// True if the previous count differed too.
     again: bool,
 }
 
@@ -31,27 +32,27 @@ impl Count {
 }
 
 impl Leader {
-    /// The collection is listed: its next audit is an hour away, spread over some minutes.
+    /// Schedules the next audit of a listed collection in one hour, with a jitter of some minutes.
     pub(super) fn audit_later(&mut self, kind: KindId) {
         let wait = self.cx.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
         self.audit_in(kind, wait);
     }
 
-    /// Sets the time of a collection's next audit, whatever was set before.
+    /// Schedules the next audit of a collection after `wait`. An earlier setting is replaced.
     fn audit_in(&mut self, kind: KindId, wait: Duration) {
         let at = self.cx.now + wait;
         self.prober.set_audit(kind, at);
         self.cx.timers.set(at, Timer::Audit(kind));
     }
 
-    /// The time of an audit has come, if none was set for later.
+    /// Audits a collection if its audit is due.
     pub(super) fn audit_due(&mut self, kind: KindId) {
         if self.prober.take_audit(self.cx.now, kind) {
             self.audit(kind, false);
         }
     }
 
-    /// Has the server count a collection.
+    /// Asks the server for the object count of a collection.
     pub(super) fn audit(&mut self, kind: KindId, again: bool) {
         let entry = self.world.coverage().kind(kind);
         if !entry.is_watched() {
@@ -76,7 +77,7 @@ impl Leader {
         let version = answer.resource_version;
         let position = self.world.coverage().kind(kind).position.clone();
         if position.as_ref().is_some_and(|position| position.is_before(&version)) {
-            // What the watch has yet to show may be what makes the difference.
+            // Changes that the watch has not shown yet may explain the difference.
             self.prober.keep_count(kind, Count { version, counted, again });
             self.audit_in(kind, AUDIT_EVERY);
         } else if position.is_some_and(|position| version.is_before(&position)) {
@@ -89,14 +90,15 @@ impl Leader {
         }
     }
 
-    /// The watch goes on at this version. If it has shown all up to that of a count by now, the two are compared.
+    /// Compares a stored count with the graph if a watch that resumes at this version has shown all changes up to the
+    /// count.
     pub(super) fn compare_count(&mut self, kind: KindId, version: &ResourceVersion) {
         if let Some(count) = self.prober.take_count(kind, version) {
             self.counted(kind, count.counted, count.again);
         }
     }
 
-    /// The server counts so many objects where the watch stands now.
+    /// Takes in the object count of the server at the present position of the watch.
     fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
         let entry = self.world.coverage().kind(kind);
         let known = (entry.observed + entry.unusable) as u64;
@@ -114,7 +116,8 @@ impl Leader {
         }
     }
 
-    /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
+    /// Reports a failed audit list. A watch may last for days after lists became forbidden, and a restart would then
+    /// fail. The report warns in time.
     fn audit_failed(&mut self, kind: KindId, why: &str) {
         let error = format!("it is still watched, but could not be listed anew: {why}");
         self.world.note_error(&mut self.cx, kind, error);

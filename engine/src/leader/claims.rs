@@ -1,16 +1,16 @@
-//! What reports say of objects. An executor is not the API server: what it says that it saw never enters the graph, and never moves what is
-//! known of a collection or of its store. It is a claim.
+//! Claims: reports about objects. An executor is not the API server. Its observations never enter the graph, and never change the knowledge
+//! of a collection or of its store. Each observation is a claim until the API server confirms it.
 //!
 //! ```text
-//! awaited   the watch is expected to show it                     -> settled (it has), asked (it has not in time)
-//! asked     a consistent list of the object's name is under way  -> settled (it agrees, or cannot tell),
-//!                                                                   awaited (it contradicts: other servers are asked),
-//!                                                                   untrue (as many answers as are wanted contradict)
+//! awaited   the leader expects the watch to show the claim       -> settled (the watch shows it), asked (the time is over)
+//! asked     a consistent list of the object's name is requested  -> settled (the list agrees, or cannot decide),
+//!                                                                   awaited (the list contradicts: another server is asked),
+//!                                                                   untrue (enough lists contradict)
 //! ```
 //!
-//! A claim to be ahead of the watch is normal: the executor has just written. Nothing is decided about a written object until its watch
-//! has shown the write, or the leader's own question has been answered. A claim that the known history rules out is asked about at once:
-//! either the store went back, and the answer shows that, or the report is not true.
+//! A claim ahead of the watch is normal, because the executor has just written. The leader decides nothing about a written object until the
+//! watch has shown the write, or until the leader's own question is answered. The leader asks at once about a claim that contradicts the
+//! known history: either the store was rewound, or the report is not true.
 
 use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{KindId, State};
@@ -26,25 +26,26 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The watch shows within this what an executor has seen, or the leader asks by itself.
+/// Time in seconds in which the watch shows the observation of an executor. After this time the leader asks.
 const SHOWS_WITHIN: Duration = Duration::from_secs(2);
-/// Between two questions about one claim; doubles after an answer that failed.
+/// Minimum time in milliseconds between two questions about one claim. The time doubles after a failed answer.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// Questions about claims that are under way, at most. Further ones wait.
+/// Maximum number of concurrent questions about claims. Further questions wait.
 const UNDER_WAY_MAX: usize = 16;
-/// Claims at a time. Of more, nothing is awaited: their objects are judged as the graph shows them.
+/// Maximum number of concurrent claims. The leader ignores further claims, and judges their objects by the graph.
 const CLAIMS_MAX: usize = 65_536;
-/// Answers that have to contradict a claim before it counts as untrue, each by a connection of its own: one of several servers may lag.
+/// Number of contradicting answers after which a claim counts as untrue. Each question uses a new connection, because
+/// one of several servers may lag.
 const CONTRADICTED_BY: u32 = 3;
-/// Answers that fail before a claim is dropped.
+/// Number of failed answers after which a claim is dropped.
 const FAILED_MAX: u32 = 5;
 
-/// What a report says of an object.
+/// The content of a report about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
-    /// An answer of the API server showed it so.
+    /// An answer of the API server showed this object.
     Shown(Sighting),
-    /// The API server answered that it is gone, or that it went by the write.
+    /// The API server answered that the object is gone, or that the write removed it.
     Gone,
 }
 
@@ -52,46 +53,46 @@ pub(super) enum Says {
 pub(super) struct Claim {
     object: ObjectRef,
     says: Says,
-    /// The field of the report.
+    /// The name of the report field.
     field: &'static str,
     who: Option<Process>,
-    /// The attempt was decided when the object was known at this version, or a later one.
+    /// The lowest version at which the object was known when the attempt was decided.
     since: Option<ResourceVersion>,
-    /// Nothing is decided about the object before the claim is settled.
+    /// True if the claim holds decisions about the object until it is settled.
     holds: bool,
-    /// A deletion that an owner's being there prevents.
+    /// The target of a deletion that the existence of the owner prevents.
     prevents: Option<ObjectRef>,
     asked: Option<ProbeId>,
     contradicted: u32,
     failed: u32,
 }
 
-/// Claims that are not settled, by object.
+/// The unsettled claims, by object.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     open: BTreeMap<Uid, Claim>,
     under_way: usize,
-    /// Objects about which nothing is decided before it is known whether their owner is there.
+    /// Objects whose decisions wait until the existence of an owner is known.
     prevented: BTreeSet<Uid>,
-    /// Sessions to be ended, because of what was found out in this turn.
+    /// Sessions that end because of findings in this call.
     untrusted: Vec<SessionId>,
 }
 
 impl Claims {
-    /// Claims of a history that is lost say nothing.
+    /// Discards the claims of a lost history.
     pub(super) fn forget(&mut self) {
         self.open.clear();
         self.prevented.clear();
     }
 
-    /// Whether what a report said about this object is still to be shown.
+    /// Returns whether a claim about this object holds decisions.
     pub(super) fn covers(&self, uid: &Uid) -> bool {
         self.open.get(uid).is_some_and(|claim| claim.holds) || self.prevented.contains(uid)
     }
 }
 
 impl Leader {
-    /// Takes what an attempt saw of its target. `holds`: it was written.
+    /// Takes in the observation of an attempt about its target. `holds` is true if the attempt wrote the target.
     pub(super) fn claim_target(
         &mut self,
         session: Option<SessionId>,
@@ -120,7 +121,7 @@ impl Leader {
         let aggregated = kind.is_aggregated();
         let is_back = version.is_before(since) && kind.rewound.is_none();
         if version.is_before(&known) && (aggregated || !is_back) {
-            // The watch has gone past what the attempt saw.
+            // The watch has passed the observation of the attempt.
             return;
         }
         let passed = kind.state == State::Synced && kind.position.as_ref().is_some_and(|at| at.reached(version));
@@ -133,12 +134,12 @@ impl Leader {
         self.enter(claim, if at_once { Duration::ZERO } else { SHOWS_WITHIN });
     }
 
-    /// Takes that an attempt found its target gone, or made it go, and that the watch has not shown that in time.
+    /// Takes in a report that the target is gone or was deleted, which the watch has not shown in time.
     pub(super) fn claim_gone(&mut self, who: Process, target: &ObjectRef) {
         self.enter(Claim::of(target, Says::Gone, "outcome", Some(who)), ASK_AGAIN);
     }
 
-    /// Takes what an owner check found.
+    /// Takes in the finding of an owner check.
     pub(super) fn claim_owner(
         &mut self,
         session: Option<SessionId>,
@@ -151,7 +152,7 @@ impl Leader {
         if let (Says::Shown(sighting), Known::Absent(proof)) = (&says, node.known())
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
-            // A read that was answered before the owner went.
+            // The read was answered before the owner was deleted.
             return;
         }
         if let (Says::Shown(sighting), Some(known)) = (&says, node.resource_version().filter(|_| node.is_observed()))
@@ -175,7 +176,7 @@ impl Leader {
 
     fn enter(&mut self, claim: Claim, ask_in: Duration) {
         let uid = claim.object.uid.clone();
-        // What was asked before was asked for another claim.
+        // The earlier question concerned another claim.
         self.settle_claim(&uid);
         if self.claims.open.len() >= CLAIMS_MAX {
             return self.release(&claim);
@@ -187,7 +188,7 @@ impl Leader {
         self.cx.timers.set_after(self.cx.now, ask_in, Timer::Claim(uid));
     }
 
-    /// A claim that is not settled is asked about.
+    /// Asks the API server about an unsettled claim.
     pub(super) fn ask_claim(&mut self, uid: &Uid) {
         let Some(claim) = self.claims.open.get(uid).filter(|claim| claim.asked.is_none()) else { return };
         if self.claims.under_way >= UNDER_WAY_MAX || self.history.is_suspect() {
@@ -235,7 +236,7 @@ impl Leader {
             }
             Err(_) => return self.settle_claim(&uid),
         };
-        // Where the API server contradicts itself, it says nothing about an executor; and where the store went back, this shows it.
+        // Contradicting answers of the API server say nothing about an executor. A store rewind is detected here.
         let Some(answer) = self.claim_believed(kind, known, answer) else { return self.settle_claim(&uid) };
         let at = answer.resource_version;
         let shown = answer.objects.into_iter().find(|object| object.uid == uid);
@@ -260,7 +261,7 @@ impl Leader {
         self.settle_claim(&uid);
     }
 
-    /// Nothing of an answer that cannot be one of the store as it is.
+    /// Returns the answer if it can describe the present state of the store.
     fn claim_believed(
         &mut self,
         kind: KindId,
@@ -284,7 +285,7 @@ impl Leader {
         Some(answer)
     }
 
-    /// The leader's own answer counts, as any other does.
+    /// Takes in the answer to the leader's own question like any other sighting.
     fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
         let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         let Some(id) = self.world.graph().find(&object.uid, &coordinates) else { return };
@@ -297,7 +298,7 @@ impl Leader {
         }
     }
 
-    /// A list or a watch has shown an object at this version.
+    /// Settles a claim after a list or a watch has shown the object at this version.
     pub(super) fn settle_shown(&mut self, id: NodeId) {
         if self.claims.open.is_empty() {
             return;
@@ -322,14 +323,14 @@ impl Leader {
         self.settle_claim(&uid);
     }
 
-    /// Nothing is awaited about this object any more.
+    /// Discards the claim about this object.
     pub(super) fn settle_claim(&mut self, uid: &Uid) {
         if let Some(claim) = self.claims.open.remove(uid) {
             self.release(&claim);
         }
     }
 
-    /// What waited for a claim is judged.
+    /// Marks the objects that waited for a claim.
     fn release(&mut self, claim: &Claim) {
         if let Some(target) = &claim.prevents {
             self.claims.prevented.remove(&target.uid);
@@ -341,7 +342,7 @@ impl Leader {
         }
     }
 
-    /// A report of this session cannot be true.
+    /// Records that a report of this session cannot be true.
     pub(super) fn untrue(&mut self, session: Option<SessionId>, field: &'static str, why: String) {
         let who = self.dispatcher.process_of(session);
         self.accuse(who, field, why);
@@ -361,7 +362,7 @@ impl Leader {
         }
     }
 
-    /// Sends away executors that are believed nothing any more.
+    /// Ends the sessions of executors that are no longer trusted.
     pub(super) fn refuse_untrusted(&mut self) {
         for id in core::mem::take(&mut self.claims.untrusted) {
             let Some(session) = self.dispatcher.leases().session(id) else { continue };
@@ -394,7 +395,7 @@ impl Claim {
         }
     }
 
-    /// How a consistent list of its name, asked for after the report came, rules a claim out.
+    /// Returns how a consistent list of the object's name, requested after the report arrived, contradicts the claim.
     fn contradiction(&self, at: &ResourceVersion, shown: Option<&Object>) -> Option<String> {
         let object = &self.object;
         match (&self.says, shown) {
@@ -425,7 +426,7 @@ impl Claim {
     }
 }
 
-/// Whether an executor says something else of an object than the API server does, as far as a decision can rest on it.
+/// Returns whether an executor and the API server disagree about facts of an object that a decision can use.
 fn differs(known: Option<Facts>, said: &Facts) -> bool {
     let rests_on = |facts: Facts| {
         let mut facts = Facts { deletion_time: None, ..facts };

@@ -1,6 +1,7 @@
-//! How decisions end in the log: deletions once their objects have gone, and what earlier leaders left without an end.
+//! The end of decisions in the log: deletions whose objects are gone, and open decisions of earlier leaders.
 //!
-//! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
+//! A report of an earlier term proves nothing about the cluster. It ends its decision in the log, and its target is
+//! judged again.
 
 use super::ledger::{AcceptedDelete, Inherited};
 use super::{Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
@@ -13,25 +14,26 @@ use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// So long executors may report what they were given in earlier terms, before what has no end is closed without them: longer than an
-/// attempt and its report take.
+/// Time in seconds in which executors may report leases of earlier terms. Open decisions without a report are closed
+/// after this time, which is longer than an attempt and its report take.
 const REPORTED_WITHIN: Duration = Duration::from_secs(60);
-/// Decisions that are closed at once,
+/// Maximum number of decisions that are closed at once.
 const CLOSED_AT_ONCE: usize = 1000;
-/// and how long others have their turn then.
+/// Time in milliseconds between two batches of closed decisions.
 const CLOSED_EVERY: Duration = Duration::from_millis(10);
 
-/// How an object leaves what is observed.
+/// The way in which an object leaves the set of observed objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Its collection shows that it has gone, by a DELETED at this version or by a list without it.
+    /// The collection shows the deletion of the object, by a DELETED event at this version or by a list without the
+    /// object.
     Collection { deleted: Option<ResourceVersion> },
-    /// Nobody shows it any more, which says nothing of the object.
+    /// No collection shows the object any more. The object may still exist.
     Sight,
 }
 
 impl Left {
-    /// Of the DELETED, where there was one.
+    /// Returns the version of the DELETED event, if there was one.
     pub(super) fn version(&self) -> Option<ResourceVersion> {
         match self {
             Left::Collection { deleted } => deleted.clone(),
@@ -41,7 +43,7 @@ impl Left {
 }
 
 impl Leader {
-    /// A deletion was carried out.
+    /// Records that a deletion was carried out.
     pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
         if let Some(version) = &lease.gone {
             return self.cx.confirm(target.clone(), version.clone(), lease.grounds.clone());
@@ -55,7 +57,7 @@ impl Leader {
         self.tell_finalizers(id);
     }
 
-    /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
+    /// Reports once which finalizers hold an object in deletion after a DELETE of an executor.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
         let is_terminating = |id| self.world.graph().get(id).is_some_and(|node| node.is_terminating());
         if !self.ledger.has_accepted_any() || !is_terminating(id) {
@@ -78,7 +80,7 @@ impl Leader {
         }
     }
 
-    /// An observed object is about to leave the graph; whether it goes by us.
+    /// Takes in that an observed object is about to leave the graph. Returns whether an executor deleted the object.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.world.graph().node(id).uid();
         let accepted = self.ledger.end_accepted(&uid);
@@ -101,7 +103,7 @@ impl Leader {
         }
         let decided = deletion.map(|item| (super::world::reasons::decision(&item.draft), item.ambiguous));
         if let Some((decision, true)) = decided {
-            // An attempt without an answer has landed.
+            // An attempt without an answer has taken effect.
             self.dispatcher.drop_item(&uid);
             self.ledger.ends_inherited(&uid, decision);
             let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
@@ -115,7 +117,7 @@ impl Leader {
         true
     }
 
-    /// Drops what was decided otherwise, or whose target went, while an executor had it.
+    /// Drops a decision that was replaced, or whose target left the graph, during its lease.
     pub(super) fn drop_overtaken(&mut self, lease: &Lease) {
         let landed = self
             .dispatcher
@@ -133,7 +135,7 @@ impl Leader {
         }
     }
 
-    /// Takes over what earlier leaders left without an end.
+    /// Takes over the open decisions of earlier leaders.
     pub(super) fn inherit(&mut self, logged: Vec<Logged>) {
         if self.cx.term.is_none() {
             return;
@@ -141,7 +143,7 @@ impl Leader {
         for logged in logged.into_iter().take(LOGGED_MAX) {
             let uid = logged.target.uid.clone();
             let is_accepted = self.ledger.accepted(&uid).is_some_and(|known| known.decision == logged.decision);
-            // What is decided here too ends here.
+            // A decision that this leader has also made ends with this leader's item.
             if is_accepted || (logged.step == LoggedStep::Waiting && self.dispatcher.is_decided(&logged)) {
                 continue;
             }
@@ -163,14 +165,14 @@ impl Leader {
         }
     }
 
-    /// The store went back: nothing that was decided before holds.
+    /// Closes all inherited decisions after a store rewind.
     pub(super) fn void_inherited(&mut self) {
         for logged in self.ledger.take_inherited() {
             self.world.supersede_logged(&mut self.cx, logged);
         }
     }
 
-    /// Nobody has reported what became of these.
+    /// Closes inherited decisions that no executor has reported.
     pub(super) fn inherited_due(&mut self) {
         let uids = self.ledger.next_inherited(CLOSED_AT_ONCE);
         for uid in &uids {
@@ -188,7 +190,7 @@ impl Leader {
         let target = inherited.logged.target.clone();
         let kind = self.world.kind_of(&target);
         let entry = self.world.coverage().kind(kind);
-        // What is not seen may be there; what is not served any more is not seen again.
+        // An unseen object of a served kind may exist. An object of an unserved kind is not seen again.
         let unseen = self.world.graph().primary(uid).is_none() && inherited.gone.is_none();
         if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
             return;
@@ -210,7 +212,7 @@ impl Leader {
         }
     }
 
-    /// A report of a lease that an earlier leader gave out.
+    /// Takes in a report about a lease of an earlier leader.
     pub(super) fn report_late(&mut self, session: Option<SessionId>, report: &WorkReport) -> ReportResult {
         let is_earlier = self.cx.term.as_ref().is_some_and(|term| {
             term.election == report.term.election

@@ -1,4 +1,4 @@
-//! Decisions whose end is not in the log yet: those that were carried out, and those that earlier leaders left open.
+//! Decisions without an end in the log: carried out decisions, and open decisions of earlier leaders.
 
 use super::{Logged, LoggedStep};
 use crate::lies::Process;
@@ -12,21 +12,22 @@ use core::time::Duration;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Deletes that were accepted and whose DELETED has not come.
+    /// Accepted deletes whose DELETED event is outstanding.
     removals: BTreeMap<Uid, AwaitedRemoval>,
-    /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
+    /// Objects of the graph with an accepted DELETE. An entry remains as long as finalizers keep the object, and
+    /// attributes the later removal to the DELETE.
     accepted: BTreeMap<Uid, AcceptedDelete>,
     /// Decisions of earlier leaders, by target.
     inherited: BTreeMap<Uid, Inherited>,
-    /// How far the present round of closing inherited decisions has come.
+    /// The last target that the present round of closing inherited decisions has reached.
     closed_up_to: Option<Uid>,
 }
 
-/// A write whose object has to go, or to show that it stays.
+/// A write whose object must disappear, or be shown as remaining.
 #[derive(Debug)]
 struct AwaitedRemoval {
     since: Time,
-    /// The executor that reported it.
+    /// The executor that reported the write.
     by: Option<Process>,
 }
 
@@ -34,34 +35,34 @@ struct AwaitedRemoval {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AcceptedDelete {
     pub(super) decision: u64,
-    /// A DELETE of ours was accepted; otherwise the object was found to be in deletion.
+    /// True if a DELETE of an executor was accepted. False if the object was found to be in deletion already.
     pub(super) ours: bool,
-    /// An event has named the finalizers that hold it.
+    /// True if an event has named the finalizers that hold the object.
     reported: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Inherited {
     pub(super) logged: Logged,
-    /// As in [`crate::lease::Lease::gone`].
+    /// The same as [`crate::lease::Lease::gone`].
     pub(super) gone: Option<Option<ResourceVersion>>,
 }
 
 impl Inherited {
-    /// Whether an executor had the deletion of it.
+    /// Returns whether an executor had the deletion.
     pub(super) fn is_by_executor(&self) -> bool {
         self.logged.action == ActionKind::Delete && self.logged.step != LoggedStep::Waiting
     }
 }
 
 impl Ledger {
-    /// Nothing that this leader carried out is awaited any more.
+    /// Discards the outstanding writes of this leader.
     pub(super) fn forget_ours(&mut self) {
         self.removals.clear();
         self.accepted.clear();
     }
 
-    /// Whether a DELETE of this object was accepted, and its collection has not shown yet what came of it.
+    /// Returns whether a DELETE of this object was accepted and its collection has not shown the result yet.
     pub(super) fn awaits_removal(&self, uid: &Uid) -> bool {
         self.removals.contains_key(uid)
     }
@@ -70,20 +71,21 @@ impl Ledger {
         self.removals.insert(uid, AwaitedRemoval { since: now, by });
     }
 
-    /// The object has gone, or shows that it stays.
+    /// Records that the object is gone, or is shown as remaining.
     pub(super) fn end_removal(&mut self, uid: &Uid) {
         self.removals.remove(uid);
     }
 
-    /// Whether a removal has been awaited for so long, and the executor that reported it, which is given once.
+    /// Returns `Some` if a removal is overdue. The inner value is the executor that reported the removal; it is
+    /// returned only once.
     pub(super) fn overdue(&mut self, now: Time, uid: &Uid, after: Duration) -> Option<Option<Process>> {
         let removal = self.removals.get_mut(uid).filter(|removal| now.since(removal.since) >= after)?;
         Some(removal.by.take())
     }
 
-    /// A deletion was carried out on an object that the graph holds.
+    /// Records a deletion that was carried out on an object in the graph.
     pub(super) fn accept(&mut self, uid: &Uid, decision: u64, ours: bool) {
-        // An earlier DELETE of ours is what holds it in deletion.
+        // An earlier DELETE of an executor put the object in deletion.
         let before = self.accepted.get(uid).copied();
         let ours = ours || before.is_some_and(|before| before.ours);
         let reported = before.is_some_and(|before| before.reported && before.decision == decision);
@@ -98,7 +100,7 @@ impl Ledger {
         self.accepted.get(uid)
     }
 
-    /// The decision of a DELETE of ours of whose finalizers no event tells yet.
+    /// Returns the decision of an accepted DELETE whose finalizers no event has reported yet.
     pub(super) fn unreported(&self, uid: &Uid) -> Option<u64> {
         self.accepted.get(uid).filter(|accepted| accepted.ours && !accepted.reported).map(|accepted| accepted.decision)
     }
@@ -113,7 +115,7 @@ impl Ledger {
         self.accepted.remove(uid)
     }
 
-    /// Takes over a decision that an earlier leader left open. Gives the one that it replaces.
+    /// Takes over an open decision of an earlier leader. Returns the decision that it replaces.
     pub(super) fn inherit(&mut self, logged: Logged) -> Option<Logged> {
         let inherited = Inherited { logged, gone: None };
         self.inherited.insert(inherited.logged.target.uid.clone(), inherited).map(|before| before.logged)
@@ -127,7 +129,8 @@ impl Ledger {
         !self.inherited.is_empty()
     }
 
-    /// The object of an inherited deletion that an executor had has gone: the executor may still report. Gives the decision.
+    /// Records that the object of an inherited, started deletion is gone. The executor may still report. Returns the
+    /// decision.
     pub(super) fn inherited_has_gone(&mut self, uid: &Uid, deleted: Option<ResourceVersion>) -> Option<u64> {
         let inherited = self.inherited.get_mut(uid).filter(|inherited| inherited.is_by_executor())?;
         inherited.gone = Some(deleted);
@@ -138,7 +141,7 @@ impl Ledger {
         self.inherited.remove(uid)
     }
 
-    /// A decision that an earlier leader may have left open has an end.
+    /// Ends a decision that an earlier leader may have left open.
     pub(super) fn ends_inherited(&mut self, uid: &Uid, decision: u64) {
         if self.inherited.get(uid).is_some_and(|inherited| inherited.logged.decision == decision) {
             self.inherited.remove(uid);
@@ -150,13 +153,14 @@ impl Ledger {
         self.closed_up_to = None;
     }
 
-    /// Forgets what earlier leaders left open. Gives it.
+    /// Removes and returns the open decisions of earlier leaders.
     pub(super) fn take_inherited(&mut self) -> impl Iterator<Item = Logged> + use<> {
         self.closed_up_to = None;
         core::mem::take(&mut self.inherited).into_values().map(|inherited| inherited.logged)
     }
 
-    /// The next `max` targets of inherited decisions, from where the round has come to. The round begins anew after fewer.
+    /// Returns up to `max` targets of inherited decisions that follow the last target of the round. The next round
+    /// begins when fewer than `max` remain.
     pub(super) fn next_inherited(&mut self, max: usize) -> Vec<Uid> {
         let from = self.closed_up_to.take().map_or(Bound::Unbounded, Bound::Excluded);
         let uids: Vec<Uid> =

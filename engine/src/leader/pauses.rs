@@ -1,4 +1,4 @@
-//! How this replica comes to know of pauses. What pauses hold is the queue's.
+//! The knowledge of this replica about pauses. The queue decides which items they hold.
 
 use super::PauseRead;
 use crate::object::ResourceVersion;
@@ -6,30 +6,30 @@ use crate::time::Time;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Pauses that were read longer ago are not known any more.
+/// Time in seconds after the last confirmation for which the set of pauses counts as known.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// Up to here the watch has shown them.
+    /// The version up to which the watch has shown the pauses.
     position: Option<ResourceVersion>,
-    /// Why the watch does not follow, while it does not.
+    /// The reason why the watch is lost; `None` while it follows.
     lost: Option<String>,
-    /// The consistent list under way.
+    /// The consistent list in progress.
     reading: Option<PauseRead>,
     last_read: u64,
-    /// When it was last certain that all pauses are known.
+    /// The time at which all pauses were last known for certain.
     confirmed: Time,
-    /// Why it is not known which pauses there are.
+    /// The reason why the set of pauses is unknown.
     doubt: String,
-    /// An event has reported the doubt.
+    /// True if an event has reported the doubt.
     doubt_reported: bool,
-    /// A pause was left out, for want of room, since the list under way began.
+    /// True if a pause was left out for lack of room since the present list began.
     left_out: bool,
 }
 
 impl Pauses {
-    /// Why it is not known which pauses there are, or was not when that was the case last.
+    /// Returns the most recent reason why the set of pauses was unknown.
     pub(super) fn doubt(&self) -> &str {
         &self.doubt
     }
@@ -38,18 +38,18 @@ impl Pauses {
         self.doubt = String::from(why);
     }
 
-    /// A term begins: a list that was asked for before says nothing.
+    /// Begins a term. A list that was requested before says nothing.
     pub(super) fn begin_term(&mut self) {
         self.reading = None;
     }
 
-    /// Versions of a lost history say nothing about those of the present one.
+    /// Discards the versions of a lost history.
     pub(super) fn forget_versions(&mut self) {
         self.position = None;
         self.reading = None;
     }
 
-    /// Begins a consistent list, unless one is under way.
+    /// Begins a consistent list, unless one is in progress.
     pub(super) fn begin_read(&mut self) -> Option<PauseRead> {
         if self.reading.is_some() {
             return None;
@@ -60,7 +60,7 @@ impl Pauses {
         self.reading
     }
 
-    /// Ends a consistent list. False if another one was asked for since.
+    /// Ends a consistent list. Returns false if another list was requested since.
     pub(super) fn end_read(&mut self, read: PauseRead) -> bool {
         let is_awaited = self.reading == Some(read);
         if is_awaited {
@@ -69,18 +69,18 @@ impl Pauses {
         is_awaited
     }
 
-    /// Whether lists have to make up for the watch, or for a pause that was left out.
+    /// Returns whether lists must replace the watch or find a pause that was left out.
     pub(super) fn needs_reads(&self) -> bool {
         self.lost.is_some() || self.left_out
     }
 
-    /// The resource is not served: there is nothing to follow.
+    /// Records that the resource is not served, so there is nothing to watch.
     pub(super) fn not_served(&mut self) {
         self.lost = None;
         self.position = None;
     }
 
-    /// The watch follows, from this position where it is known.
+    /// Records that the watch follows, from this position if the position is known.
     pub(super) fn followed(&mut self, position: Option<ResourceVersion>) {
         self.lost = None;
         if position.is_some() {
@@ -88,30 +88,30 @@ impl Pauses {
         }
     }
 
-    /// The watch does not follow.
+    /// Records that the watch is lost.
     pub(super) fn lose(&mut self, now: Time, error: String) {
         if self.lost.replace(error).is_none() {
             self.confirmed = now;
         }
     }
 
-    /// Whether the watch has shown all that a list at this version shows.
+    /// Returns whether the watch has shown all pauses of a list at this version.
     pub(super) fn has_reached(&self, version: &ResourceVersion) -> bool {
         self.position.as_ref().is_some_and(|position| position.reached(version))
     }
 
-    /// All pauses are known. True if an event has said that they are not.
+    /// Records that all pauses are known. Returns true if an event has reported that they were unknown.
     pub(super) fn confirm(&mut self, now: Time) -> bool {
         self.confirmed = now;
         core::mem::take(&mut self.doubt_reported)
     }
 
-    /// Whether pauses count as known although the last list failed.
+    /// Returns whether the pauses count as known although the last list failed.
     pub(super) fn is_recent(&self, now: Time) -> bool {
         now.since(self.confirmed) < KNOWN_FOR
     }
 
-    /// Notes why pauses are not known. True if that is to be reported.
+    /// Records the reason why the pauses are unknown. Returns true if the reason is to be reported.
     pub(super) fn report_doubt(&mut self, why: &str) -> bool {
         let is_news = !self.doubt_reported || self.doubt != why;
         self.doubt_reported = true;
@@ -119,7 +119,7 @@ impl Pauses {
         is_news
     }
 
-    /// There was no room for a pause.
+    /// Records that there was no room for a pause.
     pub(super) fn leave_out(&mut self) {
         self.left_out = true;
     }

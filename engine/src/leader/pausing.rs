@@ -1,4 +1,4 @@
-//! Pauses: which there are, what they hold and stop, and when nothing of what they hold can be written any more.
+//! Handling of pauses: the set of pauses, the work that they hold and stop, and the time from which they are effective.
 
 use super::{Event, Leader, Output, PauseAnswer, PauseList, PauseRead, Timer};
 use crate::hold::{Pause, Taken};
@@ -8,14 +8,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Between two tries to read all pauses while it is not known which there are,
+/// Time in seconds between two attempts to read all pauses while the set of pauses is unknown.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// and while their watch is lost.
+/// Time in seconds between two reads of all pauses while their watch is lost.
 const READ_INSTEAD: Duration = Duration::from_secs(2);
-/// Effects that wait before more decisions are told of that a pause holds or lets go.
+/// Number of waiting effects above which no further hold changes are reported.
 const TOLD_AT_ONCE: usize = 1000;
 impl Leader {
-    /// What is served has changed, and with it what the names in scopes mean.
+    /// Reads the scopes of all pauses again after a change of the served resources. The names in scopes may have
+    /// another meaning.
     pub(super) fn read_scopes_again(&mut self) {
         let changed = self.dispatcher.read_scopes_again(self.world.coverage());
         for name in &changed {
@@ -39,14 +40,14 @@ impl Leader {
         self.cx.event(event);
     }
 
-    /// A term begins: which pauses there are is asked for, and executors of earlier terms may still write.
+    /// Begins a term. The leader reads all pauses, because executors of earlier terms may still write.
     pub(super) fn begin_pauses(&mut self) {
         self.dispatcher.begin_pauses(&mut self.cx);
         self.pauses.begin_term();
         self.doubt_pauses("they are being asked for");
     }
 
-    /// The versions of another history say nothing about this one's.
+    /// Discards the versions of pauses, which belong to another history.
     pub(super) fn forget_pause_versions(&mut self) {
         self.pauses.forget_versions();
         self.dispatcher.forget_pause_versions();
@@ -75,7 +76,7 @@ impl Leader {
     }
 
     pub(super) fn pauses_read(&mut self, read: PauseRead, answer: Result<PauseAnswer, String>) {
-        // A list that was asked for before what is known now says nothing.
+        // A list that was requested before the present knowledge says nothing.
         if !self.pauses.end_read(read) {
             return;
         }
@@ -119,13 +120,13 @@ impl Leader {
         self.dispatcher.hold_all();
     }
 
-    /// The watch has begun anew, with a list of all.
+    /// Takes in the list with which the watch of pauses begins.
     pub(super) fn pauses_listed(&mut self, list: PauseList) {
         self.pauses.followed(Some(list.position.clone()));
         self.replace_pauses(list);
     }
 
-    /// The watch does not follow: lists take its place until it does.
+    /// Records that the watch of pauses is lost. Lists replace the watch until it resumes.
     pub(super) fn pauses_lost(&mut self, error: String) {
         self.pauses.lose(self.cx.now, error);
         if self.cx.term.is_some() {
@@ -133,7 +134,7 @@ impl Leader {
         }
     }
 
-    /// Takes a list of all. What is newer than the list stays.
+    /// Takes in a list of all pauses. Pauses that are newer than the list remain.
     fn replace_pauses(&mut self, list: PauseList) {
         let listed: BTreeSet<&Uid> = list.pauses.iter().map(|pause| &pause.uid).collect();
         let gone = |pause: &Pause| {
@@ -160,7 +161,7 @@ impl Leader {
         }
     }
 
-    /// A pause as its watch, or whoever wrote it, shows it.
+    /// Takes in a pause from the watch or from the answer to its creation.
     pub(super) fn pause_seen(&mut self, pause: Pause) {
         match self.take_pause(pause) {
             Taken::New | Taken::Rescoped => self.dispatcher.press(&mut self.cx),
@@ -190,7 +191,7 @@ impl Leader {
         taken
     }
 
-    /// Tells which decisions pauses hold from now on, and which not any more.
+    /// Reports decisions that pauses begin or cease to hold.
     pub(super) fn tell_held(&mut self) {
         if self.cx.term.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Questions to the API server, and the barrier, which asks most of them.
+//! Questions to the API server, and the barrier, which causes most of them.
 
 use super::intake::Source;
 use super::{
@@ -15,22 +15,22 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What is asked of the API server.
+/// The state of all questions to the API server.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     under_way: BTreeMap<ProbeId, Asked>,
     last: u64,
     questions: asking::Questions,
-    /// [`super::Timer::Stores`] is set.
+    /// True if [`super::Timer::Stores`] is set.
     comparing: bool,
-    /// What audits have counted, by collection, until the watches have come that far.
+    /// Audit counts by collection that wait until the watch reaches their version.
     counts: BTreeMap<KindId, audit::Count>,
-    /// When each collection is counted next.
+    /// The time of the next audit of each collection.
     audits: BTreeMap<KindId, Time>,
 }
 
 impl Prober {
-    /// Begins a probe. `known`: what is known of its collection when it is asked.
+    /// Begins a probe. `known` is the knowledge about the collection at this time.
     pub(super) fn begin(&mut self, purpose: Purpose, known: KnownVersions) -> ProbeId {
         self.last += 1;
         let probe = ProbeId(self.last);
@@ -42,7 +42,7 @@ impl Prober {
         self.under_way.remove(&probe)
     }
 
-    /// Answers to questions of a round of the barrier that was reset say nothing of what came after they were asked.
+    /// Discards the answers of a barrier round that was reset. Such an answer says nothing about later objects.
     pub(super) fn void_rounds(&mut self) {
         for asked in self.under_way.values_mut() {
             if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
@@ -64,7 +64,7 @@ impl Prober {
         &mut self.questions
     }
 
-    /// The next question about a single object, which takes the number of the next probe.
+    /// Returns the next question about a single object. The question takes the number of the next probe.
     pub(super) fn next_question(&mut self, now: Time) -> Option<(ProbeId, KindId, NodeId)> {
         let (kind, node) = self.questions.next(now, ProbeId(self.last + 1))?;
         self.last += 1;
@@ -76,12 +76,12 @@ impl Prober {
         self.under_way.insert(probe, Asked { purpose, known });
     }
 
-    /// Sets the time of a collection's next audit, whatever was set before.
+    /// Sets the time of the next audit of a collection. An earlier setting is replaced.
     pub(super) fn set_audit(&mut self, kind: KindId, at: Time) {
         self.audits.insert(kind, at);
     }
 
-    /// Whether the time of a collection's audit has come, if none was set for later.
+    /// Returns whether the audit of a collection is due. An audit that is due is removed.
     pub(super) fn take_audit(&mut self, now: Time, kind: KindId) -> bool {
         let is_due = self.audits.get(&kind).is_some_and(|&at| at <= now);
         if is_due {
@@ -90,12 +90,13 @@ impl Prober {
         is_due
     }
 
-    /// Keeps what an audit has counted until the watch has come that far.
+    /// Stores an audit count until the watch reaches its version.
     pub(super) fn keep_count(&mut self, kind: KindId, count: audit::Count) {
         self.counts.insert(kind, count);
     }
 
-    /// What an audit has counted, if a watch that goes on at this version has shown all up to it.
+    /// Returns the audit count of a collection if a watch that resumes at this version has shown all changes up to the
+    /// count.
     pub(super) fn take_count(&mut self, kind: KindId, version: &ResourceVersion) -> Option<audit::Count> {
         self.counts.get(&kind).filter(|count| count.is_before(version))?;
         self.counts.remove(&kind)
@@ -105,7 +106,7 @@ impl Prober {
         self.counts.remove(&kind);
     }
 
-    /// The stores of collections are compared soon. False if that is so already.
+    /// Schedules a comparison of stores. Returns false if one is already scheduled.
     pub(super) fn compare_soon(&mut self) -> bool {
         !core::mem::replace(&mut self.comparing, true)
     }
@@ -114,7 +115,7 @@ impl Prober {
         self.comparing = false;
     }
 
-    /// Answers about these collections say nothing any more: they were asked for by a history that is lost.
+    /// Discards the answers about these collections, because the questions belong to a lost history.
     pub(super) fn void(&mut self, kinds: &[KindId]) {
         for asked in self.under_way.values_mut() {
             let is_stale = match &asked.purpose {
@@ -123,7 +124,7 @@ impl Prober {
                 | Purpose::Settle(of, _)
                 | Purpose::Store(of)
                 | Purpose::Audit { kind: of, .. } => kinds.contains(of),
-                // Questions about single objects give their places back when they are answered. Rounds of the barrier begin anew.
+                // The answer to a question about a single object frees its place. Barrier rounds begin again.
                 Purpose::Existence { .. } | Purpose::Claim { .. } => false,
                 Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Stale => false,
             };
@@ -141,7 +142,8 @@ impl Leader {
         let collection = served.group_resource.clone();
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
         let (kind_name, version) = (served.kind.clone(), served.version.clone());
-        // Whether it was one server of several that answered from the past, another connection may show.
+        // Another connection can reach another server, which shows whether only one server answered from an earlier
+        // state.
         let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..)) && self.history.wants_other_servers();
         let id = self.prober.begin(purpose, self.world.known(kind));
         let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
@@ -212,8 +214,8 @@ impl Leader {
         }
     }
 
-    /// A consistent list shows its store no earlier than that was known to stand when it was asked. One that does is of a server that lags,
-    /// or of another history, and says nothing.
+    /// Returns the answer if it is of the present state. A consistent list shows its store at or past the position
+    /// known when it was requested. Any other list comes from a lagging server or another history, and says nothing.
     pub(super) fn of_the_present(
         &mut self,
         kind: KindId,
@@ -230,7 +232,7 @@ impl Leader {
         let why = format!("a list stands at {version}, after {seen} was seen");
         if !is_before(&known.own) && entry.is_listed() {
             if !entry.keeps_up() {
-                // It may be kept in a store of its own, which is being asked.
+                // The collection may have a separate store. The comparison of stores decides.
                 return Err(why);
             }
             self.compare_stores();
@@ -239,7 +241,7 @@ impl Leader {
         Err(why)
     }
 
-    /// Rounds are not carried over: whoever waits for one asks again.
+    /// Restarts the barrier. No round is carried over; components that wait for a round request a new one.
     pub(super) fn restart_barrier(&mut self) {
         self.barrier.reset(self.cx.now);
         self.prober.void_rounds();
@@ -249,12 +251,12 @@ impl Leader {
         }
     }
 
-    /// Whether rounds of the barrier go on: not while it is unknown where the store stands.
+    /// Returns whether barrier rounds may proceed. They stop while the position of the store is in doubt.
     pub(super) fn may_turn_barrier(&self) -> bool {
         self.cx.term.is_some() && !self.history.is_suspect() && !self.history.is_rewound()
     }
 
-    /// Begins and ends rounds of the barrier.
+    /// Begins and ends barrier rounds.
     pub(super) fn turn_barrier(&mut self) {
         if !self.may_turn_barrier() {
             return;
@@ -293,7 +295,7 @@ impl Leader {
                 let position = &self.world.coverage().kind(kind).position;
                 let reached = position.as_ref().is_some_and(|position| position.reached(&answer.resource_version));
                 let version = answer.resource_version.clone();
-                // All there is was in the answer: usually nothing.
+                // The answer contained all objects, usually none.
                 let merged = answer.complete && self.merge(kind, answer);
                 (Some(version), reached || merged)
             }
@@ -311,11 +313,12 @@ impl Leader {
         self.barrier.listed(kind, namespace, ok);
     }
 
-    /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned. False if
-    /// the list was overtaken: it shows what has gone since, and what else it shows may be as old.
+    /// Takes in the objects of a consistent list that the watch of the collection has not shown yet and that concern
+    /// owners in deletion. Returns false if the watch has overtaken the list, because the list may then show deleted or
+    /// outdated objects.
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
         let entry = self.world.coverage().kind(kind);
-        // What the watch has shown is newer: an object missing from the graph has gone since.
+        // The watch is newer than the list. An object that is missing in the graph was deleted since.
         if !entry.is_uncertain() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
             return true;
         }

@@ -1,7 +1,8 @@
-//! What attempts came to, and what each outcome means for the item, its target and its owners.
+//! Results of attempts, and the consequences of each outcome for the item, its target and its owners.
 //!
-//! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection. What a report
-//! says of an object is a claim (see `claims`): it enters the graph when the API server has shown it to the graph service.
+//! The answer to a write closes only the *item*. An object leaves the graph only by DELETED or by a relist of its own
+//! collection. A report about an object is a claim (see `claims`). The object enters the graph when the API server has
+//! shown it to the graph service.
 
 use super::claims::Says;
 use super::closing::Left;
@@ -22,37 +23,41 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A delete that was accepted shows as DELETED within this, or is looked into.
+/// Time in seconds in which the watch shows DELETED after an accepted delete. After this time the leader investigates.
 const WRITE_SHOWS_WITHIN: Duration = Duration::from_secs(30);
-/// What was refused as invalid twice, or is not supported, is tried again after this, or when its facts change.
+/// Time in seconds before the retry of an item that was refused as invalid twice or is not supported. A change of its
+/// facts ends the wait.
 const PARKED: Duration = Duration::from_secs(600);
 const CONFLICT_MIN: Duration = Duration::from_millis(50);
-/// A busy writer of the target must not starve its deletion.
+/// Maximum wait in milliseconds after a conflict. The bound prevents a busy writer of the target from starving its
+/// deletion.
 const CONFLICT_MAX: Duration = Duration::from_millis(250);
 const TRANSIENT_MIN: Duration = Duration::from_millis(100);
-/// Short enough that everything is done within ten seconds of a server's recovery.
+/// Maximum wait in seconds after a transient failure. The bound lets all work finish within ten seconds of the recovery
+/// of a server.
 const TRANSIENT_MAX: Duration = Duration::from_secs(5);
-/// An item that no other executor has room for waits so long.
+/// Time in seconds for which an item waits if no other executor has room.
 const UNAUTHENTICATED: Duration = Duration::from_secs(1);
-/// How long the API server is left alone where it does not say.
+/// Time in seconds for which the API server receives no requests if its push-back names no time.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// The longest it is left alone, whatever it says.
+/// Maximum time in seconds for which a push-back of the API server counts.
 const THROTTLED_MAX: Duration = Duration::from_secs(30);
 
-/// No attempt makes so many calls.
+/// Maximum plausible number of API calls of one attempt.
 const API_CALLS_MAX: u32 = 100_000;
-/// No attempt lasts so long.
+/// Maximum plausible duration of one attempt, 24 hours.
 const EXECUTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What an outcome does to its item.
+/// The consequence of an outcome for its item.
 enum Next {
-    /// The item is done with; its target is judged from what its collection shows.
+    /// Closes the item. The target is judged from the state that its collection shows.
     Close,
-    /// As `Close`, but the target is about to go: nothing is decided about it until it has, or has not for too long.
+    /// Closes the item of a target that is about to be deleted. The leader decides nothing about the target until it is
+    /// deleted, or until the deletion is overdue.
     AwaitRemoval,
     Backoff(Duration),
     Behind(Blocker, Duration),
-    /// It was not carried out, and is for somebody else at once.
+    /// Makes the item ready for another executor at once.
     GiveBack,
 }
 
@@ -66,7 +71,7 @@ impl Leader {
         if let Some(session) = session {
             self.dispatcher.end_late_write(session, report.lease);
         }
-        // Lease ids and item numbers mean something only under the term that gave them.
+        // Lease ids and item numbers are unique only within the term that assigned them.
         let known = self.cx.term.as_ref() == Some(&report.term);
         if let Some(session) = session.filter(|_| known) {
             self.dispatcher.settle(session, report.lease);
@@ -74,7 +79,8 @@ impl Leader {
         let holds =
             known && self.dispatcher.leases().get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
-            // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
+            // The lease is of another term, or was given up. The watches show its effects, and the target is judged
+            // again.
             if known && self.dispatcher.leases().is_foreign(session, report.lease) {
                 self.untrue(session, "lease_id", format!("lease {} was not granted to it", report.lease));
             }
@@ -121,7 +127,7 @@ impl Leader {
         ReportResult::Accepted
     }
 
-    /// Counts what cannot be true in a report, whatever the API server says.
+    /// Counts statements of a report that cannot be true, regardless of the API server.
     fn doubt_report(&mut self, session: Option<SessionId>, lease: &Lease, report: &WorkReport) {
         let mut untrue = |field, is_untrue: bool, why: String| {
             if is_untrue {
@@ -201,11 +207,11 @@ impl Leader {
             }
         }
         if self.world.graph().by_uid(uid).next().is_none() {
-            // The target went while this was under way, and nobody is left to take the decision back.
+            // The target left the graph during the attempt, so no verdict withdraws the decision.
             self.drop_overtaken(lease);
         }
-        // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
-        // not wait for an attempt that is over.
+        // A newer decision and the other nodes of this uid are judged now. An owner in foreground deletion stops
+        // waiting for the finished attempt.
         self.world.mark_uid(uid);
         self.world.mark_deleting_owners(uid);
     }
@@ -257,7 +263,8 @@ impl Leader {
             Outcome::Abandoned => Next::Backoff(Duration::ZERO),
             Outcome::Unauthenticated => {
                 self.dispatcher.uncount_attempt(&target.uid);
-                // Whoever reported this has closed its window; one that has not must not be given the item over and over.
+                // A correct executor closes its window after this report. The wait protects against an executor that
+                // does not.
                 let taker =
                     self.dispatcher.leases().sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
                 if taker { Next::GiveBack } else { Next::Backoff(UNAUTHENTICATED) }
@@ -265,7 +272,7 @@ impl Leader {
         }
     }
 
-    /// A delete was accepted, and its object has neither gone nor changed: look.
+    /// Investigates an accepted delete whose object is neither gone nor changed.
     pub(super) fn write_due(&mut self, uid: &Uid) {
         let Some(by) = self.ledger.overdue(self.cx.now, uid, WRITE_SHOWS_WITHIN) else { return };
         match self.world.graph().primary(uid) {
@@ -285,7 +292,7 @@ impl Leader {
                     let target = self.world.object_ref(id);
                     self.claim_gone(by, &target);
                 }
-                // Its kind may not be served, or the question may fail.
+                // The kind may be unserved, or the question may fail.
                 self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
             None => {
@@ -294,7 +301,7 @@ impl Leader {
         }
     }
 
-    /// An answer of the API server to the leader showed an object that the graph holds: what is newer counts.
+    /// Takes in an answer of the API server to the leader about an object in the graph, if the answer is newer.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.world.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
         let known = self.world.graph().node(id).resource_version();
@@ -311,7 +318,7 @@ impl Leader {
         self.take_in(self.world.graph().node(id).kind(), object, Source::Ahead);
     }
 
-    /// The owner check of a delete found its owner alive and not waiting.
+    /// Takes in an owner check that found an owner that is alive and not waiting.
     fn owner_found(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
             let FindingResult::Exists(sighting) = &finding.result else { continue };
@@ -324,7 +331,7 @@ impl Leader {
         }
     }
 
-    /// Findings about owners that the attempt had to check. It was asked about no others.
+    /// Returns the findings about the owners that the attempt had to check.
     fn of_checks<'a>(
         &mut self,
         session: Option<SessionId>,
@@ -348,8 +355,8 @@ impl Leader {
         ours
     }
 
-    /// The owner check of a delete did not find its owner. That proves nothing: the owner's own collection is awaited, and an owner
-    /// that no collection shows is asked for.
+    /// Takes in an owner check that did not find an owner. The finding proves nothing. The leader waits for the owner's
+    /// collection, or asks for an owner that no collection shows.
     fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
             let Some(id) = self.world.node_of(&finding.owner) else { continue };
@@ -362,12 +369,12 @@ impl Leader {
         }
     }
 
-    /// The graph holds an object that a consistent list does not show.
+    /// Handles an object of the graph that a consistent list does not show.
     pub(super) fn disagreement(&mut self, id: NodeId, version: Option<&ResourceVersion>) {
         let node = self.world.graph().node(id);
         let (kind, uid, name) = (node.kind(), node.uid(), String::from(node.name()));
         let position = self.world.coverage().kind(kind).position.clone();
-        // One that was changed since may have been made since.
+        // An object that changed after the list may have been created after the list.
         let was_there =
             |version: &ResourceVersion| node.resource_version().is_some_and(|known| !version.is_before(&known));
         let owed = |&(version, ref at): &(&ResourceVersion, ResourceVersion)| at.reached(version) && was_there(version);
@@ -377,7 +384,7 @@ impl Leader {
             self.contradicted(kind, why);
         }
         if self.world.coverage().kind(kind).state == State::Synced {
-            // Its watch owes us a DELETED, or has lost it.
+            // The watch has lost the DELETED event, or has yet to show it.
             self.world.relist(
                 &mut self.cx,
                 kind,

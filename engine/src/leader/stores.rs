@@ -1,10 +1,12 @@
-//! Which collections of the main API server share its main store: only the positions of those can be compared with each other.
+//! Detection of collections that share the main store of the main API server. Only the positions of these collections
+//! are comparable with each other.
 //!
-//! A consistent list of a collection in the main store stands at or past whatever the others had shown when it was asked for. One that
-//! stands elsewhere for a minute of questions has a store of its own (`--etcd-servers-overrides`), or another server answers for it, from
-//! the past. No answer tells the one from the other, so only the administrator's word makes it a store of its own: without that, no list
-//! proves an owner in it absent, no list proves anything to its objects, and the collection is told of. It counts as one of the main
-//! store again once it goes along with the others.
+//! A consistent list of a collection in the main store stands at or past the positions of the others at the time of the
+//! request. A collection may stand elsewhere for a minute of questions because it has a separate store
+//! (`--etcd-servers-overrides`), or because a lagging server answers. No answer distinguishes the two cases, so only
+//! the configuration declares a separate store. Without that declaration, no list proves the absence of an owner in the
+//! collection, no list proves anything to its objects, and an event reports the collection. The collection counts as
+//! part of the main store again once its position moves with the others.
 
 use super::{KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::KindId;
@@ -13,17 +15,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Between two rounds of questions.
+/// Time in seconds between two rounds of questions.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// Rounds that a collection stands elsewhere before it is taken for one that does not share the main store.
+/// Number of rounds that a collection stands elsewhere before it counts as outside the main store.
 const APART_AFTER: u32 = 4;
-/// Rounds that it goes along with the main store before it is taken for one of it again.
+/// Number of rounds that a collection moves with the main store before it counts as part of the main store again.
 const REJOINED_AFTER: u32 = 2;
-/// Collections asked in one round, at most.
+/// Maximum number of collections that one round asks.
 const ASKED_MAX: usize = 64;
 
 impl Leader {
-    /// A collection is listed. Most have reached where the others are by the next round, by themselves.
+    /// Schedules a comparison after a collection was listed. Most collections reach the position of the others by the
+    /// next round.
     pub(super) fn compare_stores_later(&mut self) {
         if self.world.coverage().behind().next().is_some() {
             self.compare_in_a_moment();
@@ -36,7 +39,7 @@ impl Leader {
         }
     }
 
-    /// A collection that kept up with the main store stands behind it.
+    /// Compares the stores of collections. A collection that kept up with the main store stands behind it now.
     pub(super) fn compare_stores(&mut self) {
         self.world.compare_stores();
         self.compare_in_a_moment();
@@ -83,8 +86,9 @@ impl Leader {
         }
     }
 
-    /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
-    /// that was seen where the collection stood a round ago.
+    /// Records the position of a collection that counts as outside the main store. A collection of the main store
+    /// stands at or past the position at which the main store was seen. That position is at or past the position of the
+    /// collection one round earlier.
     fn went_along(&mut self, kind: KindId, known: &KnownVersions, version: &ResourceVersion) {
         if self.leapt(kind, version) {
             return;
