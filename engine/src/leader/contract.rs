@@ -1,4 +1,4 @@
-//! What goes into the leader and what comes out: plain values, and the whole of its contract.
+//! The contract of the leader: its inputs, outputs, configuration and events as plain values.
 
 use crate::coverage::{ALL_RESOURCES, State, Undiscovered};
 use crate::decision::{Cause, Grounds, Logged};
@@ -14,43 +14,46 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What the administrator decides.
+/// The configuration of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub mode: Mode,
-    /// uid of namespace kube-system.
+    /// The uid of the namespace `kube-system`.
     pub cluster_uid: Name,
-    /// Where executors and clients reach this replica, for hints.
+    /// The address of this replica, which executors and clients receive as a hint.
     pub endpoint: String,
     pub session_ttl: Duration,
     pub heartbeat_interval: Duration,
-    /// From start to report of one attempt.
+    /// The maximum time from the start of an attempt to its report.
     pub execution_limit: Duration,
-    /// A watch lost for this long without resuming makes its collection stale.
+    /// The time after which a lost watch makes its collection stale.
     pub stale_after: Duration,
     pub policy: Policy,
-    /// What streams of executors may speak.
+    /// The protocol versions that executor streams may use.
     pub protocols: Protocols,
 }
 
-/// What the administrator decides: about cases that can be seen in more than one way, and how fast things go.
+/// The policy of the administrator for ambiguous cases and for the write rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub invalid_references: InvalidReferences,
     pub on_store_rewind: OnStoreRewind,
-    /// Collections that hold no owner in deletion although they cannot be seen. The resource [`ALL_RESOURCES`] stands for the whole group.
+    /// Collections that never hold an owner in deletion, even while they are invisible. The resource [`ALL_RESOURCES`]
+    /// stands for the whole group.
     pub assume_no_dependents: Vec<GroupResource>,
-    /// Collections that the main API server keeps in stores of their own: their versions are compared with themselves alone.
+    /// Collections that the main API server keeps in separate stores. The versions of such a collection are compared
+    /// only with each other.
     pub separate_stores: Vec<GroupResource>,
-    /// What all executors together may write; `None` for no limit of our own.
+    /// The maximum write rate of all executors together; `None` for no limit.
     pub max_writes_per_second: Option<Rate>,
 }
 
-/// Most finalizers that [`Event::AwaitingFinalizers`] names.
+/// Maximum number of finalizers that [`Event::AwaitingFinalizers`] names.
 pub const FINALIZERS_TOLD_MAX: usize = 20;
 
 impl Policy {
-    /// Whether nothing there is a dependent, as an administrator says. Without a resource: nothing in the whole group.
+    /// Returns whether the policy declares that a collection contains no dependents. Without a resource, the question
+    /// concerns the whole group.
     pub(crate) fn assumes_no_dependents(&self, group: &str, resource: Option<&str>) -> bool {
         let covers = |assumed: &GroupResource| {
             let all = *assumed.resource == *ALL_RESOURCES;
@@ -60,171 +63,175 @@ impl Policy {
     }
 }
 
-/// What becomes of an object whose reference claims the uid of an object that is elsewhere: in another namespace, of another kind, or
-/// under another name.
+/// The treatment of an object whose reference claims the uid of an object in another namespace, of another kind, or
+/// with another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InvalidReferences {
-    /// It is judged as upstream judges it: what is not where the reference says is absent.
+    /// Judges the object like the upstream garbage collector. An owner that is not at the referenced coordinates is
+    /// absent.
     #[default]
     Delete,
-    /// It is kept as long as the other object is there.
+    /// Keeps the object as long as the other object exists.
     Hold,
 }
 
-/// What follows once every collection of a store that went back is listed again.
+/// The behavior after every collection of a rewound store is listed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreRewind {
-    /// Go on after a minute of reads that fit together.
+    /// Resumes grants after a minute of consistent reads.
     #[default]
     Continue,
-    /// Grant nothing until the process is started anew.
+    /// Grants nothing until the process restarts.
     Hold,
 }
 
-/// Whether decisions are carried out.
+/// Determines whether decisions are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Decide and act.
+    /// Makes decisions and grants them.
     Enforce,
-    /// Decide, publish, count; grant nothing.
+    /// Makes, publishes and counts decisions, and grants nothing.
     Observe,
 }
 
-/// One question to the API server, numbered by the engine.
+/// The number of a question to the API server. The engine assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProbeId(pub u64);
 
-/// One question which pauses there are, numbered by the engine.
+/// The number of a read of all pauses. The engine assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PauseRead(pub u64);
 
 /// A fact for the leader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Discovery shows this kind, for the first time or changed.
+    /// Discovery shows this kind for the first time, or with changes.
     KindServed(ServedKind),
-    /// A complete and fresh discovery shows it no longer. That proves nothing about its objects.
+    /// A complete and fresh discovery does not show the resource any more. The fact proves nothing about its objects.
     KindUnserved(GroupResource),
-    /// All that discovery cannot show, each time that changes: what is new in it before the kinds that are served now, what has left it after
-    /// them.
+    /// All resources that discovery cannot show, after each change. New entries arrive before the kinds that are served
+    /// now, and removed entries arrive after them.
     Undiscovered(Vec<Undiscovered>),
-    /// The CRD says `Terminating=False`, reason `InstanceDeletionCompleted`: its instances are absent. Told when it is first seen to say so,
-    /// and when it goes. `standing`: it is still there, and the API server takes new instances.
+    /// The definition reports `Terminating=False` with the reason `InstanceDeletionCompleted`, so its instances are
+    /// absent. The input arrives when the report is first seen, and when the definition is removed. `standing` is true
+    /// if the definition still exists and the API server accepts new instances.
     KindEmptied { group: Name, kind: Name, crd: Uid, standing: bool },
 
-    /// The collection's first list, or a new one, begins.
+    /// A list of the collection begins.
     ListBegun { collection: GroupResource },
-    /// An object of the list under way.
+    /// An object of the current list.
     Listed { collection: GroupResource, object: Object },
-    /// The list is complete as of this version; the watch goes on from it.
+    /// The list is complete at this version. The watch starts there.
     ListEnded { collection: GroupResource, resource_version: ResourceVersion },
-    /// The list failed; the shell tries again by itself. `broke`: its connection broke, could not be made, or brought no answer.
+    /// The list failed. The shell retries without a request. `broke` is true if the connection broke, could not be
+    /// made, or brought no answer.
     ListFailed { collection: GroupResource, error: String, broke: bool },
-    /// ADDED or MODIFIED.
+    /// An ADDED or MODIFIED event.
     Seen { collection: GroupResource, object: Object },
-    /// DELETED, with the object's last state.
+    /// A DELETED event with the last state of the object.
     Deleted { collection: GroupResource, object: Object },
-    /// BOOKMARK.
+    /// A BOOKMARK event.
     Bookmark { collection: GroupResource, resource_version: ResourceVersion },
-    /// The watch ended other than by its own time limit; the shell resumes it, or lists anew.
+    /// The watch ended before its time limit. The shell resumes the watch, or lists the collection again.
     WatchLost { collection: GroupResource, end: WatchEnd, error: String },
-    /// The watch goes on from where it was.
+    /// The watch resumed at its last position.
     WatchResumed { collection: GroupResource },
-    /// An item of a list or watch was no object the collector can use (no uid, say).
+    /// The collector cannot use an item of a list or watch, for example an item without uid.
     Unusable { collection: GroupResource, why: String },
 
-    /// Answer to [`Output::Probe`].
+    /// The answer to [`Output::Probe`].
     Probed { probe: ProbeId, answer: Result<ProbeAnswer, Failure> },
 
-    /// All pauses, as the list shows them that their watch begins with.
+    /// All pauses, from the list with which their watch begins.
     PausesListed(PauseList),
-    /// The watch of pauses follows, up to this position where it says so.
+    /// The watch of pauses follows, up to this position if the position is known.
     PausesFollowed { position: Option<ResourceVersion> },
-    /// The watch of pauses does not follow, or there is nothing to watch any more.
+    /// The watch of pauses is lost, or there is nothing to watch any more.
     PausesLost { error: String },
-    /// A pause, as its watch or the answer to its creation shows it.
+    /// A pause, from its watch or from the answer to its creation.
     PauseSeen(Pause),
     /// A pause was deleted.
     PauseGone { name: Name, uid: Uid },
-    /// Answer to [`Output::ReadPauses`]. An error is whatever does not say for certain which pauses there are.
+    /// The answer to [`Output::ReadPauses`]. An error is any answer that does not establish the set of pauses.
     PausesRead { read: PauseRead, answer: Result<PauseAnswer, String> },
 
-    /// A message on an executor's stream. The first must be a hello.
+    /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },
     /// The stream has ended.
     StreamClosed { stream: StreamId },
 
-    /// The API server took a write of this replica to an object of this collection, at this version. The write that makes it leader comes
-    /// before the term.
+    /// The API server accepted a write of this replica to an object of this collection at this version. The write that
+    /// makes the replica the leader arrives before the term.
     Wrote { collection: GroupResource, resource_version: ResourceVersion },
     /// This replica leads.
     TermGained(Term),
-    /// What the log shows of decisions that earlier leaders took and that have no end there, in the order of their last steps. At most
-    /// [`LOGGED_MAX`](crate::leader::LOGGED_MAX) count. Once in a term, where the log outlives leaders.
+    /// Decisions of earlier leaders without an end in the log, in the order of their last steps. At most
+    /// [`LOGGED_MAX`](crate::leader::LOGGED_MAX) entries count. The input arrives once per term if the log outlives
+    /// leaders.
     OpenAtTermStart(Vec<Logged>),
-    /// It does not any more.
+    /// This replica does not lead any more.
     TermLost { leader_endpoint: String },
-    /// Whoever runs the leader wants nothing granted, for this reason; `None`: not any more.
+    /// The process that runs the leader withholds all grants for this reason. `None` permits grants again.
     Withhold { why: Option<String> },
-    /// The process is about to stop: no grants, every executor is sent away.
+    /// The process is about to stop. The leader grants nothing and sends all executors away.
     Stop,
 }
 
-/// A consistent metadata list (resourceVersion unset), or a read, that the shell makes for the engine.
+/// A consistent metadata list (without resourceVersion) or a read that the shell makes for the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub id: ProbeId,
     pub collection: GroupResource,
-    /// Of the collection's objects. An answer that says that it is of another kind or group is no answer.
+    /// The kind of the objects. An answer of another kind or group is a failure.
     pub kind: Name,
-    /// The version to ask for on the wire.
+    /// The API version of the request.
     pub version: Name,
-    /// `None`: all namespaces, or a cluster-scoped kind.
+    /// The namespace of the request. `None` means all namespaces or a cluster-scoped kind.
     pub namespace: Option<Name>,
-    /// `Some(1)` asks only for the position.
+    /// The limit of the list. `Some(1)` requests only the position.
     pub limit: Option<u32>,
-    /// Asks for the object of this name alone, in `namespace`.
+    /// The single object to request, in `namespace`.
     pub object: Option<Named>,
-    /// Over a connection that no earlier question has used, so that another API server behind the same address may answer.
+    /// True if the request uses a new connection, so that another API server behind the same address may answer.
     pub fresh: bool,
 }
 
-/// The one object that a probe asks for.
+/// The single object that a probe requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub name: Name,
-    /// By a list with a field selector, or by one GET. A GET that finds nothing counts only where a Status with reason NotFound names
-    /// the object; it is then answered without objects, and without a version.
+    /// The form of the request: a list with a field selector, or one GET. A GET without a result counts only if a
+    /// Status with the reason NotFound names the object. The answer then has no objects and no version.
     pub by: CheckBy,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeAnswer {
     pub resource_version: ResourceVersion,
     pub objects: Vec<Object>,
-    /// The list was not cut by its limit.
+    /// True if the limit did not truncate the list.
     pub complete: bool,
-    /// `remainingItemCount`, where the list was cut and the server says it.
+    /// The value of `remainingItemCount`, if the list was truncated and the server reports the value.
     pub remaining: Option<u64>,
 }
 
-/// Which pauses there are.
+/// The answer to a read of all pauses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PauseAnswer {
-    /// Their definition does not exist, by a consistent answer: there can be none.
+    /// A consistent answer shows that the definition of pauses does not exist, so there are no pauses.
     NotServed,
-    /// All of them, by a consistent list.
+    /// A consistent list shows all pauses.
     Served(PauseList),
 }
 
-/// All pauses as of one position.
+/// All pauses at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseList {
     pub position: ResourceVersion,
-    /// At most [`crate::hold::PAUSES_MAX`].
+    /// The pauses, at most [`crate::hold::PAUSES_MAX`].
     pub pauses: Vec<Pause>,
-    /// There are more than these.
+    /// True if there are more pauses than the list contains.
     pub more: bool,
 }
 
@@ -235,19 +242,19 @@ pub enum Output {
         stream: StreamId,
         message: ToExecutor,
     },
-    /// End the call with an error.
+    /// Ends the call with an error.
     Refuse {
         stream: StreamId,
         refusal: Refusal,
     },
-    /// End the stream, after everything sent before has gone out.
+    /// Ends the stream after all earlier messages are sent.
     Close {
         stream: StreamId,
     },
     Probe(Probe),
-    /// Find out which pauses there are, by a consistent read, and answer with [`Input::PausesRead`].
+    /// Reads all pauses consistently. The shell answers with [`Input::PausesRead`].
     ReadPauses(PauseRead),
-    /// Throw the collection's watch away and list it anew.
+    /// Discards the watch of the collection and lists the collection again.
     Relist {
         collection: GroupResource,
         why: String,
@@ -255,22 +262,23 @@ pub enum Output {
     Event(Event),
 }
 
-/// What happened, for logs, counters and whoever watches. The engine itself neither logs nor counts.
+/// An event for logs, counters and subscribers. The engine itself neither logs nor counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A decision was made, or replaced by a newer one of a higher generation.
+    /// The leader made a decision, or replaced it with a decision of a higher generation.
     Decided {
         item: u64,
         generation: u64,
         target: ObjectRef,
         action: ActionKind,
         causes: Vec<Cause>,
-        /// `None` where this replica does not lead.
+        /// The grounds; `None` if this replica does not lead.
         grounds: Option<Box<Grounds>>,
-        /// This replica made the decision before its term began. The event comes before the first step of the term.
+        /// True if the replica made the decision before its term began. The event then precedes the first step of the
+        /// term.
         repeated: bool,
     },
-    /// A decision was given to an executor. Comes before the message that does so.
+    /// The leader granted a decision to an executor. The event precedes the grant message.
     Granted {
         item: u64,
         target: ObjectRef,
@@ -279,21 +287,21 @@ pub enum Event {
         attempt: u32,
         grounds: Box<Grounds>,
     },
-    /// A decision ended without being carried out: it no longer holds, or another one is in its place. The grounds are those of its lease if it
-    /// had one, and else those of this moment.
+    /// A decision ended without being carried out, because it is obsolete or replaced. The grounds are those of its
+    /// lease, or the present ones if it had no lease.
     Withdrawn {
         item: u64,
         target: ObjectRef,
         action: ActionKind,
-        /// Another decision about the same object follows.
+        /// True if another decision about the same object follows.
         replaced: bool,
         grounds: Box<Grounds>,
     },
-    /// A pause holds a decision from now on; or none does any more.
+    /// A pause begins to hold a decision, or no pause holds it any more.
     Held {
         target: ObjectRef,
         action: ActionKind,
-        /// `None`: nothing does.
+        /// The pause that holds the decision; `None` if no pause does.
         pause: Option<Name>,
         grounds: Box<Grounds>,
     },
@@ -306,15 +314,16 @@ pub enum Event {
         executor: Name,
         http_status: u16,
         message: String,
-        /// As in [`crate::work::WorkReport`].
+        /// The same as in [`crate::work::WorkReport`].
         audit_id: String,
         api_calls: u32,
-        /// From decision to report.
+        /// The time from the decision to the report.
         age: Duration,
         attempt: u32,
         grounds: Box<Grounds>,
     },
-    /// An attempt ended whose lease is of an earlier term of this election: an executor says so, and nothing else shows it.
+    /// An attempt ended whose lease is of an earlier term of this election. Only the report of the executor shows the
+    /// end.
     ReportedLate {
         target: ObjectRef,
         action: ActionKind,
@@ -322,36 +331,38 @@ pub enum Event {
         executor: Name,
         http_status: u16,
         message: String,
-        /// As in [`crate::work::WorkReport`].
+        /// The same as in [`crate::work::WorkReport`].
         audit_id: String,
         api_calls: u32,
         attempt: u32,
-        /// That gave the work out.
+        /// The term that granted the lease.
         lease_term: Term,
-        /// As far as this leader knows them now.
+        /// The grounds as far as this leader knows them.
         grounds: Box<Grounds>,
     },
-    /// The object of a deletion that was carried out is not there any more.
+    /// The object of a deletion that was carried out does not exist any more.
     Confirmed {
         target: ObjectRef,
-        /// Of its DELETED; `None` where a list without the object showed that it has gone.
+        /// The version of the DELETED event. `None` if a list without the object showed the deletion.
         resource_version: Option<ResourceVersion>,
         grounds: Box<Grounds>,
     },
-    /// An object is in deletion after a DELETE of ours, and finalizers that are not the collector's hold it. Once for each decision.
+    /// An object is in deletion after a DELETE of an executor, and finalizers of other controllers hold it. The event
+    /// occurs once per decision.
     AwaitingFinalizers {
         target: ObjectRef,
-        /// At which the watch shows it so.
+        /// The version at which the watch shows the object in deletion.
         resource_version: ResourceVersion,
-        /// At most [`FINALIZERS_TOLD_MAX`].
+        /// The finalizers, at most [`FINALIZERS_TOLD_MAX`].
         finalizers: Vec<Name>,
         grounds: Box<Grounds>,
     },
-    /// A node left the graph by DELETED or by a relist; `caused_by_us` if a DELETE of ours had been accepted.
+    /// A node left the graph by DELETED or by a relist. `caused_by_us` is true if a DELETE of an executor was accepted.
     Removed {
         object: ObjectRef,
         caused_by_us: bool,
-        /// How long the last of its owners had been known to be absent, where it went by us and an owner was.
+        /// The time for which the last owner was known to be absent, if an executor deleted the object and an owner was
+        /// absent.
         owner_gone: Option<Duration>,
     },
     /// An owner was proven absent.
@@ -359,41 +370,43 @@ pub enum Event {
         owner: ObjectRef,
         proof: Proof,
     },
-    /// An owner check found the owner alive, so that a deletion did not happen.
+    /// An owner check found the owner alive, so a deletion did not happen.
     Prevented {
         target: ObjectRef,
         owner: ObjectRef,
     },
-    /// A report of an executor is not true: it cannot be, or the API server contradicts it.
+    /// A report of an executor is not true: it is impossible, or the API server contradicts it.
     Untrue {
         executor: Name,
         incarnation: Name,
-        /// Of the report.
+        /// The name of the report field.
         field: &'static str,
         why: String,
-        /// Of this process of the executor.
+        /// The number of untrue reports of this executor process.
         count: u32,
-        /// The first one of this process in this field.
+        /// True if the report is the first untrue one of this process in this field.
         first: bool,
-        /// There are so many that the executor is sent away.
+        /// True if the executor is sent away because of the number of untrue reports.
         refused: bool,
     },
-    /// It was asked whether the object of a node is there: it `exists`, is `absent`, or the question `failed`.
+    /// A question about the object of a node ended: the object `exists`, is `absent`, or the question `failed`.
     Asked {
         owner: ObjectRef,
         by: CheckBy,
         answer: &'static str,
     },
-    /// The lists of a collection stand elsewhere than those of the main store, and it is not said to have a store of its own.
+    /// The lists of a collection stand elsewhere than those of the main store, and the configuration declares no
+    /// separate store for the collection.
     KeptApart {
         collection: GroupResource,
     },
-    /// Answers of the API server about a collection cannot all be true.
+    /// Answers of the API server about a collection contradict each other.
     Inconsistent {
         collection: GroupResource,
         why: String,
     },
-    /// What was carried out a moment ago has to be done once more: somebody undoes it, or the server did not do it. It waits for so long.
+    /// A recent action must be repeated, because another client undoes it or the server did not perform it. The
+    /// decision waits for the given time.
     Undone {
         target: ObjectRef,
         action: ActionKind,
@@ -408,9 +421,9 @@ pub enum Event {
     },
     SessionOpened {
         executor: Name,
-        /// What its process says it is.
+        /// The version that the process of the executor reports.
         version: String,
-        /// What its stream speaks.
+        /// The protocol version of the stream.
         protocol: u32,
     },
     SessionEnded {
@@ -418,65 +431,66 @@ pub enum Event {
         why: &'static str,
         leases: usize,
     },
-    /// An executor was not let in. Once for each executor and reason in a term, for some hundred of them.
+    /// An executor was refused. The event occurs once per executor and reason in a term, for a bounded number of
+    /// executors.
     ExecutorRefused {
         executor: Name,
         why: &'static str,
     },
     TermGained(Term),
     TermLost,
-    /// Nothing is granted until the positions are known to be right, or whoever runs the leader allows it.
+    /// Grants stop until the positions are confirmed, or until the process that runs the leader permits grants.
     GrantsStopped {
         why: String,
     },
     GrantsResumed,
-    /// The store's history is not the one the graph was built from.
+    /// The history of the store differs from the history of the graph.
     Rewound {
         collection: GroupResource,
         why: String,
     },
-    /// A reference names a namespaced owner that is in another namespace. Once per reference and term.
+    /// A reference names a namespaced owner in another namespace. The event occurs once per reference and term.
     OwnerInOtherNamespace {
         dependent: ObjectRef,
         reference: OwnerReference,
     },
-    /// An object that the graph knew has a reference again to an owner that orphaned its dependents and is gone. The reference is taken
-    /// away again.
+    /// A known object has a reference again to an owner that orphaned its dependents and is gone. The leader removes
+    /// the reference.
     Readopted {
         dependent: ObjectRef,
-        /// At which the dependent has the reference.
+        /// The version at which the dependent has the reference.
         resource_version: ResourceVersion,
         owner: ObjectRef,
-        /// Of this reference, in this term.
+        /// True if the event is the first one for this reference in this term.
         first: bool,
     },
-    /// So many owners orphaned their dependents that one is forgotten after a shorter time than it would be remembered for.
+    /// An orphaning owner was forgotten before the regular time, because too many owners orphaned their dependents.
     OrphaningForgotten {
         remembered_for: Duration,
     },
-    /// An object has more than [`crate::object::REFERENCES_MAX`] distinct references: it is kept, and none of them counts. Once per object and
-    /// term.
+    /// An object has more than [`crate::object::REFERENCES_MAX`] distinct references. The object is kept, and none of
+    /// its references counts. The event occurs once per object and term.
     TooManyReferences {
         object: ObjectRef,
         count: u32,
     },
-    /// An item of a list or watch that the collector cannot use, and so will never touch.
+    /// The collector cannot use an item of a list or watch, and never touches the object.
     Unusable {
         collection: GroupResource,
         why: String,
     },
-    /// A pause holds from now on, or holds something else than before.
+    /// A pause takes effect, or changes its scope.
     PauseTaken {
         name: Name,
         scope: Scope,
         reason: String,
-        /// Who pressed it, as far as its resource says.
+        /// The actor who created the pause, according to its resource.
         actor: String,
-        /// What is wrong with it; empty if nothing is.
+        /// The problem of the pause; empty if there is none.
         problem: String,
         lasts: Duration,
     },
-    /// No write that this pause holds can be sent any more, or be on its way.
+    /// No write that this pause holds can be sent or be in transit any more.
     PauseEffective {
         name: Name,
     },
@@ -484,12 +498,12 @@ pub enum Event {
         name: Name,
         why: &'static str,
     },
-    /// Nothing that destroys is granted, because it cannot be found out which pauses there are.
+    /// All destructive actions are withheld, because the set of pauses is unknown.
     PausesUnknown {
         why: String,
     },
     PausesKnown,
-    /// An input that makes no sense was ignored.
+    /// The leader ignored an invalid input.
     Rejected {
         why: String,
     },

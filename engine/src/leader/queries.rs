@@ -1,4 +1,4 @@
-//! What readers see of the leader. Nothing here changes anything.
+//! Read access to the leader. Queries change no state.
 
 use super::claims::Claims;
 use super::context::Context;
@@ -42,7 +42,7 @@ pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
 pub use walk::{Found, OwnersWalk, Walked};
 
-/// Reads the components of the leader, as they are between two inputs.
+/// Reads the components of the leader between two inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
     pub(super) cx: &'a Context,
@@ -56,7 +56,7 @@ pub struct Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// The leader in numbers.
+    /// Returns the counts of the leader.
     pub fn status(&self) -> Status {
         let waits = self.dispatcher.queue().waits(self.cx.now);
         let oldest =
@@ -93,7 +93,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// What is decided, by where it waits and for how long at `now`.
+    /// Returns the waiting decisions by place, with their waiting time at `now`.
     pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
         self.dispatcher.queue().waits(now.max(self.cx.now))
     }
@@ -109,7 +109,7 @@ impl<'a> Queries<'a> {
         Some(String::from(why))
     }
 
-    /// All collections, by group and resource.
+    /// Returns all collections by group and resource.
     pub fn collections(&self) -> Vec<CollectionStatus> {
         let status = |kind: &crate::coverage::Kind| {
             Some(CollectionStatus {
@@ -127,8 +127,8 @@ impl<'a> Queries<'a> {
         self.world.coverage().served().filter_map(|(_, kind)| status(kind)).collect()
     }
 
-    /// How far each watched collection has come, by group and resource. Those that were never listed are left out, and those that have yet
-    /// to be listed again since their store went back.
+    /// Returns the position of each watched collection by group and resource. Collections that were never listed are
+    /// omitted, as are collections that are not listed again since a store rewind.
     pub fn positions(&self) -> Vec<(GroupResource, ResourceVersion)> {
         let position = |kind: &crate::coverage::Kind| {
             let collection = kind.served.as_ref().filter(|_| kind.is_watched())?.group_resource.clone();
@@ -137,7 +137,7 @@ impl<'a> Queries<'a> {
         self.world.coverage().served().filter_map(|(_, kind)| position(kind)).collect()
     }
 
-    /// How far one collection has come; `None` where it is not served.
+    /// Returns the position of one collection, or `None` if the collection is not served.
     pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
         let kind = self.world.coverage().kind(self.world.coverage().find(collection)?);
         let version = kind.served.as_ref()?.version.clone();
@@ -145,12 +145,12 @@ impl<'a> Queries<'a> {
         Some(Reached { state: kind.state, position, version })
     }
 
-    /// How often a store was seen to go back. What was told of positions before says nothing of those after.
+    /// Returns the number of store rewinds. Positions from before a rewind say nothing about positions after it.
     pub fn histories(&self) -> u64 {
         self.history.count()
     }
 
-    /// Whether the graph holds exactly these objects of a collection, each at its version.
+    /// Returns whether the graph contains exactly these objects of a collection, each at its version.
     pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
         let Some(id) = self.world.coverage().find(collection) else { return false };
         let shown = |(uid, version): &(Uid, ResourceVersion)| {
@@ -165,7 +165,7 @@ impl<'a> Queries<'a> {
         self.world.coverage().kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
-    /// Kinds that references name and that no API server serves, or that several resources share, at most `max`.
+    /// Returns at most `max` kinds that references name and that no API server serves or that several resources share.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
             let kind = self.world.coverage().kind(id);
@@ -182,7 +182,7 @@ impl<'a> Queries<'a> {
         self.world.coverage().ids().filter_map(unresolved).take(max).collect()
     }
 
-    /// Executors with a session, by name.
+    /// Returns the executors with a session by name.
     pub fn executors(&self) -> Vec<ExecutorView> {
         let mut executors: Vec<ExecutorView> = self
             .dispatcher
@@ -214,27 +214,28 @@ impl<'a> Queries<'a> {
         executors
     }
 
-    /// The kind of a served collection.
+    /// Returns the kind of a served collection.
     pub fn kind_of(&self, collection: &GroupResource) -> Option<Name> {
         self.world.coverage().find(collection).map(|kind| self.world.coverage().kind(kind).kind.clone())
     }
 
-    /// An object that went lately.
+    /// Returns an object that was deleted recently.
     pub fn tombstone(&self, uid: &Uid) -> Option<&'a Tombstone> {
         self.world.tombstones().get(self.cx.now, uid)
     }
 
-    /// Objects that went lately, the youngest first.
+    /// Returns the objects that were deleted recently, the latest first.
     pub fn tombstones(&self) -> impl Iterator<Item = &'a Tombstone> {
         self.world.tombstones().iter(self.cx.now)
     }
 
-    /// The nodes that carry this uid: one, or more where references contradict each other.
+    /// Returns the nodes with this uid. There are several nodes if references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
         self.world.graph().by_uid(uid).map(|id| self.view(id)).collect()
     }
 
-    /// The uids of what is, or is claimed to be, at an address, at most `max`. The namespace is empty for cluster scope.
+    /// Returns at most `max` uids of objects that have this address or are referenced there. The namespace is empty for
+    /// cluster scope.
     pub fn uids_at(&self, group: &str, kind: &str, namespace: &str, name: &str, max: usize) -> Vec<Uid> {
         let Some(kind) = self.world.coverage().known(group, kind) else { return Vec::new() };
         self.world
@@ -245,8 +246,8 @@ impl<'a> Queries<'a> {
             .collect()
     }
 
-    /// The nodes connected with any of `uids` in either direction, or all that have an edge if `uids` is empty; at most `max`, by uid.
-    /// The flag says that there were more.
+    /// Returns at most `max` nodes, by uid, that are connected with any of `uids` in either direction. If `uids` is
+    /// empty, returns the nodes with an edge. The flag is true if there are more nodes.
     pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
         if uids.is_empty() {
             let is_linked = |node: &Node<'_>| node.dependent_count() > 0 || node.owners().len() > 0;

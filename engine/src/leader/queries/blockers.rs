@@ -1,4 +1,4 @@
-//! What stands in the way of many items at once, and what waits for another try of its own.
+//! Queries for blockers of many items, and for items with a retry of their own.
 
 use super::Queries;
 use super::explain::how_served;
@@ -16,7 +16,7 @@ impl Queries<'_> {
         pace.map_or_else(|| blocker.to_string(), |pace| format!("{blocker}, slowed to {pace}"))
     }
 
-    /// How many items are blocked, by what blocks them.
+    /// Returns the number of blocked items per blocker category.
     pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
         let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
         for obstacle in self.dispatcher.queue().obstacles() {
@@ -28,7 +28,7 @@ impl Queries<'_> {
         blocked.into_iter().collect()
     }
 
-    /// What stands in the way, those with the most items first, at most `max`; and how many more there are.
+    /// Returns at most `max` blockers, those with the most items first, and the number of further blockers.
     pub fn blockers(&self, max: usize) -> (Vec<BlockerView>, usize) {
         let mut obstacles: Vec<_> =
             self.dispatcher.queue().obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
@@ -75,7 +75,8 @@ impl Queries<'_> {
         (views, more)
     }
 
-    /// What waits for another try of its own, that which was tried most often first, at most `max`; and how many more there are.
+    /// Returns at most `max` items with a retry of their own, those with the most attempts first, and the number of
+    /// further items.
     pub fn troubles(&self, max: usize) -> (Vec<TroubleView>, usize) {
         let view = |item: &Item| TroubleView {
             object: item.draft.target.clone(),

@@ -1,4 +1,4 @@
-//! For readers that follow objects: what may have changed, and one object with its links.
+//! Queries for readers that follow objects: changes, and one object with its links.
 
 use super::Queries;
 use crate::object::Uid;
@@ -9,37 +9,37 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
     pub node: NodeView,
-    /// In order.
+    /// The references in order.
     pub edges: Vec<EdgeView>,
 }
 
 impl Queries<'_> {
-    /// The number of the next change: whoever looks at an object now, and at it again whenever it is among the changes from this number on,
-    /// knows it as it is.
+    /// Returns the number of the next change. A reader stays current if it reads an object now, and again whenever the
+    /// object is among the changes from this number on.
     pub fn next_change(&self) -> u64 {
         self.world.changes().next()
     }
 
-    /// At most `max` objects that may look different, from this number on, in order and as often as they may. `None` where not all of them
-    /// are kept.
+    /// Returns at most `max` objects that may have changed, from this change number on, in order. An object can occur
+    /// several times. Returns `None` if the changes are not kept completely.
     pub fn changed(&self, from: u64, max: usize) -> Option<Vec<Uid>> {
         self.world.changes().from(from, max)
     }
 
-    /// An object, if it is observed.
+    /// Returns an object if it is observed.
     pub fn linked(&self, uid: &Uid) -> Option<Linked> {
         let id = self.world.graph().primary(uid)?;
         Some(Linked { node: self.view(id), edges: self.world.edges(id) })
     }
 
-    /// Where the references of an observed object lead; `None` where it is not observed.
+    /// Returns the owners that an observed object references, or `None` if the object is not observed.
     pub fn owners_of(&self, uid: &Uid) -> Option<Vec<Uid>> {
         let node = self.world.graph().node(self.world.graph().primary(uid)?);
         Some(node.owners().map(|owner| self.world.graph().node(owner).uid()).collect())
     }
 
-    /// Some of what refers to this uid, and where to go on: at most `max`, below the place `before`, the last first. What refers to it
-    /// throughout is found by going on until there is nothing more.
+    /// Returns at most `max` dependents of this uid below the place `before`, the last first, and the place at which to
+    /// continue. Repeated calls find every object that is a dependent throughout.
     pub fn dependents_of(&self, uid: &Uid, before: Option<usize>, max: usize) -> (Vec<Uid>, Option<usize>) {
         let name = |id| self.world.graph().node(id).uid();
         let mut nodes = self.world.graph().by_uid(uid).map(|id| self.world.graph().node(id));
@@ -49,12 +49,13 @@ impl Queries<'_> {
             let start = end.saturating_sub(max);
             return (node.dependents_at(start..end).map(name).collect(), (start > 0).then_some(start));
         }
-        // Where references contradict each other about a uid, they are few.
+        // A uid with contradicting references has few dependents.
         let all = self.world.graph().by_uid(uid).flat_map(|id| self.world.graph().node(id).dependents());
         (all.map(name).collect(), None)
     }
 
-    /// The uids at so many places of the graph, and where to go on, if anything is left. What is there throughout is found.
+    /// Returns the uids at up to `max` places of the graph, and the place at which to continue. Repeated calls find
+    /// every object that is present throughout.
     pub fn uids_from(&self, place: usize, max: usize) -> (Vec<Uid>, Option<usize>) {
         let end = self.world.graph().places().min(place.saturating_add(max));
         let found = (place..end).filter_map(|place| self.world.graph().at_place(place));

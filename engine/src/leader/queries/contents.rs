@@ -1,4 +1,4 @@
-//! What is still in a namespace that is marked for deletion, or which instances a definition still has.
+//! The remaining contents of a namespace in deletion, or the remaining instances of a definition in deletion.
 
 use super::Queries;
 use super::explain::plain;
@@ -11,10 +11,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Kinds that are named with how many there are.
+/// Maximum number of kinds that are named with their counts.
 const KINDS_MAX: usize = 20;
 
-/// A pass over all nodes, in steps, for what is in some objects.
+/// A pass in steps over all nodes that finds the contents of some objects.
 #[derive(Debug)]
 pub struct ContentsLook {
     wanted: Vec<Inside>,
@@ -26,13 +26,13 @@ struct Inside {
     uid: Uid,
     place: Container,
     kinds: BTreeMap<Name, usize>,
-    /// The first objects with finalizers of others, which nobody but their controllers removes.
+    /// The first objects with finalizers of other controllers, which only these controllers remove.
     holding: Vec<crate::object::ObjectRef>,
     count: usize,
 }
 
 impl ContentsLook {
-    /// Looks for what is in those of the objects that are marked for deletion and have others in them.
+    /// Starts a pass for those of the objects that are in deletion and can contain other objects.
     pub fn of(queries: &Queries<'_>, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
             let node = queries.world.graph().node(queries.world.graph().primary(&uid)?);
@@ -44,7 +44,7 @@ impl ContentsLook {
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
     }
 
-    /// Looks at up to `budget` places. True once there is nothing left to look at.
+    /// Visits up to `budget` places. Returns true after the last place.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         if self.wanted.is_empty() {
             return true;
@@ -68,8 +68,8 @@ impl ContentsLook {
         end == queries.world.graph().places()
     }
 
-    /// What was found, as the reason why each of them is not gone: how many objects of which kinds, and those that hold it. Nothing for what is
-    /// empty.
+    /// Returns the reason why each object is not gone: the counts by kind, and the objects that hold it. Empty objects
+    /// are omitted.
     pub fn finish(self) -> BTreeMap<Uid, Reason> {
         let reason = |mut inside: Inside| {
             let mut kinds: Vec<(Name, usize)> = inside.kinds.into_iter().collect();
@@ -88,7 +88,7 @@ impl ContentsLook {
     }
 }
 
-/// Stays until a controller has done its part.
+/// Returns whether a node stays until a controller has removed its finalizer.
 fn holds(node: Node<'_>) -> bool {
     let foreign = |name: &Name| **name != *FOREGROUND_FINALIZER && **name != *ORPHAN_FINALIZER;
     node.finalizers().iter().any(foreign)

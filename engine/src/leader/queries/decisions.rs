@@ -1,4 +1,4 @@
-//! Decisions that are not carried out yet.
+//! Queries for decisions that are not carried out yet.
 
 use super::Queries;
 use crate::leader::OpenDecision;
@@ -7,7 +7,8 @@ use crate::queue::Place;
 use alloc::vec::Vec;
 
 impl Queries<'_> {
-    /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
+    /// Returns at most `max` decisions that are not carried out yet, by the uid of their target, starting after
+    /// `after`.
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
             let item = self.dispatcher.queue().get(uid)?;

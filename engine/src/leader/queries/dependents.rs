@@ -1,9 +1,9 @@
-//! Walks from an owner to what depends on it. A walk finds as many objects as are asked for and goes on later from there, so the first of a
-//! million dependents cost as much as the first of ten.
+//! Walks from an owner to its dependents. A walk finds a requested number of objects and continues from there
+//! afterwards. The first of a million dependents therefore cost as much as the first of ten.
 //!
-//! Between two steps the graph may change. When a walk comes to an owner, it notes the nodes of the dependents that the owner has then. A
-//! dependent that is one throughout is found once, whatever happens to the others. One that comes later may be missed. One that is none any
-//! more when the walk comes to it is left out, also where another object has its node by then.
+//! The graph may change between two steps. When a walk reaches an owner, it notes the nodes of the present dependents.
+//! The walk finds each object that remains a dependent once, regardless of changes to the others. The walk may miss a
+//! dependent that is added afterwards. The walk omits a former dependent, even if another object has its node by then.
 
 use super::walk::Found;
 use super::{Node, NodeId, Queries};
@@ -12,47 +12,47 @@ use crate::view::LISTED_MAX;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-/// What to walk.
+/// The options of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependentsOptions {
-    /// 1 is the direct dependents.
+    /// The maximum depth. A depth of 1 is the direct dependents.
     pub max_depth: u32,
-    /// Along blocking references only.
+    /// True if the walk follows only blocking references.
     pub blocking_only: bool,
-    /// Most objects that are found.
+    /// The maximum number of objects to find.
     pub max_objects: usize,
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub struct DependentsWalk {
     options: DependentsOptions,
     start: Uid,
-    /// In the order in which they were found, which is by depth.
+    /// The owners to visit, in the order in which they were found, which is by depth.
     open: VecDeque<Below>,
-    /// Nodes noted in `open`.
+    /// The number of nodes noted in `open`.
     noted: usize,
     found: BTreeSet<Uid>,
     depth_limited: bool,
     cut: bool,
 }
 
-/// An owner whose dependents are still to be visited.
+/// An owner whose dependents are not visited yet.
 #[derive(Debug)]
 struct Below {
     owner: Uid,
     depth: u32,
-    /// Noted when the walk comes to the owner; the first of them is visited last.
+    /// The dependents, noted when the walk reaches the owner. The first of them is visited last.
     dependents: Option<Vec<NodeId>>,
 }
 
-/// References that cost a step as much as one more object.
+/// Number of references that cost as much as one object.
 const REFERENCES_PER_OBJECT: usize = 10;
-/// Dependents whose notes cost a step as much as one object.
+/// Number of noted dependents that cost as much as one object.
 const NOTES_PER_OBJECT: usize = 1000;
 
 impl DependentsWalk {
-    /// A walk from the object of this uid, which is not part of what is found.
+    /// Creates a walk from the object of this uid. The result does not contain the object.
     pub fn new(start: Uid, options: DependentsOptions) -> DependentsWalk {
         let first = Below { owner: start.clone(), depth: 1, dependents: None };
         DependentsWalk {
@@ -66,7 +66,7 @@ impl DependentsWalk {
         }
     }
 
-    /// Visits about `budget` objects, and finds at most `wanted` of them. `None` once there is nothing left to visit.
+    /// Visits about `budget` objects, and finds at most `wanted` of them. Returns `None` after the last object.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize, wanted: usize) -> Option<Vec<Found>> {
         let (mut found, mut left) = (Vec::new(), budget);
         while left > 0 && found.len() < wanted {
@@ -92,11 +92,11 @@ impl DependentsWalk {
         Some(found)
     }
 
-    /// Notes the dependents of the owner that comes next. Gives what it costs.
+    /// Notes the dependents of the next owner. Returns the cost.
     fn note(&mut self, queries: &Queries<'_>) -> usize {
         let Some(below) = self.open.front_mut() else { return 0 };
         let nodes = || queries.world.graph().by_uid(&below.owner).map(|id| queries.world.graph().node(id));
-        // What is beyond the bound is not even noted: an owner may have a million dependents.
+        // Dependents beyond the bound are not noted, because an owner may have a million dependents.
         let count: usize = nodes().map(Node::dependent_count).sum();
         if self.noted + count > 2 * self.options.max_objects {
             self.stop();
@@ -116,7 +116,7 @@ impl DependentsWalk {
         self.noted = 0;
     }
 
-    /// Visits a node that was noted below this owner. Gives what it found, and what that costs.
+    /// Visits a noted node below this owner. Returns the object found, and the cost of the visit.
     fn visit(&mut self, queries: &Queries<'_>, owner: &Uid, depth: u32, id: NodeId) -> (Option<Found>, usize) {
         let Some(node) = queries.world.graph().get(id) else { return (None, 1) };
         let cost = 1 + node.owners().len() / REFERENCES_PER_OBJECT;
@@ -151,17 +151,17 @@ impl DependentsWalk {
         (Some(Found { node: queries.view(best), depth, edges }), cost)
     }
 
-    /// Whether an object that was found has dependents below `max_depth`.
+    /// Returns whether an object of the result has dependents below `max_depth`.
     pub fn is_depth_limited(&self) -> bool {
         self.depth_limited
     }
 
-    /// Whether there are more than `max_objects`, so that the walk ended before its end.
+    /// Returns whether `max_objects` ended the walk early.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// About how many bytes the walk holds.
+    /// Returns the approximate size of the walk in bytes.
     pub fn bytes(&self) -> usize {
         self.noted * size_of::<NodeId>()
             + self.open.len() * size_of::<Below>()

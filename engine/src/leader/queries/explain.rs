@@ -1,4 +1,4 @@
-//! Why an object is still here, is going, or went: the one judge's verdict, put into reasons.
+//! Explanations why an object is present, in deletion, or deleted. The explanations use the same verdict as decisions.
 
 use super::Queries;
 use crate::containers::{Container, DEFINITION_FINALIZER};
@@ -18,7 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 impl Queries<'_> {
-    /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
+    /// Explains why an object is present, in deletion, or deleted. Returns `None` for an unknown uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.world.best_known(uid)?;
         let item = self.dispatcher.queue().get(uid);
@@ -170,7 +170,7 @@ impl Queries<'_> {
         let finalizers = self.finalizers(id);
         let at = self.world.graph().node(id).at();
         if let Some(place) = Container::of(self.world.coverage().kind(at.kind), &at.name) {
-            // What is in it takes a look at every object: see `ContentsLook`.
+            // The contents require a pass over all objects: see `ContentsLook`.
             let unseen = place.unseen(self.world.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
             let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
             return (VerdictView::Blocked, reasons.chain(finalizers).collect());
@@ -210,14 +210,14 @@ impl Queries<'_> {
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
         } else if self.dispatcher.queue().get(&self.world.graph().node(id).uid()).is_none() {
-            // The barrier has not passed: some collection has not shown everything yet.
+            // The barrier has not passed. Some collection has not shown all its objects yet.
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
         (VerdictView::InProgress, reasons)
     }
 
-    /// Finalizers of others that an object in deletion waits for.
+    /// Returns the finalizers of other controllers that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
         let finalizers = self.world.graph().node(id).finalizers();
         let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
@@ -226,7 +226,7 @@ impl Queries<'_> {
         finalizers.iter().filter(foreign).take(RELATED_MAX).map(reason).collect()
     }
 
-    /// The kind of the dependents that are waited for and that nobody serves.
+    /// Returns the unserved kind of the dependents that the object waits for.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
         self.world.undecided().get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
         let kind = self
@@ -238,7 +238,7 @@ impl Queries<'_> {
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
-    /// Collections that may hide dependents.
+    /// Returns the collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
         let unseen = self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
@@ -260,7 +260,7 @@ impl Queries<'_> {
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
-    /// What keeps a decision from being carried out at once.
+    /// Returns the reasons why a decision is not carried out at once.
     pub(in crate::leader) fn waits(&self, item: &Item) -> Vec<Reason> {
         let mut reasons = Vec::new();
         let since = Some(item.decided);
@@ -312,7 +312,7 @@ impl Queries<'_> {
         self.world.graph().node(id).dependents().map(|dependent| self.world.object_ref(dependent))
     }
 
-    /// State and last error of the collection a node belongs to.
+    /// Returns the state and the last error of the collection of a node.
     fn collection_state(&self, id: NodeId) -> String {
         let of = self.world.graph().node(id).kind();
         let kind = self.world.coverage().kind(of);
@@ -335,7 +335,7 @@ fn blocker_code(blocker: &Blocker) -> ReasonCode {
     }
 }
 
-/// What stands in the way, in words.
+/// Describes a blocker.
 fn blocker_text(blocker: &Blocker) -> String {
     match blocker {
         Blocker::Forbidden { collection, namespace, action } => {
@@ -377,7 +377,7 @@ fn delay_text(item: &Item, why: &Delay) -> String {
     }
 }
 
-/// What the last attempt came to, after `text`.
+/// Appends the result of the last attempt to `text`.
 fn with_trouble(text: String, item: &Item) -> String {
     match &item.trouble {
         Some(trouble) => format!("{text}: {trouble}"),
@@ -385,17 +385,17 @@ fn with_trouble(text: String, item: &Item) -> String {
     }
 }
 
-/// A reason that is its code.
+/// Returns a reason without related objects.
 pub(super) fn plain(code: ReasonCode) -> Reason {
     Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
 }
 
-/// A reason that is about objects.
+/// Returns a reason with related objects.
 pub(super) fn related(code: ReasonCode, objects: impl Iterator<Item = ObjectRef>, count: usize) -> Reason {
     Reason { related: objects.take(RELATED_MAX).collect(), count, ..plain(code) }
 }
 
-/// How a kind is served to which references lead nowhere, or not to one resource.
+/// Describes how a kind is served to which references do not resolve to exactly one resource.
 pub(in crate::leader) fn how_served(resources: &[GroupResource]) -> String {
     let names: Vec<String> = resources.iter().take(RELATED_MAX).map(ToString::to_string).collect();
     if names.is_empty() { String::from("not served") } else { format!("served as {}", names.join(" and as ")) }

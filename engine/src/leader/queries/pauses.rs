@@ -1,4 +1,4 @@
-//! Pauses, and what they hold.
+//! Queries for pauses and for the items that they hold.
 
 use super::Queries;
 use crate::coverage::State;
@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Queries<'_> {
-    /// All pauses by name, those that are over included.
+    /// Returns all pauses by name, including ended ones.
     pub fn pauses(&self) -> Vec<PauseView> {
         let view = |entry: &crate::hold::Entry| {
             let writers = if entry.effective || entry.over {
@@ -41,7 +41,7 @@ impl Queries<'_> {
         self.dispatcher.queue().holds().pauses().map(view).collect()
     }
 
-    /// Why everything that destroys is held beside what pauses say, if it is.
+    /// Returns why all destructive actions are held regardless of pauses, if they are.
     pub(super) fn pauses_unknown(&self) -> Option<String> {
         if self.dispatcher.queue().holds().is_unknown() {
             return Some(format!("it is not known which pauses there are: {}", self.pauses.doubt()));
@@ -50,7 +50,8 @@ impl Queries<'_> {
         self.dispatcher.queue().holds().has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
     }
 
-    /// A scope as somebody asks for it, with the names that the API server knows. The error says what in it matches nothing, in a sentence.
+    /// Resolves a requested scope to the names that the API server knows. The error names the part of the scope that
+    /// matches nothing, in a sentence.
     pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         let synced =
@@ -67,12 +68,13 @@ impl Queries<'_> {
         resolved(scope, self.world.coverage(), has_namespace)
     }
 
-    /// What a name of a kind means, as people write it: see [`Self::resolve_scope`].
+    /// Returns the resources that a kind name of a request means: see [`Self::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
         self.world.coverage().called(name)
     }
 
-    /// What holds an item, for readers: `pauses/NAME: REASON`, or why it is not known which pauses there are.
+    /// Describes the hold of an item for readers: `pauses/NAME: REASON`, or the reason why the set of pauses is
+    /// unknown.
     pub(super) fn hold_text(&self, hold: &Hold) -> String {
         match hold {
             Hold::Pause(name) => {
@@ -83,7 +85,7 @@ impl Queries<'_> {
         }
     }
 
-    /// What holds back what destroys, the first by name first.
+    /// Returns the holds of destructive actions, ordered by name.
     pub(super) fn brakes(&self) -> Vec<Brake> {
         let standing = self.dispatcher.queue().holds().pauses().filter(|entry| !entry.over);
         let brake = |entry: &crate::hold::Entry| Brake {

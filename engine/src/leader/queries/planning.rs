@@ -1,4 +1,4 @@
-//! Gathers what a plan rests on, in steps.
+//! Collection of the input of a plan, in steps.
 
 use super::super::Undiscovered;
 use super::Queries;
@@ -13,29 +13,30 @@ use crate::view::Plan;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-/// Nodes that are looked at for what is in a namespace, at the cost of one that is copied.
+/// Number of nodes in a search of namespace contents that cost as much as one copied node.
 const SWEPT_PER_COPY: usize = 16;
 
-/// A plan in the making: everything below the targets is copied, and the owners beside them.
+/// A plan in preparation. The copy contains all objects below the targets, and the owners beside them.
 #[derive(Debug)]
 pub struct Planning {
     options: PlanOptions,
-    /// To be copied with all their dependents; with a place, it was, and its dependents below that are still to come.
+    /// Objects to copy with all their dependents. An entry with a place is copied already, and continues with its
+    /// dependents below that place.
     open: VecDeque<(Uid, Option<usize>)>,
     seen: BTreeSet<Uid>,
-    /// Owners, to be copied alone.
+    /// Owners to copy without their dependents.
     beside: BTreeSet<Uid>,
-    /// In pieces, because a large list that grows is moved as a whole while the graph is held.
+    /// The copied nodes, in pages. A growing contiguous list would be moved as a whole while the graph is locked.
     nodes: PagedVec<Copied>,
-    /// Namespaces and definitions among the objects, whose contents are to be found.
+    /// Namespaces and definitions among the objects, whose contents must be found.
     places: BTreeSet<Container>,
-    /// Those that are looked for now, and how far the look over all nodes has come.
+    /// The namespaces and definitions of the present pass, and the place that the pass has reached.
     sweep: Option<(BTreeSet<Container>, usize)>,
     cut: bool,
 }
 
 impl Planning {
-    /// Nothing is looked at yet.
+    /// Creates a plan that has copied nothing yet.
     pub fn new(options: PlanOptions) -> Planning {
         let open = options.targets.iter().chain(&options.assume_gone).map(|uid| (uid.clone(), None)).collect();
         Planning {
@@ -50,7 +51,7 @@ impl Planning {
         }
     }
 
-    /// Copies at most `budget` objects. True once there is nothing left to copy.
+    /// Copies at most `budget` objects. Returns true after the last object.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let mut left = budget;
         while left > 0 {
@@ -73,7 +74,8 @@ impl Planning {
         self.open.is_empty() && self.beside.is_empty() && self.places.is_empty() && self.sweep.is_none()
     }
 
-    /// Looks at some nodes for what is in namespaces and definitions. False where there is nothing to look for.
+    /// Searches some nodes for the contents of namespaces and definitions. Returns false if there is nothing to search
+    /// for.
     fn sweep(&mut self, queries: &Queries<'_>) -> bool {
         if self.sweep.is_none() && !self.places.is_empty() && !self.cut {
             self.sweep = Some((core::mem::take(&mut self.places), 0));
@@ -94,7 +96,7 @@ impl Planning {
         true
     }
 
-    /// What it costs beside the visit itself.
+    /// Copies the nodes of an object. Returns the cost beyond the visit itself.
     fn visit(&mut self, queries: &Queries<'_>, uid: &Uid) -> usize {
         if self.seen.contains(uid) {
             return 0;
@@ -114,7 +116,7 @@ impl Planning {
             self.places
                 .extend(Container::of(queries.world.coverage().kind(at.kind), &at.name).filter(|_| node.is_observed()));
             for owner in node.owners().map(|owner| queries.world.graph().node(owner)) {
-                // One that is in deletion already may have waited for this object alone.
+                // An owner in deletion may have waited only for this object.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
                     true => self.open.push_back((owner.uid(), None)),
@@ -127,7 +129,7 @@ impl Planning {
         self.dependents(queries, uid, None)
     }
 
-    /// Has dependents of an object copied: some of them, and the others before anything else. Gives what it costs.
+    /// Queues some dependents of an object for copying, and the other dependents as the next entry. Returns the cost.
     fn dependents(&mut self, queries: &Queries<'_>, uid: &Uid, below: Option<usize>) -> usize {
         if self.open.len() > 2 * self.options.max_objects {
             self.cut = true;
@@ -142,7 +144,8 @@ impl Planning {
         cost
     }
 
-    /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no queries.
+    /// Computes the plan for the targets and their dependents. The work is proportional to the copy and needs no
+    /// queries.
     pub fn finish(mut self, frame: Frame) -> Plan {
         let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes } = frame;
         let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, hidden, brakes };
@@ -150,7 +153,7 @@ impl Planning {
     }
 }
 
-/// What a plan needs to know beside the objects.
+/// The input of a plan besides the objects.
 #[derive(Debug)]
 pub struct Frame {
     coverage: Coverage,
@@ -162,7 +165,7 @@ pub struct Frame {
 }
 
 impl Queries<'_> {
-    /// What a plan needs to know beside the objects; to be taken together with its last step.
+    /// Returns the input of a plan besides the objects. The caller requests it together with the last step of the plan.
     pub fn frame(&self) -> Frame {
         let unseen =
             self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);

@@ -1,4 +1,4 @@
-//! Looks at every node, in steps: for what has no index because it is asked for seldom.
+//! Passes over all nodes in steps, for rare queries without an index.
 
 use super::Queries;
 use crate::graph::{NodeId, Reference};
@@ -7,20 +7,21 @@ use crate::view::{CycleView, EdgeView, Explanation, ItemView, NodeView, PlaceVie
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Longest chain of blockers that is followed.
+/// Maximum number of objects in a chain of blockers.
 const CHAIN_MAX: usize = 1000;
 
-/// References that cost a pass as much as one more place.
+/// Number of references that cost as much as one place.
 const REFERENCES_PER_PLACE: usize = 10;
 
-/// A pass over all nodes, from one step to the next. Nodes that come and go meanwhile may be missed or met.
+/// A pass over all nodes that continues from one step to the next. The pass may miss nodes that come or go meanwhile.
 #[derive(Debug, Default)]
 pub struct Scan {
     next: usize,
 }
 
 impl Scan {
-    /// Looks at up to `budget` places and gives what `look` makes of the nodes there. `None` once all are done.
+    /// Visits up to `budget` places, and returns the results of `look` for their nodes. Returns `None` after the last
+    /// place.
     fn step<T>(
         &mut self,
         queries: &Queries<'_>,
@@ -35,7 +36,7 @@ impl Scan {
         while self.next < places && left > 0 {
             let id = queries.world.graph().at_place(self.next);
             self.next += 1;
-            // A few objects with very many references are as much work as many others.
+            // A few objects with very many references take as much work as many other objects.
             let references = id.map_or(0, |id| queries.world.graph().node(id).owners().len());
             left = left.saturating_sub(1 + references / REFERENCES_PER_PLACE);
             found.extend(id.and_then(|id| look(queries, id)));
@@ -43,7 +44,8 @@ impl Scan {
         Some(found)
     }
 
-    /// Objects that are marked or decided and have not gone, and those that something but a pause keeps from being decided. `None` once all places are done.
+    /// Returns objects that are in deletion or decided and are not gone, and objects whose decision is prevented by
+    /// something other than a pause. Returns `None` after the last place.
     pub fn stuck(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<Explanation>> {
         self.step(queries, budget, |queries, id| {
             let node = queries.world.graph().node(id);
@@ -64,7 +66,7 @@ impl Scan {
                 VerdictView::InProgress | VerdictView::Collectable if !explanation.reasons.is_empty() => {
                     Some(explanation)
                 }
-                // It stays, but loses a reference that should be gone.
+                // The object stays, but must lose a reference.
                 VerdictView::Kept if explanation.item.as_ref().is_some_and(is_refused) => Some(explanation),
                 VerdictView::InProgress
                 | VerdictView::Collectable
@@ -75,13 +77,13 @@ impl Scan {
         })
     }
 
-    /// All nodes with their references. `None` once all places are done.
+    /// Returns all nodes with their references. Returns `None` after the last place.
     pub fn export(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
         self.step(queries, budget, |queries, id| Some((queries.view(id), queries.world.edges(id))))
     }
 }
 
-/// Whether an attempt at it failed, or would meet what others were refused by.
+/// Returns whether an attempt failed, or would meet a blocker of other items.
 fn is_refused(item: &ItemView) -> bool {
     match item.place {
         PlaceView::Backoff { .. } | PlaceView::Behind { .. } => true,
@@ -89,22 +91,23 @@ fn is_refused(item: &ItemView) -> bool {
     }
 }
 
-/// The search for cycles: a scan, then the components of what it found, then a last look at each.
+/// The search for cycles: a scan, the components of its result, and a final check of each component.
 #[derive(Debug)]
 pub struct CycleSearch {
     scan: Scan,
     blocking_only: bool,
-    /// Nodes that have owners and dependents, with their owners: no other can be in a cycle.
+    /// Nodes with owners and dependents, with their owners. No other node can be in a cycle.
     linked: BTreeMap<NodeId, (Uid, Vec<NodeId>)>,
 }
 
 impl CycleSearch {
-    /// `blocking_only`: cycles of blocking references, which can stop foreground deletions.
+    /// Creates a search. With `blocking_only`, the search finds cycles of blocking references, which can stop
+    /// foreground deletions.
     pub fn new(blocking_only: bool) -> CycleSearch {
         CycleSearch { scan: Scan::default(), blocking_only, linked: BTreeMap::new() }
     }
 
-    /// Looks at up to `budget` places. True once all are done.
+    /// Visits up to `budget` places. Returns true after the last place.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let blocking_only = self.blocking_only;
         let found = self.scan.step(queries, budget, |queries, id| {
@@ -122,7 +125,7 @@ impl CycleSearch {
         }
     }
 
-    /// Groups of objects that form a cycle, by uid. Needs no queries.
+    /// Returns the groups of objects that form a cycle, by uid. The call needs no queries.
     pub fn components(self) -> Vec<Vec<Uid>> {
         let ids: Vec<NodeId> = self.linked.keys().copied().collect();
         let place: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(at, &id)| (id, at)).collect();
@@ -142,7 +145,7 @@ impl CycleSearch {
     }
 }
 
-/// Strongly connected components, by Tarjan's algorithm without recursion.
+/// Returns the strongly connected components, by Tarjan's algorithm without recursion.
 fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const NEW: usize = usize::MAX;
     let mut number = alloc::vec![NEW; next.len()];
@@ -153,7 +156,7 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if number[root] != NEW {
             continue;
         }
-        // A node, and how many of its edges have been followed.
+        // Each entry is a node and the number of its edges that were followed.
         let mut path = alloc::vec![(root, 0)];
         while let Some((at, edge)) = path.last_mut() {
             let at = *at;
@@ -194,7 +197,7 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 impl Queries<'_> {
-    /// A cycle as it stands, if these objects still form one.
+    /// Returns the present state of a cycle, if these objects still form one.
     pub fn cycle(&self, members: &[Uid]) -> Option<CycleView> {
         let within: BTreeSet<&Uid> = members.iter().collect();
         let ids: Vec<NodeId> = members.iter().map(|uid| self.world.graph().primary(uid)).collect::<Option<_>>()?;
@@ -206,7 +209,8 @@ impl Queries<'_> {
         }
         let waits = |&id: &NodeId| self.world.graph().node(id).deletes_dependents();
         let deadlocked = ids.iter().all(waits);
-        // What the judge would relax first where the members wait for each other, and otherwise where they would come to.
+        // The verdict relaxes this member first if the members wait for each other. Otherwise the first member stands
+        // for the cycle.
         let relaxed = |&&id: &&NodeId| {
             let verdict = crate::verdict::verdict(self.world.graph(), self.world.coverage(), id);
             matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
@@ -220,7 +224,7 @@ impl Queries<'_> {
         })
     }
 
-    /// The ends of the chain of blocking dependents below an object: what has to move first.
+    /// Returns the ends of the chain of blocking dependents below an object. These objects must change first.
     pub fn root_blockers(&self, uid: &Uid) -> Vec<ObjectRef> {
         let Some(start) = self.world.graph().primary(uid) else { return Vec::new() };
         let mut seen = BTreeSet::from([start]);

@@ -1,4 +1,5 @@
-//! Walks from a dependent to its owners, in steps: between two of them the graph may change, so a walk goes by uid.
+//! Walks from a dependent to its owners, in steps. The graph may change between two steps, so a walk identifies objects
+//! by uid.
 
 use super::Queries;
 use crate::object::Uid;
@@ -12,41 +13,43 @@ use alloc::vec::Vec;
 pub struct Found {
     pub node: NodeView,
     pub depth: u32,
-    /// The first [`LISTED_MAX`] references between this object and others of the walk: of a dependent, those it has to what was found before
-    /// it; of an owner, those to it.
+    /// The first [`LISTED_MAX`] references between this object and other objects of the walk. A dependent has its
+    /// references to objects found earlier; an owner has the references that lead to it.
     pub edges: Vec<EdgeView>,
 }
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// By depth, then collection, namespace and name.
+    /// The objects, ordered by depth, collection, namespace and name.
     pub found: Vec<Found>,
-    /// There are more than were to be found.
+    /// True if there are more objects than requested.
     pub cut: bool,
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub struct OwnersWalk {
     max_depth: u32,
     max_objects: usize,
     open: VecDeque<(Uid, u32)>,
     seen: BTreeMap<Uid, u32>,
-    /// In pieces, because a large one that grows is moved as a whole while the graph is held.
+    /// The objects found, in pages. A growing contiguous list would be moved as a whole while the graph is locked.
     found: PagedVec<(NodeView, u32)>,
     edges: PagedVec<EdgeView>,
     cut: bool,
 }
 
-/// References of a walk, for each of the objects it may find: more of them end it as more objects do.
+/// Maximum number of references per requested object. Further references end the walk, as further objects do.
 const EDGES_PER_OBJECT: usize = 3;
-/// Dependents of one object that are taken at a time, and what they cost of a budget: only their names are taken.
+/// Number of dependents of one object that one step takes.
 pub(super) const BELOW_STEP: usize = 1000;
+/// Cost of one such step in objects. A step copies only names.
 pub(super) const BELOW_COST: usize = 50;
 
 impl OwnersWalk {
-    /// A walk from the object of this uid, which is not part of what is found. A `max_depth` of 1 is its direct owners.
+    /// Creates a walk from the object of this uid. The result does not contain the object. A `max_depth` of 1 is the
+    /// direct owners.
     pub fn new(start: Uid, max_depth: u32, max_objects: usize) -> OwnersWalk {
         OwnersWalk {
             max_depth,
@@ -59,7 +62,7 @@ impl OwnersWalk {
         }
     }
 
-    /// Visits at most `budget` objects. True once there is nothing left to visit.
+    /// Visits at most `budget` objects. Returns true after the last object.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         for _ in 0..budget {
             let Some((uid, depth)) = self.open.pop_front() else { return true };
@@ -87,7 +90,7 @@ impl OwnersWalk {
         if depth < self.max_depth {
             let owners = nodes.flat_map(|id| queries.world.graph().node(id).owners());
             let owners = owners.map(|owner| (queries.world.graph().node(owner).uid(), depth + 1));
-            // What is beyond the bound is not even remembered.
+            // Objects beyond the bound are not remembered.
             let room = (2 * self.max_objects).saturating_sub(self.open.len());
             self.open.extend(owners.take(room).collect::<Vec<_>>());
         }
@@ -100,7 +103,7 @@ impl OwnersWalk {
         self.open.clear();
     }
 
-    /// What was found. To be called once `step` said that there is nothing left.
+    /// Returns the result. The caller calls `finish` after `step` has returned true.
     pub fn finish(mut self) -> Walked {
         let mut by_owner: BTreeMap<Uid, Vec<EdgeView>> = BTreeMap::new();
         let seen = &self.seen;
@@ -121,7 +124,7 @@ impl OwnersWalk {
 }
 
 impl Found {
-    /// By depth, then collection, namespace and name.
+    /// Returns the sort key: depth, then collection, namespace and name.
     pub fn order(&self) -> (u32, (&str, &str, &str, &str, &Uid)) {
         (self.depth, self.node.object.order())
     }
