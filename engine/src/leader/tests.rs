@@ -1,4 +1,4 @@
-//! The leader against scripted facts: what it grants, and what it does not.
+//! Tests of the leader with scripted facts: the grants that it makes, and the grants that it withholds.
 
 use super::*;
 use crate::follow::{Failure, WatchEnd};
@@ -52,13 +52,13 @@ mod stories;
 mod switches;
 mod undiscovered;
 
-/// How a question about one object is answered.
+/// The answer to a question about one object.
 #[derive(Clone, Debug)]
 enum FindingResult {
     Exists(Sighting),
-    /// A list at this position does not show the uid; or, without one, a list that has no position.
+    /// A list at this position does not show the uid. `None` is a list without a position.
     Absent(Option<ResourceVersion>),
-    /// The name belongs to another uid; position as in `Absent`.
+    /// The name belongs to another uid. The position is as in `Absent`.
     OtherUid(Option<ResourceVersion>),
     KindUnresolved,
     Forbidden,
@@ -104,8 +104,9 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::parse(&number.to_string())
 }
 
-/// `things` (namespaced, custom; `objects` is another resource of the same kind), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), `mirrors` (another group that serves
-/// `things`), and what else a test needs.
+/// Returns a kind by its resource: `things` (namespaced, custom; `objects` is another resource of the same kind),
+/// `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), `mirrors` (another group that serves `things`), or
+/// another kind that a test needs.
 fn served(resource: &str) -> ServedKind {
     let (group, kind, namespaced) = match resource {
         "configmaps" => ("", "ConfigMap", true),
@@ -136,7 +137,7 @@ fn collection(resource: &str) -> GroupResource {
     served(resource).group_resource
 }
 
-/// An object of namespace `ns` (or none, for nodes) whose uid is its name.
+/// Returns an object of namespace `ns`, or without a namespace for nodes. Its uid is its name.
 fn object(resource: &str, name: &str, rv: u64) -> Object {
     Object {
         uid: uid(name),
@@ -208,13 +209,13 @@ fn hello(executor: &str, incarnation: &str) -> Hello {
     }
 }
 
-/// The report of an attempt that ended well.
+/// Returns the report of a successful attempt.
 fn done(lease: &WorkLease) -> WorkReport {
     WorkReport::new(lease, Outcome::Done, 200)
 }
 
 impl Bench {
-    /// A leader with a term and an executor, that knows no kind.
+    /// Creates a leader with a term and an executor that knows no kind.
     fn bare() -> Bench {
         let mut bench = Bench::without_executor();
         bench.hello(STREAM, hello("e1", "i1"));
@@ -246,14 +247,14 @@ impl Bench {
         bench
     }
 
-    /// Answers the questions which pauses there are.
+    /// Answers the reads of all pauses.
     fn answer_reads(&mut self, answer: &Result<PauseAnswer, String>) {
         for read in core::mem::take(&mut self.reads) {
             self.input(Input::PausesRead { read, answer: answer.clone() });
         }
     }
 
-    /// All kinds served and synced at position 100, empty.
+    /// Creates a bench whose kinds are all served, synced at position 100, and empty.
     fn synced() -> Bench {
         Bench::synced_as(config())
     }
@@ -292,7 +293,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass, with every deadline at its moment; the first executor's heart beats.
+    /// Advances the time and runs each deadline at its time. The first executor sends heartbeats.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(at) = self.leader.next_deadline().filter(|&at| at <= end) {
@@ -338,7 +339,7 @@ impl Bench {
         self.input(Input::Bookmark { collection: collection(resource), resource_version: version(position) });
     }
 
-    /// What was granted since the last call, as text: `delete(Background) x`.
+    /// Returns the grants since the last call as text: `delete(Background) x`.
     fn grants(&mut self) -> Vec<String> {
         let mut grants: Vec<String> = self.granted.iter().map(describe).collect();
         grants.sort();
@@ -346,7 +347,7 @@ impl Bench {
         grants
     }
 
-    /// Takes the one lease that has been granted for this target.
+    /// Returns the single granted lease for this target.
     fn take(&mut self, target: &str) -> WorkLease {
         let at = self.granted.iter().position(|lease| lease.item.target.uid == uid(target));
         let at = at.unwrap_or_else(|| panic!("nothing granted for {target}, but {:?}", self.grants()));
@@ -364,19 +365,19 @@ impl Bench {
         self.message(STREAM, ToLeader::Reports { reports: vec![report], returns: Vec::new() });
     }
 
-    /// Answers the one question whether the object of this name is there.
+    /// Answers the single question about the object of this name.
     fn found(&mut self, target: &str, result: FindingResult) {
         assert!(self.found_if_asked(target, &result), "{target} is not asked for, but {:?}", self.questions());
     }
 
-    /// Answers the question, and the same question a second later.
+    /// Answers the question, and the same question one second after it.
     fn found_again(&mut self, target: &str, result: FindingResult) {
         self.found(target, result.clone());
         self.pass(Duration::from_secs(1));
         self.found(target, result);
     }
 
-    /// The answer to the one question, where it is asked.
+    /// Answers the single question if it is asked.
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
         let asked = self.leader.prober.under_way();
         let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
@@ -399,7 +400,7 @@ impl Bench {
         let answer = match result {
             FindingResult::Exists(seen) => {
                 let object = of(seen.uid.clone(), seen.resource_version.clone(), seen.facts.clone());
-                // The list is of now, however old the object.
+                // The list is current, regardless of the age of the object.
                 let stands = stands.filter(|stands| seen.resource_version.is_before(stands));
                 list(&stands.unwrap_or_else(|| seen.resource_version.clone()), vec![object])
             }
@@ -416,13 +417,13 @@ impl Bench {
         true
     }
 
-    /// The questions about single objects that are under way, as text: `o by List`.
+    /// Returns the pending questions about single objects as text: `o by List`.
     fn questions(&self) -> Vec<String> {
         let about = |probe: &Probe| probe.object.as_ref().map(|object| format!("{} by {:?}", object.name, object.by));
         self.probes.iter().filter_map(about).collect()
     }
 
-    /// Forgets probes that are under way, but not questions about single objects.
+    /// Discards pending probes other than questions about single objects.
     fn other_probes(&mut self) -> Vec<Probe> {
         let (questions, others) =
             core::mem::take(&mut self.probes).into_iter().partition(|probe| probe.object.is_some());
@@ -434,8 +435,9 @@ impl Bench {
         self.leader.queries().status().undecided
     }
 
-    /// Answers all probes but questions about single objects: the store stands at `position`, the collections hold nothing else than `objects`; and that there are no
-    /// pauses, which would hide what must not be granted for another reason.
+    /// Answers all probes other than questions about single objects. The store stands at `position`, and the
+    /// collections contain only `objects`. There are no pauses, because a pause would hide grants that must not happen
+    /// for another reason.
     fn answer_probes(&mut self, position: u64, objects: &[(&str, Object)]) {
         self.answer_reads(&Ok(PauseAnswer::NotServed));
         for probe in self.other_probes() {
@@ -476,5 +478,5 @@ fn describe(lease: &WorkLease) -> String {
     }
 }
 
-/// No grant at all, spelled so that the comparison has a type.
+/// An empty list of grants with a type for comparisons.
 const NOTHING: [&str; 0] = [];

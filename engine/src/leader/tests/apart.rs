@@ -1,12 +1,12 @@
-//! Collections whose lists stand elsewhere than those of the others: with an etcd of their own, or answered by another server.
+//! Collections whose lists stand elsewhere than those of the others, because of a separate etcd or another server.
 
 use super::*;
 
-/// Past everything that a test's store reaches.
+/// A version past all positions of a test's store.
 const FAR: u64 = 9_007_199_254_740_991;
 
-/// Configmaps, nodes and things share a store that stands at 451; jobs stand at `jobs`. Configmap `a` is owned by job `j`, configmap `b` by
-/// thing `o`, job `k` by thing `p`. Of these owners there is none to be seen.
+/// Creates a bench in which configmaps, nodes and things share a store at 451, and jobs stand at `jobs`. Configmap `a`
+/// is owned by job `j`, configmap `b` by thing `o`, and job `k` by thing `p`. None of these owners is visible.
 fn apart(jobs: u64, policy: Policy) -> Bench {
     let mut bench = Bench::bare();
     bench.leader.cx.config.policy = policy;
@@ -22,7 +22,8 @@ fn apart(jobs: u64, policy: Policy) -> Bench {
     bench
 }
 
-/// Answers everything for so long: jobs stand at `jobs`, everything else at `others`, and no owner is there.
+/// Answers all questions for `seconds`: jobs stand at `jobs`, all other collections stand at `others`, and no owner
+/// exists.
 fn answers(bench: &mut Bench, seconds: u64, jobs: u64, others: u64) {
     for _ in 0..seconds {
         bench.pass(Duration::from_secs(1));
@@ -94,7 +95,7 @@ fn a_collection_that_the_administrator_names_is_compared_with_itself() {
         assert_eq!(kept_apart(&bench), []);
         assert_eq!(rewinds(&bench), 0);
     }
-    // No earlier than it was seen itself.
+    // The position is not before the version that the collection itself has shown.
     let mut bench = apart(20, separate());
     bench.pass(Duration::from_secs(1));
     bench.found("j", FindingResult::Absent(Some(version(19))));
@@ -109,7 +110,7 @@ fn a_deletion_of_what_a_collection_apart_has_never_shown_proves_nothing() {
         answers(&mut bench, 120, at, 460);
         assert!(!granted(&mut bench).iter().any(|grant| grant.ends_with(" a")), "at {at}");
     }
-    // What it has shown itself is gone where it says so.
+    // A deletion of an object that the collection itself has shown counts there.
     bench.seen("jobs", object("jobs", "l", 23));
     bench.seen("configmaps", object("configmaps", "c", 461).owned_by("jobs", "l"));
     bench.deleted("jobs", "l", 24);
@@ -121,7 +122,7 @@ fn a_collection_that_goes_along_with_the_others_again_is_believed_again() {
     let mut bench = apart(20, Policy::default());
     answers(&mut bench, 120, 20, 460);
     assert_eq!(kept_apart(&bench), [collection("jobs")]);
-    // It passes by where the others stand, and goes on by itself.
+    // The collection passes the position of the others and continues by itself.
     bench.bookmark("nodes", 470);
     answers(&mut bench, 120, 700, 470);
     assert_eq!(kept_apart(&bench), [collection("jobs")]);
@@ -157,7 +158,7 @@ fn a_store_that_stands_before_what_only_a_list_that_failed_has_shown_went_back()
     bench.input(Input::ListBegun { collection: collection("jobs") });
     bench.input(Input::Listed { collection: collection("jobs"), object: object("jobs", "j", 1096) });
     bench.input(Input::ListFailed { collection: collection("jobs"), error: "500".to_string(), broke: false });
-    // The store is restored, and stands past all that the other collections were seen at.
+    // The store is restored, and stands past all known versions of the other collections.
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
     for at in 0..10 {
         bench.pass(Duration::from_secs(1));

@@ -1,8 +1,8 @@
-//! Once an hour a collection is counted: what a watch has lost, no event announces.
+//! Hourly audits of collections, which detect changes that a watch has lost.
 
 use super::*;
 
-/// The question of the hourly audit of configmaps, which hold `a` at 102 and stand at 102.
+/// Returns the question of the hourly audit of configmaps, which contain `a` at 102 and stand at 102.
 fn audited() -> (Bench, ProbeId) {
     let mut bench = Bench::synced();
     bench.seen("configmaps", object("configmaps", "a", 102));
@@ -26,7 +26,7 @@ fn counts(bench: &mut Bench, probe: ProbeId, at: u64, count: u64) {
     bench.input(Input::Probed { probe, answer: Ok(answer) });
 }
 
-/// The next question to configmaps, within so long.
+/// Returns the next question to configmaps within this time.
 fn asked_again(bench: &mut Bench, within: Duration) -> Option<ProbeId> {
     bench.pass(within);
     let asked = core::mem::take(&mut bench.probes);
@@ -36,7 +36,8 @@ fn asked_again(bench: &mut Bench, within: Duration) -> Option<ProbeId> {
 #[test]
 fn a_count_is_compared_with_what_the_watch_has_shown_up_to_its_version() {
     let (mut bench, probe) = audited();
-    // Two were created and one deleted by the time the server counted; the watch tells a little later.
+    // Two objects were created and one was deleted before the count of the server. The watch shows the changes after
+    // the count.
     counts(&mut bench, probe, 105, 2);
     bench.seen("configmaps", object("configmaps", "b", 103));
     bench.seen("configmaps", object("configmaps", "c", 104));
@@ -70,7 +71,7 @@ fn a_count_that_the_watch_has_gone_past_is_asked_for_again() {
 fn a_busy_collection_is_not_listed_anew() {
     let (mut bench, mut probe) = audited();
     for at in 0..5 {
-        // At each question one more is there than the watch has shown.
+        // At each question there is one more object than the watch has shown.
         bench.seen("configmaps", object("configmaps", &format!("b{at}"), 110 + 10 * at));
         counts(&mut bench, probe, 115 + 10 * at, 3 + at);
         bench.seen("configmaps", object("configmaps", &format!("c{at}"), 114 + 10 * at));

@@ -1,4 +1,4 @@
-//! Who is given what, when executors come and go.
+//! Distribution of grants when executors come and go.
 
 use super::fleet::Fleet;
 use super::*;
@@ -37,7 +37,7 @@ fn who_is_through_takes_over_from_who_is_slow() {
     fleet.garbage(8);
     fleet.run(SECOND);
     assert_eq!((fleet.started_by(0), fleet.started_by(1)), (2, 2));
-    // A third with slots for all that waits is faster than both.
+    // A third executor with slots for all waiting grants is faster than both.
     fleet.attempt = SECOND / 10;
     fleet.join(2);
     fleet.run(2 * SECOND);

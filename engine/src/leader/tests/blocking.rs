@@ -1,9 +1,9 @@
-//! What stands in the way of many items at once.
+//! Blockers that delay many items at once.
 
 use super::*;
 use crate::view::ReasonCode;
 
-/// Dependents of an owner that is gone, one in each of these namespaces, all granted.
+/// Creates dependents of an absent owner, one in each of these namespaces. All are granted.
 fn with_dependents_in(namespaces: &[&str]) -> Bench {
     let mut bench = Bench::synced();
     bench.serve("roles");
@@ -61,7 +61,7 @@ fn a_rule_that_appears_is_noticed_before_its_namespace_would_have_its_turn() {
     bench.pass(Duration::from_secs(1));
     let lease = bench.take("ns17");
     bench.report(&lease, Outcome::Done);
-    // The others are asked too, in case the rule was for them as well.
+    // The other namespaces are probed too, because the rule may apply to them.
     assert_eq!(bench.grants().len(), 2);
 }
 
@@ -131,7 +131,7 @@ fn owners_that_cannot_be_read_do_not_keep_a_new_one_of_their_kind_from_its_turn(
     assert_eq!(bench.questions().len(), 1, "each of the others fails every five seconds, and so does the server");
 }
 
-/// Dependents in namespaces a, b and z: a policy denies that of a, and the webhook fails for the others.
+/// Creates dependents in namespaces a, b and z. A policy denies the one in a, and the webhook fails for the others.
 fn one_denied_among_failures() -> Bench {
     let mut bench = with_dependents_in(&["a", "b", "z"]);
     for (namespace, outcome) in

@@ -1,4 +1,4 @@
-//! The three policies, and what keeps an object.
+//! The three deletion policies, and the reasons that keep an object.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn foreground_goes_leaves_first() {
     bench.seen("configmaps", mid);
     assert_eq!(bench.grants(), ["delete(Background) leaf if mid waits"]);
     bench.deleted("configmaps", "leaf", 106);
-    // The delete of mid is still out; its report lets the next decision about mid be made.
+    // The delete of mid is still in progress. Its report permits the next decision about mid.
     assert_eq!(bench.grants(), NOTHING);
 }
 
@@ -167,7 +167,7 @@ fn a_cycle_whose_members_are_all_in_foreground_deletion_ends() {
         for (name, owner) in ring {
             bench.seen("configmaps", object("configmaps", name, 101).blocking("configmaps", owner));
         }
-        // What is granted on the way is never carried out: the user is faster.
+        // The grants on the way are never carried out, because the user is faster.
         for (at, (name, owner)) in ring.iter().filter(|(name, _)| *name != last).enumerate() {
             let terminating = object("configmaps", name, 102 + at as u64).blocking("configmaps", owner);
             bench.seen("configmaps", terminating.terminating("foregroundDeletion"));
@@ -192,7 +192,7 @@ fn orphaning_takes_references_first_and_the_finalizer_after_the_barrier() {
     bench.seen("things", object("things", "o", 103).terminating("orphan"));
     assert_eq!(bench.grants(), ["remove o from a"]);
     bench.seen("configmaps", object("configmaps", "a", 104));
-    // A dependent that the watch has not shown yet; the quiet watch of configmaps is replaced by a list.
+    // The watch has not shown this dependent yet. A list replaces the quiet watch of configmaps.
     let late = object("configmaps", "late", 104).owned_by("things", "o");
     assert_eq!(bench.probes.len(), 2, "dependents of a namespaced owner are namespaced: {:?}", bench.probes);
     bench.answer_probes(
@@ -216,7 +216,7 @@ fn orphaning_takes_references_first_and_the_finalizer_after_the_barrier() {
     });
     assert_eq!(bench.grants(), NOTHING, "the word of an executor is no fact");
     bench.seen("configmaps", object("configmaps", "late", 107));
-    // The report about a, whose new version the watch has shown already.
+    // The report about a arrives after the watch has shown the new version.
     assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
 }
 
@@ -234,7 +234,7 @@ fn a_dependent_that_shows_up_after_its_orphaning_owner_went_lives() {
     bench.pass(Duration::from_secs(1));
     let lease = bench.take("late");
     assert_eq!(describe(&lease), "remove o from late");
-    // A second round passes while the reference is still there: the owner is kept in mind.
+    // A second round passes while the reference remains. The owner is still remembered.
     bench.answer_probes(105, &[]);
     bench.pass(Duration::from_secs(60));
     assert!(bench.grants().iter().all(|grant| !grant.starts_with("delete")));
@@ -246,7 +246,7 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_that_has_its_uid_
         let mut bench = Bench::synced();
         bench.pass(Duration::from_secs(1));
         bench.seen("things", object("things", "o", 101));
-        // The group may be served one day, and show the same object.
+        // The group may be served again and show the same object.
         let mut junk = object("configmaps", "junk", 102).owned_by("things", "o");
         junk.facts.owners[0].api_version = "nosuch.example.com/v1".into();
         junk.facts.owners[0].name = name.into();
@@ -293,7 +293,8 @@ fn dependents_of_an_orphaning_owner_live_whoever_lets_it_go() {
         bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
         bench.seen("configmaps", object("configmaps", "late", 103).owned_by("things", "o"));
         bench.seen("things", object("things", "o", 104).terminating("orphan"));
-        // Its user takes the finalizer away, or asks for another deletion, before any dependent has lost its reference.
+        // The user removes the finalizer, or requests another deletion mode, before any dependent has lost its
+        // reference.
         if second {
             bench.seen("things", object("things", "o", 105).terminating("example.com/held"));
         }
@@ -377,7 +378,7 @@ fn ten_objects_do_not_wait_behind_a_thousand_of_another_root_in_their_namespace(
     let last = family(&mut bench, "large", 1000).max(family(&mut bench, "small", 10));
     bench.deleted("things", "large", last + 1);
     bench.deleted("things", "small", last + 2);
-    // What is granted goes at once, and what hung on it is decided next.
+    // Each granted object is deleted at once, and its dependents are decided next.
     let (mut granted, mut small) = (0, 0);
     for at in 0.. {
         let lease = bench.granted.remove(0);

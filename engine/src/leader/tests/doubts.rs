@@ -1,4 +1,5 @@
-//! A collection whose connection broke, and that does not say where it stands: what waits for it, and what does not.
+//! A collection with a broken connection that does not report its position: the decisions that wait for the collection,
+//! and the decisions that do not.
 
 use super::*;
 use crate::view::ReasonCode;
@@ -11,7 +12,7 @@ fn breaks(bench: &mut Bench, resource: &str) {
     });
 }
 
-/// Answers what is asked, but fails where `fails` says so, for ten seconds.
+/// Answers all questions for ten seconds, and fails those that match `fails`.
 fn answer(bench: &mut Bench, fails: fn(&Probe) -> bool) {
     for _ in 0..20 {
         for probe in core::mem::take(&mut bench.probes) {
@@ -28,7 +29,8 @@ fn is_of(probe: &Probe, resource: &str) -> bool {
     &*probe.collection.resource == resource
 }
 
-/// `things/o` in foreground deletion, `things/p` orphaning, both without dependents, while the connection of configmaps is broken.
+/// Puts `things/o` in foreground deletion and `things/p` in orphaning deletion, both without dependents, while the
+/// connection of configmaps is broken.
 fn owners_in_deletion(mut bench: Bench) -> Bench {
     breaks(&mut bench, "configmaps");
     bench.seen("things", object("things", "o", 106).terminating("foregroundDeletion"));

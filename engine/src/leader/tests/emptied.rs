@@ -1,14 +1,15 @@
-//! Definitions that say that their instances are gone.
+//! Definitions that report the deletion of their instances.
 
 use super::*;
 
-/// The definition of things says that its instances are gone. `standing`: a finalizer keeps it, and new instances can be made.
+/// The definition of things reports that its instances are gone. If `standing`, a finalizer keeps the definition, and
+/// new instances can be created.
 fn emptied(bench: &mut Bench, standing: bool) {
     let (group, kind) = ("example.com".into(), "Thing".into());
     bench.input(Input::KindEmptied { group, kind, crd: uid("crd"), standing });
 }
 
-/// The definition goes, and with it the kind.
+/// Removes the definition and its kind.
 fn end(bench: &mut Bench) {
     emptied(bench, false);
     bench.input(Input::KindUnserved(collection("things")));
@@ -128,7 +129,7 @@ fn the_end_of_an_older_definition_says_nothing_of_the_instances_of_its_successor
     emptied(&mut bench, false);
     bench.pass(Duration::from_secs(20));
     assert_eq!(bench.grants(), NOTHING);
-    // Neither while the new one is not served yet.
+    // The same holds while the new kind is not served yet.
     end(&mut bench);
     bench.pass(Duration::from_secs(1));
     bench.serve("things");

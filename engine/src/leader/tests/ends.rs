@@ -1,11 +1,11 @@
-//! How decisions end, and what is told of it.
+//! The ends of decisions, and the events about them.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each test picks the few events that it is about")]
 
 use super::*;
 use crate::work::{LeaseId, ReportResult};
 
-/// The decision, causes and owners that each step told of, by phase.
+/// Returns the decision, causes and owners of each reported step, by phase.
 fn told(bench: &Bench, of: &str) -> Vec<(&'static str, u64, usize, usize)> {
     let step = |event: &Event| {
         let (phase, target, grounds) = match event {
@@ -31,7 +31,7 @@ fn phases(bench: &Bench, of: &str) -> Vec<&'static str> {
     told(bench, of).into_iter().map(|(phase, ..)| phase).collect()
 }
 
-/// A dependent of an owner that went, and the lease of its deletion.
+/// Creates a dependent of an absent owner, and returns the lease of its deletion.
 fn leased() -> (Bench, WorkLease) {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
@@ -245,7 +245,7 @@ fn an_attempt_without_an_answer_whose_object_goes_is_confirmed() {
     assert!(bench.leader.queries().tombstone(&uid("a")).unwrap().caused_by_us);
 }
 
-/// Another leader that takes over, whose watches have shown what the first one's had. It had a lease out.
+/// Creates a leader that takes over with the same watch state as the first leader, which had one lease.
 fn taken_over() -> (Bench, WorkLease) {
     let (_, lease) = leased();
     let mut next = Bench::configured(config(), 8);

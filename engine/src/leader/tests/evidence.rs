@@ -1,4 +1,4 @@
-//! When an owner is believed absent, and when it is not.
+//! The conditions under which an owner counts as absent.
 
 use super::*;
 
@@ -281,7 +281,7 @@ fn a_count_that_differs_twice_lists_the_collection_anew() {
     assert!(bench.relists.is_empty());
     for position in [201, 202] {
         bench.answer_probes(position - 1, &[]);
-        // The watch has shown all that had happened by then.
+        // The watch has shown all changes up to that position.
         bench.bookmark("things", position);
         bench.pass(Duration::from_secs(10));
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::object::REFERENCES_MAX;
 use crate::view::{ReasonCode, VerdictView};
 
-/// A configmap that refers to so many objects that do not exist.
+/// Returns a configmap with `references` references to objects that do not exist.
 fn heavy(name: &str, rv: u64, references: usize) -> Object {
     let mut heavy = object("configmaps", name, rv);
     heavy.facts.owners = (0..references).map(|number| reference("things", &format!("ghost{number}"), None)).collect();
@@ -27,7 +27,7 @@ fn an_object_with_too_many_references_is_kept_and_said_to_be() {
     assert!(why.reasons[0].detail.contains("5002"), "{:?}", why.reasons);
     let told = |event: &&Event| matches!(event, Event::TooManyReferences { count: 5001, .. });
     assert_eq!(bench.events.iter().filter(told).count(), 1);
-    // It has fewer now, and is judged as any other.
+    // The object has fewer references now, and is judged normally.
     bench.seen("configmaps", heavy("a", 103, 1));
     assert_eq!(
         (bench.undecided(), bench.leader.queries().status().excessive),
@@ -106,7 +106,7 @@ fn a_deletion_rests_on_no_more_owners_than_one_item_can_check() {
     for number in 0..60 {
         let owner = format!("o{number:02}");
         bench.seen("things", object("things", &owner, 102 + number));
-        // Each owner twice: the references differ, the owner is one.
+        // Each owner occurs twice: the references differ, and the owner is the same.
         heavy = if number < 20 { heavy.owned_by("things", &owner) } else { heavy.blocking("things", &owner) };
         heavy.facts.owners.last_mut().unwrap().controller = Some(false);
         heavy = heavy.owned_by("things", &owner);
@@ -166,7 +166,7 @@ fn a_long_cycle_of_foreground_deletions_ends() {
         let member = object("configmaps", &name(number), 101 + number).blocking("configmaps", &name(number + 1));
         bench.seen("configmaps", member);
     }
-    // All of them are marked before anything is judged.
+    // All objects are marked before any object is judged.
     for number in 0..LENGTH {
         let member = object("configmaps", &name(number), 5000 + number).blocking("configmaps", &name(number + 1));
         let object = member.terminating("foregroundDeletion");

@@ -1,11 +1,12 @@
-//! A leader and real sessions, connected by pipes with a delay, in virtual time. Attempts take a while and end as the test says.
+//! A leader and real sessions, connected by pipes with a delay, in virtual time. Attempts take some time and end as the
+//! test determines.
 
 use super::*;
 use crate::session::{self, Session};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-/// One way between leader and executor.
+/// Delay in milliseconds of a message between leader and executor.
 const NET: Duration = Duration::from_millis(2);
 
 enum Happening {
@@ -21,13 +22,13 @@ pub(super) struct Fleet {
     executors: Vec<Option<Session>>,
     queue: BTreeMap<(Time, u64), Happening>,
     queued: u64,
-    /// When which executor started a write.
+    /// The time and the executor of each started write.
     pub(super) starts: Vec<(Time, usize)>,
     pub(super) done: usize,
     pub(super) revoked: usize,
-    /// What becomes of a write that is sent now.
+    /// Returns the outcome of a write that is sent at this time.
     pub(super) server: Box<dyn FnMut(Time) -> Outcome>,
-    /// How long one write takes.
+    /// The duration of one write.
     pub(super) attempt: Duration,
     names: BTreeMap<StreamId, usize>,
 }
@@ -57,7 +58,7 @@ impl Fleet {
         fleet
     }
 
-    /// Dependents of an owner that goes.
+    /// Creates dependents of an owner that is deleted.
     pub(super) fn garbage(&mut self, count: usize) {
         let seen = |resource: &str, object| Input::Seen { collection: collection(resource), object };
         self.input(seen("nodes", object("nodes", "o", 101)));
@@ -89,7 +90,7 @@ impl Fleet {
         at
     }
 
-    /// The process is gone, and its connection with it.
+    /// Ends a process and its connection.
     pub(super) fn kill(&mut self, at: usize) {
         self.executors[at] = None;
         self.input(Input::StreamClosed { stream: StreamId(at as u64) });
@@ -118,7 +119,7 @@ impl Fleet {
         self.now = end;
     }
 
-    /// Writes started in this span before now.
+    /// Returns the number of writes that started within this time before now.
     pub(super) fn started_within(&self, span: Duration) -> usize {
         self.starts.iter().filter(|(at, _)| self.now.since(*at) < span).count()
     }

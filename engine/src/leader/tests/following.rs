@@ -1,9 +1,9 @@
-//! What readers are told who follow objects, and who look at very many.
+//! Queries for readers that follow objects, and for readers of very many objects.
 
 use super::*;
 use alloc::collections::BTreeSet;
 
-/// An owner of so many.
+/// Creates an owner with this number of dependents.
 fn crowd(dependents: u64) -> Bench {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
@@ -25,7 +25,7 @@ fn a_walk_that_goes_on_later_finds_all_that_depend_on_the_owner_throughout() {
     let named = |number: u64| object("configmaps", &format!("c{number:05}"), 102 + number);
     while let Some(some) = walk.step(&bench.leader.queries(), 1, 1) {
         found.extend(some.into_iter().map(|found| found.node.object.name));
-        // Some go, some come, and of some the references change, so that they change places.
+        // Some dependents are deleted, some are created, and some change their references and therefore their places.
         let turn = rv - 1000;
         bench.deleted("configmaps", &format!("c{:05}", (turn * 7) % 30), rv + 1);
         bench.seen("configmaps", object("configmaps", &format!("n{turn:05}"), rv + 2).owned_by("things", "o"));
@@ -81,7 +81,7 @@ fn who_pages_through_dependents_misses_none_that_stays() {
         found.extend(some);
         let Some(rest) = rest else { break };
         before = Some(rest);
-        // Those that go make others change places.
+        // Each removed dependent changes the place of another dependent.
         for number in [0, 50] {
             rv += 1;
             let gone = u64::try_from(100 - rest).unwrap() / 10 + number;
@@ -102,10 +102,10 @@ fn whatever_may_look_different_is_among_the_changes() {
         bench.leader.queries().changed(from, 1000).unwrap().into_iter().collect()
     };
     let [o, first, second] = ["o", "c00000", "c00001"].map(uid);
-    // Its own state, and the number of its owner's dependents.
+    // The object's own state changes, and the number of its owner's dependents.
     let seen = changed(&mut bench, &|bench| bench.seen("configmaps", object("configmaps", "c00000", 200)));
     assert!(seen.contains(&first) && seen.contains(&o) && !seen.contains(&second), "{seen:?}");
-    // What references to it are worth.
+    // The standing of references to the object changes.
     let seen = changed(&mut bench, &|bench| {
         bench.seen("things", object("things", "o", 201).terminating("foregroundDeletion"))
     });
@@ -167,7 +167,7 @@ fn how_fresh_the_graph_is_can_be_asked_for() {
     assert!(!bench.leader.queries().shows(&configmaps, &[both[0].clone(), (uid("c00001"), version(104))]));
     assert!(!bench.leader.queries().shows(&collection("things"), &both));
     assert_eq!(bench.leader.queries().histories(), 0);
-    // The store goes back: nothing is known of positions until it is listed again.
+    // The store is rewound. No position is known until the collections are listed again.
     bench.seen("configmaps", object("configmaps", "c00000", 50));
     assert_eq!(bench.leader.queries().histories(), 1);
     assert_eq!(bench.leader.queries().reached(&configmaps).unwrap().position, None);

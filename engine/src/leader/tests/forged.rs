@@ -1,9 +1,11 @@
-//! Answers that are wrong, and that must not be believed: from the past, of another kind, or from members that disagree.
+//! Wrong answers that the leader must not believe: outdated ones, answers of another kind, and contradictions between
+//! servers.
 
 use super::*;
 use alloc::collections::BTreeMap;
 
-/// Configmap `a` is owned by thing `o`; the list of things fails, as it does while an API server starts.
+/// Creates a bench in which configmap `a` is owned by thing `o`, and the list of things fails, as it does while an API
+/// server starts.
 fn unlisted() -> Bench {
     let mut bench = Bench::bare();
     for resource in ["configmaps", "nodes", "things"] {
@@ -15,7 +17,7 @@ fn unlisted() -> Bench {
     bench
 }
 
-/// Answers every question about `o` for a while, and gives what was granted, once for each.
+/// Answers all questions about `o` for some time. Returns each grant once.
 fn answered(bench: &mut Bench, result: &FindingResult) -> Vec<String> {
     for _ in 0..30 {
         bench.pass(Duration::from_secs(5));
@@ -106,7 +108,7 @@ fn members_that_disagree_about_an_owner_prove_nothing() {
     let mut bench = unlisted();
     let there = Sighting { uid: uid("o"), resource_version: version(430), facts: Facts::default() };
     let (exists, absent) = (FindingResult::Exists(there), |at| FindingResult::Absent(Some(version(at))));
-    // Both members go on, each by itself.
+    // Both servers continue independently.
     for at in 451..700 {
         bench.bookmark("nodes", at);
         bench.answer_probes(at, &[]);
@@ -191,7 +193,7 @@ fn names_that_are_answered_senselessly_hold_up_no_other_name() {
         );
     }
     bench.pass(Duration::from_millis(250));
-    // Every name but one in ten is answered by something that is no list.
+    // Nine of ten names are answered with an invalid list.
     let mut asked = BTreeMap::new();
     let mut answers = |bench: &mut Bench| {
         for probe in core::mem::take(&mut bench.probes) {
@@ -216,7 +218,7 @@ fn names_that_are_answered_senselessly_hold_up_no_other_name() {
         bench.pass(Duration::from_millis(50));
         answers(&mut bench);
     }
-    // In a minute, each of the others again, and not all the time.
+    // Each of the other names is asked again within a minute, but not constantly.
     let most = asked.iter().filter(|(name, _)| name.starts_with('o')).map(|(_, times)| *times).max();
     let least = asked.iter().filter(|(name, _)| name.starts_with('o') && !name.ends_with('7')).map(|(_, times)| *times);
     assert!(least.min() >= Some(2), "{asked:?}");
@@ -228,7 +230,7 @@ fn no_consistent_answer_from_the_past_is_used_whatever_it_was_asked_for() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
     bench.pass(Duration::from_secs(1));
-    // Each round of the barrier is answered by a member that lags.
+    // A lagging server answers each barrier round.
     for _ in 0..20 {
         for probe in bench.other_probes() {
             let at = if probe.fresh { 101 } else { 99 };
@@ -279,7 +281,7 @@ fn a_hundred_thousand_owners_are_asked_for_a_few_at_a_time_and_a_collection_that
     assert_eq!(questions.waiting + questions.under_way, 2_000);
     assert_eq!(questions.unanswered.len(), 1);
     assert_eq!((questions.unanswered[0].owners, &*questions.unanswered[0].why), (2_000, "500"));
-    // Within seconds of its recovery all are asked.
+    // All names are asked within seconds of the recovery of the server.
     for _ in 0..200 {
         bench.pass(Duration::from_millis(50));
         for at in 0..2_000 {
@@ -306,8 +308,9 @@ fn a_barrier_does_not_pass_by_lists_whose_version_says_nothing() {
     }
 }
 
-/// Whether the orphaning `things/o` is let go while the watch of `remotes`, which are behind an APIService, is lost: `listed` says what
-/// its list had ended at, `answers` what every question to it is answered with for a minute, without an object.
+/// Returns whether the orphaning `things/o` is released while the watch of `remotes`, a collection behind an
+/// APIService, is lost. `listed` is the final version of its list. `answers` is the version of the answer to each
+/// question during a minute, without objects.
 fn passes(listed: Option<&str>, answers: &str) -> bool {
     let mut bench = Bench::synced();
     bench.serve("remotes");
@@ -353,7 +356,7 @@ fn a_barrier_does_not_pass_behind_an_apiservice_by_a_list_from_the_past() {
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
     for _ in 0..20 {
         for probe in bench.other_probes() {
-            // One of two members lags, and it is the one that lists namespaces.
+            // One of two servers lags, and this server lists namespaces.
             let at = if probe.collection == collection("remotes") && probe.namespace.is_some() { 99 } else { 101 };
             let answer =
                 ProbeAnswer { resource_version: version(at), objects: vec![], complete: true, remaining: None };
@@ -383,7 +386,7 @@ fn no_report_of_an_executor_proves_that_an_owner_is_absent() {
     assert!(!bench.events.iter().any(|event| matches!(event, Event::Proven { .. })));
 }
 
-/// The owner that a deletion checks.
+/// Returns the owner that a deletion checks.
 fn object_ref(lease: &WorkLease) -> ObjectRef {
     let Action::Delete { owner_checks, .. } = &lease.item.action else { panic!("{lease:?}") };
     owner_checks[0].clone()

@@ -1,4 +1,5 @@
-//! Kinds that are served no more, watched no more, or in another scope: what they once showed acts no more, and proves nothing.
+//! Kinds that are no longer served, no longer watched, or served in another scope. Their former objects cause no action
+//! and prove nothing.
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn lose(bench: &mut Bench, resource: &str) {
     bench.input(Input::KindUnserved(collection(resource)));
 }
 
-/// Configmap `a` and its mirror in another group, whose owner `o` goes once `between` has happened.
+/// Creates configmap `a` and its mirror in another group, whose owner `o` is deleted after `between`.
 fn mirrored_dependent(between: fn(&mut Bench)) -> Bench {
     let mut bench = Bench::synced();
     bench.serve("mirrors");
@@ -66,7 +67,8 @@ fn a_dependent_of_a_kind_that_is_watched_no_more_is_not_written_to() {
     assert_eq!((bench.grants(), bench.leader.queries().status().nodes), (vec![], 0));
 }
 
-/// The reference of `dependent` leads to `o` of kind `resource`; then the kind is served in the other scope, and listed without `o`.
+/// Resolves the reference of `dependent` to `o` of kind `resource`. Then the kind is served in the other scope, and
+/// listed without `o`.
 fn scope_changes(resource: &str, dependent: Object, of: &str) -> Bench {
     let mut bench = Bench::synced();
     bench.seen(resource, object(resource, "o", 101));
@@ -77,7 +79,7 @@ fn scope_changes(resource: &str, dependent: Object, of: &str) -> Bench {
     bench
 }
 
-/// The namespace in which the API server is asked about `o`.
+/// Returns the namespace of the question about `o`.
 fn asked_in(bench: &Bench) -> Option<Name> {
     let is_about_it = |probe: &&Probe| probe.object.as_ref().is_some_and(|object| &*object.name == "o");
     bench.probes.iter().find(is_about_it).expect("the owner is asked for").namespace.clone()

@@ -1,9 +1,11 @@
-//! A client moves a child from one owner to another and deletes the first, at every possible moment of the collector's own course.
+//! A client moves a child from one owner to another and deletes the first owner. The test covers every interleaving
+//! with the steps of the collector.
 
 use super::stories::orders;
 use super::*;
 
-/// What happens, each once. A watch shows a write after it was made, and watches of two collections in any order.
+/// The events of the test, each once. A watch shows a write after the write. The watches of two collections have no
+/// common order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Reparent,
@@ -15,10 +17,10 @@ enum Step {
 
 const STEPS: [Step; 5] = [Step::Reparent, Step::DeleteOld, Step::ShowNew, Step::ShowChild, Step::ShowOldDeleted];
 
-/// The true state.
+/// The true state of the store.
 struct Store {
     child: Object,
-    /// The client adds the new owner beside the old one, instead of putting it in its place.
+    /// True if the client adds the new owner beside the old one instead of replacing the old one.
     beside: bool,
     old_is_there: bool,
     version: u64,
@@ -28,7 +30,7 @@ impl Store {
     fn write_child(&mut self, owners: &[&str]) {
         self.version += 1;
         let child = object("configmaps", "child", self.version);
-        // Two kinds, and so two watches that do not wait for each other.
+        // Two kinds have two watches that do not wait for each other.
         let kind = |owner: &str| if owner == "new" { "nodes" } else { "things" };
         self.child = owners.iter().fold(child, |child, owner| child.owned_by(kind(owner), owner));
     }
@@ -38,7 +40,7 @@ impl Store {
         Sighting { uid, resource_version: self.child.resource_version.clone(), facts }
     }
 
-    /// What an executor does with a lease, and how it ends.
+    /// Carries out a lease as an executor does, and returns its report.
     fn execute(&mut self, lease: &WorkLease) -> WorkReport {
         let mut report = done(lease);
         match &lease.item.action {
@@ -86,7 +88,7 @@ fn run(order: &[Step], beside: bool, acts: usize) {
             Step::ShowChild => bench.seen("configmaps", store.child.clone()),
             Step::ShowOldDeleted => bench.deleted("things", "old", 105),
         }
-        // The executors are fast or slow, and so is everything that waits for its time.
+        // Executors and timers are fast or slow.
         if acts & 1 << at != 0 {
             bench.pass(Duration::from_secs(1));
             act(&mut bench, &mut store);
@@ -111,7 +113,7 @@ fn a_child_that_changes_its_owner_lives_whatever_comes_first() {
             (Step::Reparent, Step::ShowChild),
             (Step::DeleteOld, Step::ShowOldDeleted),
         ];
-        // The new owner was there before; that its watch is late is what matters.
+        // The new owner existed before. Only the order of its watch matters.
         if causes.iter().any(|&(before, after)| at(before) > at(after)) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A server of the store that lags for long, and answers as if the store stood where it did a while ago.
+//! A server of the store that lags for a long time, and answers with an earlier state of the store.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn wrote(bench: &mut Bench, at: u64) {
     bench.input(Input::Wrote { collection: collection("nodes"), resource_version: version(at) });
 }
 
-/// Answers every question at this position, for so many times five seconds.
+/// Answers every question at this position for this number of five-second intervals.
 fn answered(bench: &mut Bench, times: usize, position: u64) {
     for _ in 0..times {
         bench.pass(Duration::from_secs(5));
@@ -20,7 +20,7 @@ fn answered(bench: &mut Bench, times: usize, position: u64) {
     }
 }
 
-/// An object in its grace period, which nothing holds.
+/// Returns an object in its grace period without finalizers.
 fn ending(name: &str, at: u64) -> Object {
     let mut object = object("things", name, at);
     object.facts.terminating = true;
@@ -112,7 +112,7 @@ fn a_write_that_was_answered_after_the_store_went_back_stops_nothing_for_good() 
     for resource in ["things", "configmaps", "nodes"] {
         bench.list(resource, 95, vec![]);
     }
-    // Sent to the store as it was.
+    // The message was sent to the earlier store.
     wrote(&mut bench, 5000);
     for _ in 0..60 {
         answered(&mut bench, 1, 96);

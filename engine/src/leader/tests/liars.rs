@@ -1,9 +1,11 @@
-//! An executor that does not tell the truth: one lie stops nothing and lists nothing anew, lies are counted, and ten are enough.
+//! An executor with untrue reports. One untrue report stops no grants and causes no list. Untrue reports are counted,
+//! and ten of them end the session.
 
 use super::*;
 use crate::lies::LIES_MAX;
 
-/// `things/o` is in foreground deletion, waits for `configmaps/a`, and `configmaps/b` is to go on.
+/// Creates a bench in which `things/o` is in foreground deletion and waits for `configmaps/a`, and `configmaps/b` is to
+/// be released.
 fn bench() -> Bench {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
@@ -12,7 +14,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// What the API server has: every question about a single object is answered by it.
+/// Answers every question about a single object with the state of the API server.
 fn truth(bench: &mut Bench) {
     let there = |name: &str| match name {
         "a" => Some(object("configmaps", "a", 102).blocking("things", "o")),
@@ -141,7 +143,7 @@ fn a_lie_in_any_field_stops_nothing_and_is_counted() {
             (Some(version(102)), 1, false),
             "{what}"
         );
-        // What is true goes on.
+        // True reports are still processed.
         bench.seen("nodes", object("nodes", "n", 111));
         bench.seen("configmaps", object("configmaps", "c", 112).owned_by("nodes", "n"));
         bench.granted.clear();
@@ -167,7 +169,7 @@ fn texts_of_a_report_and_waits_are_bounded_and_no_lies() {
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }
 
-/// Tells lies until the executor is sent away; gives how many.
+/// Sends untrue reports until the executor is sent away. Returns their number.
 fn lie_on(bench: &mut Bench) -> u32 {
     let mut told = 0;
     while bench.refused.is_empty() {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// `things` and `mirrors` both show the owner `o`; configmap `a` refers to it by `resource`.
+/// Creates a bench in which `things` and `mirrors` both show the owner `o`, and configmap `a` refers to it by
+/// `resource`.
 fn mirrored(resource: &str, blocks: bool) -> Bench {
     let mut bench = Bench::synced();
     bench.serve("mirrors");
@@ -29,14 +30,14 @@ fn what_an_owner_orphans_lives_by_whichever_group_it_is_referred_to() {
             bench.answer_probes(104, &[("configmaps", object("configmaps", "a", 102).owned_by(resource, "o"))]);
             bench.pass(Duration::from_secs(5));
             assert_eq!(bench.grants(), ["remove o from a"], "{resource}, {first} first: no finalizer goes before it");
-            // Its user lets the owner go, while the patch is still on its way.
+            // The user releases the owner while the patch is in transit.
             for group in [first, second] {
                 bench.deleted(group, "o", 105);
             }
             bench.pass(Duration::from_secs(60));
             bench.answer_probes(106, &[]);
             bench.pass(Duration::from_secs(60));
-            // Until the patch is there, it is granted again and again.
+            // The action is granted again until the patch is shown.
             let grants = bench.grants();
             assert!(grants.iter().all(|grant| *grant == "remove o from a"), "{resource}, {first} first: {grants:?}");
         }
@@ -48,7 +49,7 @@ fn what_an_owner_orphans_lives_where_the_other_group_lags() {
     for resource in ["things", "mirrors"] {
         let mut bench = mirrored(resource, false);
         bench.seen("things", object("things", "o", 103).terminating("orphan"));
-        // The other group shows an older state, and then nothing but the end.
+        // The other group shows an older state, and then only the deletion.
         bench.seen("mirrors", object("mirrors", "o", 102));
         bench.deleted("things", "o", 104);
         bench.deleted("mirrors", "o", 104);
@@ -109,7 +110,7 @@ fn a_reference_by_a_kind_that_is_not_served_holds_an_owner_only_while_it_can_be_
         bench.answer_probes(104, &[("configmaps", object("configmaps", "a", 102).blocking("mirrors", "o"))]);
         bench.pass(Duration::from_secs(5));
         if finalizer == "orphan" {
-            // Once the kind is served, the owner would be absent from it, and the object would go.
+            // If the kind were served again, the owner would be absent from it, and the object would be deleted.
             let lease = bench.take("a");
             assert_eq!(describe(&lease), "remove o from a");
             assert_eq!(bench.grants(), NOTHING, "the finalizer stays until then");

@@ -1,4 +1,4 @@
-//! How fast executors write, whatever their number.
+//! The write rate of executors, regardless of their number.
 
 use super::fleet::Fleet;
 use super::*;
@@ -12,7 +12,7 @@ fn capped(writes_per_second: u32) -> Fleet {
     Fleet::new(Policy { max_writes_per_second: Some(Rate::per_second(writes_per_second)), ..Policy::default() })
 }
 
-/// The most writes that started in any second.
+/// Returns the maximum number of writes that started within one second.
 fn busiest_second(fleet: &Fleet) -> usize {
     let mut window = VecDeque::new();
     let mut most = 0;
@@ -73,14 +73,14 @@ fn who_has_nothing_to_do_leaves_its_share_to_who_has() {
         fleet.join(1);
     });
     fleet.run(3 * SECOND);
-    // Seven take no more work: the windows are theirs to close.
+    // Seven executors close their windows and take no more work.
     for at in 1..8 {
         let stream = StreamId(at);
         fleet.input(Input::Message { stream, message: ToLeader::Window { max_outstanding: 0 } });
     }
     fleet.garbage(1_000);
     fleet.run(12 * SECOND);
-    // One at a time, each 20 ms and a round trip, is less than what is allowed to all together.
+    // Writes one at a time, each of 20 ms and a round trip, are slower than the limit of all executors.
     assert!(fleet.started_within(10 * SECOND) > 300, "{}", fleet.started_within(10 * SECOND));
     assert_eq!(fleet.started_by(0), fleet.starts.len());
 }
@@ -92,7 +92,7 @@ fn a_push_back_slows_all_executors_down_and_they_recover_step_by_step() {
         (0..executors).for_each(|_| {
             fleet.join(4);
         });
-        // The server takes forty a second for this minute, and everything after that.
+        // The server accepts forty writes a second for this minute, and all writes after it.
         let (mut second, mut taken) = (0, 0);
         fleet.server = Box::new(move |now| {
             let this = now.since_origin().as_secs();

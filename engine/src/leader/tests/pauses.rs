@@ -1,4 +1,4 @@
-//! Pauses: what they hold, what they stop, and when they are believed.
+//! Pauses: the work that they hold, the attempts that they stop, and the conditions under which they are known.
 
 use super::*;
 use crate::hold::{Filter, PAUSES_MAX, Pause, Scope};
@@ -8,10 +8,10 @@ use crate::work::{HeldLease, Preconditions};
 mod scopes;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Sessions of earlier terms, and a request that was under way: after that nothing of before is left.
+/// Time in seconds after which no session of an earlier term and no request in transit remains.
 const EARLIER_TERMS: Duration = Duration::from_secs(15 + 5 + 30);
 
-/// A pause of everything, written at this version; its uid is `uid-NAME`.
+/// Returns a pause of everything at this version. Its uid is `uid-NAME`.
 pub(super) fn pause(name: &str, rv: u64) -> Pause {
     Pause {
         name: name.into(),
@@ -43,7 +43,8 @@ fn list(position: u64, pauses: Vec<Pause>) -> PauseList {
 }
 
 impl Bench {
-    /// A leader whose term is so old that nobody of an earlier one can write, with this many dependents of one absent owner.
+    /// Creates a leader whose term is old enough that no executor of an earlier term can write, with this number of
+    /// dependents of one absent owner.
     fn cascade(dependents: usize, window: u32) -> Bench {
         let mut bench = Bench::without_executor();
         bench.pass(EARLIER_TERMS);
@@ -73,7 +74,7 @@ impl Bench {
         self.leader.queries().pauses().into_iter().find(|view| &*view.name == name).unwrap()
     }
 
-    /// The leases that were told to stop, since the last call.
+    /// Returns the leases that were stopped since the last call.
     fn stopped(&mut self) -> Vec<LeaseId> {
         let mut stopped = Vec::new();
         for (_, message) in core::mem::take(&mut self.sent) {
@@ -262,7 +263,7 @@ fn sessions_of_an_earlier_term_keep_a_pause_from_being_effective() {
     assert!(bench.pause_view("p").effective);
 }
 
-/// A lease as its holder knows it, enough for a report.
+/// Returns a lease as its holder knows it, with all fields that a report needs.
 fn lease_of(held: &HeldLease) -> WorkLease {
     let item = crate::work::WorkItem {
         id: held.item,
@@ -310,7 +311,7 @@ fn a_pause_ends_by_itself() {
     assert_eq!(bench.grants(), ["delete(Background) d0"]);
     assert!(bench.pause_view("p").over);
     assert!(bench.events.iter().any(|event| matches!(event, Event::PauseEnded { why: "its lifetime has passed", .. })));
-    // Its resource is still there, and is shown again.
+    // The resource of the pause still exists, and is shown again.
     bench.press(Pause { lifetime: Duration::from_secs(60), ..pause("p", 2) });
     bench.input(Input::PausesListed(list(9, vec![Pause { elapsed: HOUR, ..pause("q", 3) }, pause("p", 2)])));
     assert!(bench.pause_view("q").over, "one that is over when it is first seen never holds");
@@ -341,15 +342,16 @@ fn pauses_overlap() {
 #[test]
 fn the_order_in_which_pauses_are_shown_does_not_matter() {
     let new = || Pause { uid: uid("uid-second"), ..pause("p", 9) };
-    // Seen by its writer first; then the watch is behind, and shows one of the same name that was before, and its end.
+    // The writer shows the pause first. The watch then lags, and shows an earlier pause of the same name and its end.
     let mut bench = Bench::cascade(1, 0);
     bench.press(new());
     bench.resume("p");
     assert_eq!(bench.pause_view("p").uid, uid("uid-second"), "the end of an earlier one of its name is not its own");
-    // An older state of the same one counts for nothing.
+    // An older state of the same pause has no effect.
     bench.press(of_namespace("elsewhere", Pause { uid: uid("uid-second"), ..pause("p", 8) }));
     assert_eq!(bench.pause_view("p").scope, Scope::default());
-    // A list from before it was written does not know of it; a later one that lacks it ends it.
+    // A list from before the creation of the pause does not contain it. A list from after the creation without the
+    // pause ends it.
     bench.input(Input::PausesListed(list(8, vec![])));
     assert_eq!(bench.leader.queries().pauses().len(), 1);
     bench.input(Input::PausesListed(list(10, vec![])));

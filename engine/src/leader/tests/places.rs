@@ -1,4 +1,4 @@
-//! Namespaces and definitions, and what goes with them: in plans, and in explanations.
+//! Namespaces and definitions, and their contents, in plans and explanations.
 
 use super::*;
 use crate::hold::{Pause, Scope};
@@ -8,7 +8,7 @@ use crate::work::PropagationPolicy;
 
 const DEFINITION: &str = "things.example.com";
 
-/// Namespaces and definitions are served and synced; namespace `ns` and the definition of things are there.
+/// Creates a bench with namespaces and definitions synced, namespace `ns`, and the definition of things.
 fn bench() -> Bench {
     let mut bench = Bench::synced();
     for resource in ["namespaces", "customresourcedefinitions"] {

@@ -1,9 +1,10 @@
-//! Servers that fail, refuse, push back or go back in time, and executors that die: nothing runs hot, and nothing stops for good.
+//! Servers that fail, refuse, push back or are rewound, and executors that crash. No component busy-loops, and none
+//! stops forever.
 
 use super::stories::{ended, work};
 use super::*;
 
-/// An owner that is gone with so many dependents to be deleted.
+/// Creates this number of dependents of an absent owner.
 fn with_dependents(bench: &mut Bench, number: u64) {
     bench.seen("things", object("things", "o", 101));
     for at in 0..number {
@@ -50,7 +51,7 @@ fn a_server_that_pushes_back_is_left_alone_for_as_long_as_it_asks_and_others_go_
     );
     let other = |event: &Event| matches!(event, Event::Attempted { target, action: ActionKind::Delete, .. } if &*target.resource == "nodes");
     assert!(bench.events.iter().any(other), "another kind is not held up");
-    // What is left of the seven seconds, then faster each second.
+    // The rest of the seven seconds passes, and then the rate grows each second.
     let attempts = work(&mut bench, Duration::from_secs(7 + 10), done);
     assert_eq!((attempts, bench.leader.queries().status().queued), (300, 0), "within seconds of the change");
 }
@@ -85,7 +86,7 @@ fn a_kind_whose_list_takes_a_quarter_of_an_hour_holds_up_nobody_else() {
             bench.input(Input::Listed { collection: collection("remotes"), object });
         }
         if minute % 4 == 3 {
-            // The token of the next page has expired: what came before it stays.
+            // The token of the next page has expired. The objects of earlier pages remain.
             let nodes = bench.leader.queries().status().nodes;
             bench.input(Input::ListFailed {
                 collection: collection("remotes"),
@@ -110,7 +111,8 @@ fn an_executor_that_dies_half_way_leaves_nothing_undone_and_touches_no_namesake(
     with_dependents(&mut bench, 4);
     let leases = core::mem::take(&mut bench.granted);
     bench.message(STREAM, ToLeader::Started { leases: leases.iter().map(|lease| lease.id).collect() });
-    // The first is reported, twice; the second has landed, and nobody said so; then the executor is gone.
+    // The first attempt is reported twice. The second attempt took effect without a report. Then the executor
+    // disappears.
     for _ in 0..2 {
         bench.message(STREAM, ToLeader::Reports { reports: vec![done(&leases[0])], returns: vec![] });
     }
@@ -148,7 +150,7 @@ fn what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on() {
     bench.seen("configmaps", object("configmaps", "of-new", 480).owned_by("things", "new"));
     bench.deleted("things", "gone", 490);
     assert_eq!(bench.grants(), ["delete(Background) of-gone"]);
-    // The next connection leads to a server that has not heard of any of it.
+    // The next connection leads to a server without any of the changes.
     for resource in ["things", "configmaps"] {
         bench.input(Input::WatchLost {
             collection: collection(resource),
@@ -167,7 +169,7 @@ fn what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on() {
         assert_eq!(bench.grants(), NOTHING);
     };
     behind(&mut bench);
-    // It catches up, in its own order.
+    // The server catches up, in its own order.
     bench.seen("things", object("things", "gone", 450));
     bench.seen("things", object("things", "new", 460));
     bench.seen("configmaps", object("configmaps", "of-gone", 470).owned_by("things", "gone"));
@@ -189,7 +191,7 @@ fn a_backup_whose_revisions_were_raised_is_another_history_too() {
     bench.deleted("things", "back", 160);
     let granted = bench.grants();
     assert_eq!(granted, ["delete(Background) a", "delete(Background) b"]);
-    // The store is as it was at 120, and counts from a billion on.
+    // The store has its state of 120, and continues from a revision of a billion.
     let lost =
         Input::WatchLost { collection: collection("things"), end: WatchEnd::Expired, error: "410 Gone".to_string() };
     bench.input(lost);

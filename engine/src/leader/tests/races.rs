@@ -1,4 +1,4 @@
-//! What changes between a question and its answer, or between a decision and its report.
+//! Changes between a question and its answer, or between a decision and its report.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn a_kind_that_comes_during_a_round_is_part_of_the_next() {
     assert_eq!(bench.grants(), ["remove o from a"]);
 }
 
-/// Two collections are listed, and the first list of configmaps is under way.
+/// Creates a bench with two listed collections, and the first list of configmaps in progress.
 fn while_configmaps_are_listed() -> Bench {
     let mut bench = Bench::bare();
     for resource in ["nodes", "things"] {
@@ -61,7 +61,7 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
         bench.seen("things", object("things", "o", 101).terminating("orphan"));
         bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
         assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1);
-        // The list, taken after it has gone, does not show it, and no DELETED will come.
+        // The list was taken after the deletion and does not show the object. No DELETED event follows.
         bench.input(Input::ListEnded { collection: collection(), resource_version: version(110) });
         assert_eq!(bench.leader.queries().nodes(&uid("a")), [], "it would be a ghost for ever");
     }
@@ -73,7 +73,7 @@ fn a_list_that_is_overtaken_by_a_probe_takes_nothing_out_that_came_after_it() {
     bench.seen("things", object("things", "o", 105).terminating("orphan"));
     bench.answer_probes(107, &[("configmaps", object("configmaps", "a", 104).owned_by("things", "o"))]);
     let stripping = bench.take("a");
-    // The server took the list before the dependent was made, and the list was long under way.
+    // The server took the list before the dependent was created, and the list took a long time.
     bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(102) });
     assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1);
     assert_eq!(bench.grants(), NOTHING, "a still refers to o");
@@ -162,7 +162,7 @@ fn an_owner_that_a_check_missed_is_asked_for_in_its_own_order() {
         report.outcome = Outcome::Conflict;
         report.findings = vec![Finding { owner, result: CheckResult::Absent }];
     });
-    // The read that follows DELETED is under way all the while, and is enough.
+    // The read after DELETED is in progress all the time, and is enough.
     bench.found("o", FindingResult::Absent(None));
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
@@ -180,7 +180,7 @@ fn a_question_that_gave_way_to_a_decision_is_asked_when_that_is_taken_back() {
     child.facts.owners[0].name = "elsewhere".into();
     bench.seen("configmaps", child);
     bench.pass(Duration::from_secs(1));
-    // The same uid is to be deleted now, and then not any more.
+    // The same uid is to be deleted now, and then not.
     bench.seen("things", object("things", "p", 103).terminating("foregroundDeletion"));
     bench.seen("things", object("things", "o", 104).owned_by("things", "p"));
     bench.seen("things", object("things", "o", 105));
@@ -211,7 +211,7 @@ fn an_orphaning_deletion_that_may_be_a_second_one_has_a_barrier_of_its_own() {
     bench.answer_probes(101, &[]);
     let lease = bench.take("o");
     bench.report(&lease, Outcome::Transient);
-    // The watch is broken, and a list goes past what happened meanwhile: a foreground deletion, a dependent, and this deletion.
+    // The watch is broken, and a list skips the changes: a foreground deletion, a dependent, and this deletion.
     bench.list("things", 110, vec![object("things", "o", 109).terminating("orphan")]);
     bench.pass(Duration::from_secs(5));
     assert_eq!(bench.grants(), NOTHING);

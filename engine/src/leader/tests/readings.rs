@@ -1,4 +1,4 @@
-//! What readers are told: walks, reasons, plans.
+//! Queries for readers: walks, reasons and plans.
 
 use super::*;
 use crate::plan::PlanOptions;
@@ -15,7 +15,7 @@ fn down(bench: &Bench, start: &str, max_depth: u32, blocking_only: bool) -> (Vec
     (all, walk)
 }
 
-/// `depth name <- owners of the walk`, in order.
+/// Returns lines of `depth name <- owners of the walk`, in order.
 fn lines(found: &[Found]) -> Vec<String> {
     let line = |found: &Found| {
         let edges: Vec<&str> = found.edges.iter().map(|edge| &*edge.reference.name).collect();
@@ -24,7 +24,7 @@ fn lines(found: &[Found]) -> Vec<String> {
     found.iter().map(line).collect()
 }
 
-/// root <- mid <- leaf, root <- both, mid <- both, other <- both.
+/// Creates root <- mid <- leaf, root <- both, mid <- both, other <- both.
 fn family() -> Bench {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "root", 101));
@@ -135,7 +135,7 @@ fn plan_of(bench: &Bench, target: &str, propagation_policy: Option<PropagationPo
     planning.finish(bench.leader.queries().frame())
 }
 
-/// `step effect name`, in order.
+/// Returns lines of `step effect name`, in order.
 fn steps(plan: &Plan) -> Vec<String> {
     plan.entries.iter().map(|entry| format!("{} {:?} {}", entry.step, entry.effect, entry.object.name)).collect()
 }

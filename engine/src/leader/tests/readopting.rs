@@ -1,11 +1,11 @@
-//! References that come back to objects whose owner orphaned them.
+//! References that return to objects whose owner orphaned them.
 
 use super::*;
 use crate::leader::world::readopting::FORMER_MAX;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// `o` orphaned `a` and is gone.
+/// Lets `o` orphan `a`, and deletes `o`.
 fn orphaned(bench: &mut Bench) {
     bench.pass(Duration::from_secs(1));
     bench.seen("things", object("things", "o", 101));
@@ -15,7 +15,7 @@ fn orphaned(bench: &mut Bench) {
     bench.deleted("things", "o", 105);
 }
 
-/// Rounds of the barrier pass, and nothing refers to `o`.
+/// Lets barrier rounds pass while no object refers to `o`.
 fn forgotten(bench: &mut Bench) {
     for _ in 0..2 {
         bench.pass(Duration::from_secs(1));
@@ -25,7 +25,7 @@ fn forgotten(bench: &mut Bench) {
     bench.grants();
 }
 
-/// A controller that has not noticed writes the reference to `o` once more.
+/// Writes the reference to `o` again, as an outdated controller does.
 fn readopt(bench: &mut Bench, name: &str, rv: u64) {
     bench.seen("configmaps", object("configmaps", name, rv).owned_by("things", "o"));
 }
@@ -39,7 +39,7 @@ fn carry_out(bench: &mut Bench, rv: u64) {
     bench.seen("configmaps", now);
 }
 
-/// Whether each was the first of its reference.
+/// Returns for each event whether it was the first of its reference.
 fn told(bench: &Bench) -> Vec<bool> {
     let told = |event: &Event| {
         let Event::Readopted { dependent, owner, first, .. } = event else { return None };
@@ -171,7 +171,7 @@ fn a_group_that_is_served_again_forgets_no_orphaning_that_it_missed() {
         if comes_back {
             bench.seen("configmaps", object("configmaps", "a", 105).owned_by("mirrors", "o"));
         }
-        // A round of the barrier passes.
+        // One barrier round passes.
         for _ in 0..5 {
             assert!(
                 bench.leader.world.graph().has_orphaned(&uid("o")),

@@ -1,9 +1,9 @@
-//! What was carried out and is undone at once: it is carried out again, but less and less often, and is told.
+//! Actions that are undone at once. The leader repeats them with growing delays, and reports them.
 
 use super::*;
 use crate::view::ReasonCode;
 
-/// Reports a grant as done, and has the watch show the same.
+/// Reports a grant as done, and shows the result in the watch.
 fn shown(bench: &mut Bench, lease: &WorkLease, observed: Sighting) {
     let Sighting { uid, resource_version, facts } = observed.clone();
     bench.report_with(lease, |report| report.observed = Some(observed));
@@ -12,7 +12,8 @@ fn shown(bench: &mut Bench, lease: &WorkLease, observed: Sighting) {
     bench.input(Input::Seen { collection: lease.item.target.group_resource(), object });
 }
 
-/// Reports every grant as done, with the target as it was before, at a newer version; counts them over this span.
+/// Reports every grant as done, and shows the target in its earlier state at a newer version. Returns the number of
+/// grants in this time.
 fn undo_everything(bench: &mut Bench, span: Duration, facts: &Facts) -> usize {
     let (end, mut tries) = (bench.now + span, 0);
     while bench.now < end {
@@ -58,7 +59,7 @@ fn a_reference_that_is_put_back_is_removed_again_after_one_two_and_four_seconds(
     assert_eq!(reason.detail, "remove_owner_references was carried out 4 times, and undone each time");
     let tries = undo_everything(&mut bench, Duration::from_secs(3600), &dependent.facts);
     assert!((50..=70).contains(&tries), "{tries} in an hour: once a minute in the end");
-    // Somebody puts an end to it.
+    // The other client stops undoing the action.
     let lease = loop {
         if let Some(lease) = bench.granted.pop() {
             break lease;

@@ -1,9 +1,9 @@
-//! One kind of one group under several resources.
+//! One kind of one group that several resources serve.
 
 use super::*;
 use crate::view::ReasonCode;
 
-/// `things` and `objects` are both of kind Thing.
+/// Creates a bench in which `things` and `objects` are both of kind Thing.
 fn two() -> Bench {
     let mut bench = Bench::synced();
     bench.serve("objects");
@@ -15,7 +15,7 @@ fn unserve(bench: &mut Bench, resource: &str) {
     bench.input(Input::KindUnserved(collection(resource)));
 }
 
-/// Answers that nothing is there, for ten seconds.
+/// Answers for ten seconds that no object exists.
 fn settle(bench: &mut Bench) {
     settle_at(bench, 200);
 }
@@ -96,7 +96,7 @@ fn all_is_as_ever_once_one_of_them_is_served_no_more() {
         settle(&mut bench);
         assert_eq!(bench.grants(), ["delete(Background) a"], "{gone} went");
         assert_eq!((bench.undecided(), bench.leader.queries().unresolved_kinds(10)), (vec![], vec![]));
-        // It comes back.
+        // The resource is served again.
         bench.seen("configmaps", object("configmaps", "c", 205).owned_by("things", "q"));
         bench.serve(gone);
         bench.list(gone, 206, vec![object(gone, "q", 204)]);

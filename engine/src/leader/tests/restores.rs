@@ -1,4 +1,4 @@
-//! A store that was restored from a backup, with its revisions set back or bumped past all that they had ever been.
+//! A store that was restored from a backup, with its revisions set back or raised past all earlier revisions.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn breaks(bench: &mut Bench, resource: &str) {
     });
 }
 
-/// `things/o`, deleted at 103, and `configmaps/a`, which it owned; nothing has been granted yet.
+/// Creates `things/o`, deleted at 103, and its dependent `configmaps/a`. Nothing is granted yet.
 fn owner_gone() -> Bench {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
@@ -54,7 +54,8 @@ fn every_answer_may_be_the_one_that_shows_the_leap() {
             bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "nobody"));
             bench.pass(Duration::from_secs(1));
             bench.found("nobody", FindingResult::Absent(Some(version(BUMPED))));
-            // An answer about one name may be one server's; what it stops is lifted or confirmed by where the store stands.
+            // An answer about one name may come from one outdated server. The position of the store confirms or ends
+            // the stop of grants.
             assert!(bench.leader.queries().status().stopped.is_some());
             bench.answer_probes(BUMPED, &[]);
         },
@@ -84,7 +85,7 @@ fn the_collection_that_was_seen_furthest_says_where_the_store_stands() {
     let mut bench = owner_gone();
     let asked: Vec<GroupResource> = bench.probes.iter().map(|probe| probe.collection.clone()).collect();
     assert!(asked.contains(&collection("configmaps")), "nodes were seen at 100 alone: {asked:?}");
-    // What a quiet collection has to say proves nothing of what the others have lost.
+    // The answer of a quiet collection proves nothing about losses of the others.
     bench.answer_probes(101, &[]);
     assert_eq!(rewinds(&bench), 1);
 }
@@ -135,7 +136,7 @@ fn a_list_that_ends_past_a_version_it_does_not_show_is_of_another_history() {
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     let lease = bench.take("a");
-    // The answer to the leader's own question is ahead of the watch, as that to the write was.
+    // The answer to the leader's own question is ahead of the watch, as the answer to the write was.
     let known = object("configmaps", "a", 150).terminating("foregroundDeletion").owned_by("things", "o");
     bench.report_with(&lease, |report| {
         report.observed =
@@ -176,7 +177,7 @@ fn a_kind_that_is_served_again_and_stands_before_where_it_was_shows_a_restored_s
     bench.input(Input::KindUnserved(collection("configmaps")));
     bench.serve("configmaps");
     let restored = || vec![object("configmaps", "a", 80)];
-    // Nothing else was ever seen past 110.
+    // No other collection was ever seen past 110.
     bench.list("configmaps", 110, restored());
     assert_eq!(rewinds(&bench), 1);
     bench.list("configmaps", 110, restored());
@@ -208,7 +209,7 @@ fn dependents_of_a_kind_that_the_new_history_does_not_serve_hold_no_owner() {
 fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
     let mut bench = owner_gone();
     bench.answer_probes(105, &[]);
-    // Things were seen further than what was asked first, and are asked too.
+    // Things were seen further than the collection of the first question, and are asked too.
     bench.answer_probes(105, &[]);
     bench.pass(Duration::from_secs(1));
     let lease = bench.take("a");
@@ -267,7 +268,7 @@ fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() 
         }
         let undecided = vec![(Undecided::OwnerKindUnresolved, 1)];
         assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "gone: {gone}");
-        // It is served again: the owner may be back, and orphan nobody, or not.
+        // The kind is served again. The owner may exist, and may orphan no dependent.
         bench.serve("things");
         if gone {
             bench.list("things", 97, vec![]);
@@ -359,7 +360,7 @@ fn what_rests_on_a_kind_that_ceases_to_be_served_waits_where_the_store_may_have_
         let expected: &[&str] = if goes { &["delete(Background) a"] } else { &[] };
         assert_eq!(bench.grants(), expected, "{lost_first} {stands_at}");
         if !goes {
-            // It is served again, and its list tells.
+            // The kind is served again, and its list decides.
             bench.serve("things");
             bench.list("things", 125, vec![object("things", "o", 101)]);
             assert_eq!(rewinds(&bench), 1);
@@ -394,12 +395,12 @@ fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     let others = [("configmaps", a.clone()), ("configmaps", object("configmaps", "b", 90))];
     bench.answer_probes(105, &others);
     bench.pass(Duration::from_millis(250));
-    // While the namespace is listed, a goes, and its collection is listed anew.
+    // During the list of the namespace, a is deleted, and its collection is listed again.
     bench.deleted("configmaps", "a", 106);
     bench.input(Input::ListBegun { collection: collection("configmaps") });
     bench.answer_probes(105, &others);
     assert_eq!((rewinds(&bench), bench.grants()), (0, vec!["remove o from a".to_string()]), "decided before it went");
-    // What else such a list shows may be as old: it is asked again.
+    // The other objects of such a list may be as old, so the list is requested again.
     bench.pass(Duration::from_secs(2));
     bench.answer_probes(107, &[]);
     assert_eq!((rewinds(&bench), bench.grants()), (0, vec!["remove finalizer orphan of o".to_string()]));
@@ -438,7 +439,7 @@ fn a_store_that_stands_before_what_only_a_kind_that_went_had_shown_went_back() {
     bench.pass(Duration::from_secs(1));
     bench.found("o", FindingResult::Absent(Some(version(5_000))));
     bench.input(Input::KindUnserved(collection("things")));
-    // A restored store goes on from before; the watches are just as far.
+    // A restored store continues from an earlier state, and the watches are just as far.
     bench.seen("nodes", object("nodes", "n", 111).terminating("orphan"));
     for at in 112..172 {
         bench.answer_probes(at, &[]);
@@ -474,7 +475,7 @@ fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
     assert_eq!(rewinds(&bench), 1);
     bench.granted.clear();
     bench.list("nodes", BUMPED, vec![]);
-    // The dependent is shown first, when nothing of the present history says that its owner orphans it.
+    // The dependent is shown first, while no fact of the present history says that its owner orphans it.
     bench.list("configmaps", BUMPED, vec![dependent(80)]);
     bench.list("things", BUMPED, vec![object("things", "o", 70).terminating("orphan")]);
     for _ in 0..12 {
@@ -550,7 +551,7 @@ fn a_server_from_the_past_takes_no_orphaning_back() {
         bench.seen("things", object("things", "o", 110).terminating("orphan"));
         bench.deleted("things", "o", 120);
         assert_eq!(bench.grants(), ["remove o from a"]);
-        // It answers every list: the store seems to have gone back to before the deletion.
+        // This server answers every list. The store seems to be rewound to before the deletion.
         bench.bookmark("nodes", 90);
         let then = [("nodes", vec![]), ("things", vec![object("things", "o", 101)]), ("configmaps", vec![child()])];
         for (resource, objects) in then {
@@ -561,7 +562,7 @@ fn a_server_from_the_past_takes_no_orphaning_back() {
             bench.answer_probes(106, &[("things", object("things", "o", 101)), ("configmaps", child())]);
         }
         match ends {
-            // The others answer again.
+            // The other servers answer again.
             None => bench.list("things", 130, vec![]),
             Some(finalizer) => {
                 bench.seen("things", object("things", "o", 129).terminating(finalizer));
@@ -603,7 +604,7 @@ fn a_kind_that_is_only_asked_says_where_the_main_store_stands_after_it_went_back
     }
     assert_eq!(bench.leader.queries().status().stopped, None);
     bench.found("o", FindingResult::Absent(Some(version(120))));
-    // It goes back again, to where no watch had come before.
+    // The store is rewound again, to before all known positions.
     let before = rewinds(&bench);
     bench.seen("configmaps", object("configmaps", "b", 97).owned_by("mirrors", "p"));
     bench.pass(Duration::from_secs(1));

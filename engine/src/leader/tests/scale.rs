@@ -1,10 +1,10 @@
-//! Very wide, very deep and very many.
+//! Very wide graphs, very deep graphs, and very many objects.
 
 use super::*;
 
 extern crate std;
 
-/// An executor that ends each attempt at once, and an API server whose watch shows it at once.
+/// Carries out each grant at once, and shows each result in the watch at once.
 fn carry_out(bench: &mut Bench, rv: &mut u64) -> usize {
     let mut widest = 0;
     let mut attempts = 0;
@@ -24,7 +24,7 @@ fn carry_out(bench: &mut Bench, rv: &mut u64) -> usize {
 
 const WINDOW: usize = 1000;
 
-/// Does what the lease asks for to the object as the graph knows it.
+/// Applies the lease to the object in the graph.
 fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
     let target = lease.item.target.clone();
     let view = bench.leader.queries().nodes(&target.uid).remove(0);
@@ -59,7 +59,8 @@ fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
     if gone { bench.deleted(resource, &target.name, rv) } else { bench.seen(resource, now) }
 }
 
-/// Dependents of one owner; a million by request: `WIDTH=1000000 cargo test --release -p engine very_many`.
+/// Returns the number of dependents of one owner. A million by request: `WIDTH=1000000 cargo test --release -p engine
+/// very_many`.
 fn width() -> u64 {
     std::env::var("WIDTH").ok().and_then(|width| width.parse().ok()).unwrap_or(5_000)
 }
@@ -118,7 +119,8 @@ fn a_chain_of_ten_thousand_ends_without_recursion() {
             finalizer => bench.seen("things", object("things", "0", rv).terminating(finalizer)),
         }
         let attempts = carry_out(&mut bench, &mut rv);
-        // Downwards a DELETE each; upwards a finalizer each, the leaf alone having none.
+        // Each object needs one DELETE on the way down. Each object except the leaf needs the removal of a finalizer on
+        // the way up.
         let expected = if policy.is_empty() { DEPTH } else { 2 * DEPTH };
         assert_eq!(attempts, usize::try_from(expected).unwrap(), "{policy}");
         assert_eq!(bench.leader.queries().status().nodes, 0, "{policy}");

@@ -1,4 +1,4 @@
-//! Who is let in, and what becomes of leases.
+//! Admission of executors, and the ends of their leases.
 
 use super::*;
 use crate::work::{PROTOCOL, SessionNumber};
@@ -31,7 +31,7 @@ fn only_a_leader_lets_in_and_only_executors_of_its_cluster_and_protocol() {
     assert_eq!(bench.refused, [Refusal::NotLeader]);
 }
 
-/// What leader and executor agree on, whichever of them is a release ahead.
+/// The leader and the executor agree on a protocol, regardless of which one is a release ahead.
 #[test]
 fn a_stream_speaks_the_newest_protocol_that_both_of_its_ends_do() {
     let said = |leader: u32, executor: u32| {
@@ -49,7 +49,7 @@ fn a_stream_speaks_the_newest_protocol_that_both_of_its_ends_do() {
     assert_eq!(said(new, old), Ok(old), "graph services come first");
     assert_eq!(said(old, new), Ok(old), "a leader of the old release, while not all are replaced, or on the way back");
     assert_eq!(said(new, new), Ok(new));
-    // Two releases apart.
+    // Two releases lie between them.
     let refused = Refusal::ProtocolUnsupported { min: old + 1, max: old + 2 };
     assert_eq!(said(old + 2, old), Err(refused));
 }
@@ -127,7 +127,7 @@ fn an_executor_that_sits_on_its_leases_is_passed_over_while_there_is_another() {
         bench.seen("configmaps", object("configmaps", name, 104 + number as u64).owned_by("things", "o"));
     }
     assert_eq!(given(&mut bench, other), 3, "and all that is new");
-    // It is heard of again, and has its turn.
+    // The executor sends a message again, and has its turn.
     let returned = WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted };
     bench.message(STREAM, ToLeader::Reports { reports: vec![], returns: vec![returned] });
     for (number, name) in ["e", "f"].into_iter().enumerate() {
@@ -147,7 +147,7 @@ fn what_an_executor_is_late_with_keeps_its_place_in_the_window() {
         let lease = bench.take("a");
         bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
         bench.pass(Duration::from_secs(35));
-        // It carries that out still, and would hand back at once whatever comes beyond its window.
+        // The executor still carries out that work, and would return any grant beyond its window at once.
         assert_eq!(bench.grants(), NOTHING);
         assert_eq!(bench.leader.queries().executors()[0].overdue, 1);
         if report_late {
@@ -183,11 +183,12 @@ fn a_new_leader_knows_the_newer_of_two_incarnations_by_their_first_sessions() {
     let table = [
         (newer.clone(), older.clone(), false),
         (older.clone(), newer.clone(), true),
-        // Its first session is with this leader, so it is newer than any of a former term.
+        // The first session of this process is with this leader, so the process is newer than any process of an earlier
+        // term.
         (None, newer.clone(), false),
         (older.clone(), None, true),
         (None, None, true),
-        // What cannot be compared is as if it had just started.
+        // A process that cannot be compared counts as just started.
         (newer.clone(), first(lost, 1), true),
         (newer.clone(), first(term(9), 1), true),
     ];
@@ -411,7 +412,7 @@ fn no_other_caller_takes_an_executors_name() {
             assert_eq!(bench.refused, [Refusal::NameTaken], "{other:?} as {holder:?}");
             assert!(!bench.sent.iter().any(|(_, message)| matches!(message, ToExecutor::GoAway { .. })));
             assert!(bench.leader.queries().executors()[0].connected);
-            // The name is free once the session has ended.
+            // The name is free after the end of the session.
             bench.refused.clear();
             bench.input(Input::StreamClosed { stream: STREAM });
             bench.now = bench.now + Duration::from_secs(21);
@@ -437,7 +438,7 @@ fn a_later_process_of_the_same_caller_takes_over() {
 fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
     let mut bench = Bench::without_executor();
     let outside = || hello_of(Origin::default(), "i1");
-    // The faster of the two drained, and was superseded.
+    // The faster executor drained, and was superseded.
     bench.hello(STREAM, outside());
     bench.message(STREAM, ToLeader::Drain { reason: String::new(), deadline: Duration::ZERO });
     bench.hello(StreamId(2), Hello { incarnation: "i0".into(), ..outside() });

@@ -1,8 +1,8 @@
-//! What has happened to clusters, each as one course of events.
+//! Incidents of real clusters, each as one sequence of events.
 
 use super::*;
 
-/// Lets time pass with an executor that ends each attempt at once as `report` says; how many attempts that were.
+/// Advances the time with an executor that ends each attempt at once with `report`. Returns the number of attempts.
 pub(super) fn work(bench: &mut Bench, span: Duration, report: impl Fn(&WorkLease) -> WorkReport) -> usize {
     let end = bench.now + span;
     let mut attempts = 0;
@@ -28,7 +28,7 @@ pub(super) fn ended(lease: &WorkLease, outcome: Outcome) -> WorkReport {
     WorkReport { outcome, ..done(lease) }
 }
 
-/// Every order of `0..n`.
+/// Returns every order of `0..n`.
 pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![vec![]];
@@ -42,7 +42,7 @@ fn a_server_that_does_not_know_the_kind_yet_costs_nobody_a_life() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
-    // One server of two is old: whichever answers, the kind is there or it is not.
+    // One of two servers is outdated. The kind is present or absent, depending on the server that answers.
     for round in 0..20 {
         bench.input(Input::KindUnserved(collection("things")));
         bench.pass(Duration::from_secs(30));
@@ -123,7 +123,7 @@ fn a_child_that_finds_the_successor_of_its_owner_outlives_the_proof_against_the_
     let mut again = object("configmaps", "a", 105).owned_by("things", "successor");
     again.facts.owners[0].name = "o".into();
     let sighting = Sighting { uid: uid("a"), resource_version: version(105), facts: again.facts.clone() };
-    // The executor's second look, and the watch a moment later.
+    // The executor's second check, and the watch a moment after it.
     bench.report_with(&lease, |report| {
         report.outcome = Outcome::Conflict;
         report.observed = Some(sighting);
@@ -149,7 +149,7 @@ fn a_copy_in_another_namespace_goes_alone_in_every_order_of_events() {
         for resource in ["configmaps", "things"] {
             bench.serve(resource);
         }
-        // After a restart all of it comes by the first lists, else by the watches.
+        // After a restart the first lists show all objects; otherwise the watches do.
         if restart {
             for &at in order {
                 let (resource, _) = facts[at];
@@ -185,7 +185,7 @@ fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays_in_every_order_of_even
         &|bench| bench.deleted("things", "o", 102),
     ];
     for order in orders(3) {
-        // The owner is not deleted before it is there.
+        // The owner cannot be deleted before its creation.
         if order.iter().position(|&at| at == 2) < order.iter().position(|&at| at == 0) {
             continue;
         }
@@ -213,7 +213,7 @@ fn a_hundred_thousand_references_to_kinds_that_never_were_cost_nothing_per_secon
     }
     assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 100_000)]);
     bench.seen("things", object("things", "o", 101));
-    // What a term's beginning leaves behind is over by then.
+    // The waits from the beginning of the term are over by then.
     bench.pass(Duration::from_secs(60));
     bench.events.clear();
     let mut beats = 0;
@@ -224,7 +224,7 @@ fn a_hundred_thousand_references_to_kinds_that_never_were_cost_nothing_per_secon
     }
     assert!(beats <= 1800 / 20, "{beats} deadlines, more than the session's own");
     assert_eq!((bench.grants(), bench.events.len()), (vec![], 0), "half an hour without a word");
-    // And nobody else waits behind them.
+    // No other item waits behind them.
     bench.seen("configmaps", object("configmaps", "a", 200_102).owned_by("things", "o"));
     bench.deleted("things", "o", 102);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
@@ -256,7 +256,7 @@ fn a_reference_into_a_strangers_namespace_changes_nothing_there_and_comes_to_the
         bench.found_again("p", FindingResult::Absent(Some(version(110))));
         bench.granted.retain(|lease| &*lease.item.target.namespace == "ns");
         assert_eq!(bench.grants(), ["delete(Background) hostile"], "stranger {which}");
-        // What is done about the stranger's objects is what was done before, and nothing blocks it.
+        // The actions on the other client's objects are the same as before, and nothing blocks them.
         for lease in before {
             assert_eq!(&*lease.item.target.namespace, "private");
             bench.report(&lease, Outcome::Done);

@@ -1,4 +1,4 @@
-//! A store that is switched behind one address while nobody hears a connection break.
+//! A store that is replaced behind one address without a broken connection.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_watch_that_ends_before_its_time_is_doubt_until_the_store_has_said_where_it_
         bench.deleted("things", "o", 103);
         assert_eq!(bench.grants(), NOTHING, "{end:?}");
         bench.answer_probes(104, &[]);
-        // The one that was seen further while the question was on its way is asked too.
+        // The collection that was seen further during the question is asked too.
         bench.answer_probes(104, &[]);
         assert_eq!(bench.grants(), ["delete(Background) a"], "{end:?}");
     }

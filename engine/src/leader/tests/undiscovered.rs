@@ -1,4 +1,4 @@
-//! Kinds that are there and that discovery does not show.
+//! Kinds that exist and that discovery does not show.
 
 use super::*;
 use crate::view::ReasonCode;
@@ -7,7 +7,7 @@ fn hidden(group: &str, resource: Option<&str>) -> Undiscovered {
     Undiscovered { group: group.into(), resource: resource.map(Into::into), why: "its server is down".to_string() }
 }
 
-/// A group whose server is down, as soon as the collector has started.
+/// Creates a bench with a group whose server is down from the start of the collector.
 fn with_hidden(policy: &[(&str, &str)], hidden: Undiscovered) -> Bench {
     let mut config = config();
     let assumed = |&(group, resource): &(&str, &str)| GroupResource { group: group.into(), resource: resource.into() };
@@ -20,7 +20,7 @@ fn with_hidden(policy: &[(&str, &str)], hidden: Undiscovered) -> Bench {
     bench
 }
 
-/// Answers what is asked, for ten seconds.
+/// Answers all questions for ten seconds.
 fn settle(bench: &mut Bench) {
     settle_at(bench, 130);
 }
@@ -113,7 +113,7 @@ fn an_owner_that_orphaned_is_remembered_until_what_was_hidden_has_shown_its_depe
     settle(&mut bench);
     let lease = bench.take("p");
     bench.report(&lease, Outcome::Done);
-    // Before the second round has ended.
+    // The change arrives before the end of the second round.
     bench.input(Input::Undiscovered(vec![hidden("batch", None)]));
     bench.deleted("things", "p", 131);
     settle_at(&mut bench, 132);

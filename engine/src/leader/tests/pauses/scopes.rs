@@ -1,8 +1,8 @@
-//! What a pause is about: kinds by the names that people write, namespaces, and what is in them.
+//! The scope of a pause: kinds by the names that users write, namespaces, and their contents.
 
 use super::*;
 
-/// Serves Deployments, ReplicaSets, Pods and PersistentVolumeClaims, with the names that people call them.
+/// Serves Deployments, ReplicaSets, Pods and PersistentVolumeClaims, with their short names.
 fn serve_workloads(bench: &mut Bench) {
     let rows: [(&str, &str, &str, &[&str]); 5] = [
         ("apps", "deployments", "Deployment", &["deployment", "deploy"]),
@@ -18,7 +18,7 @@ fn serve_workloads(bench: &mut Bench) {
     }
 }
 
-/// As `kubectl` and the flags take it: RESOURCE, or RESOURCE.GROUP, with or without a version.
+/// Parses a resource as `kubectl` and the flags do: RESOURCE, or RESOURCE.GROUP, with or without a version.
 fn written(text: &str) -> GroupResource {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     GroupResource { group: group.into(), resource: resource.into() }
