@@ -386,7 +386,9 @@ impl Leader {
         let shows = answer.objects.iter().any(|object| object.uid == *uid);
         let entry = self.world.coverage().kind(kind);
         if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
-            return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
+            return Err(Failure::senseless(format!(
+                "a list of its name stands at {version}, before the known position"
+            )));
         }
         if entry.is_unplaced() && !shows {
             // Questions about other names would fail in the same way.
@@ -398,7 +400,7 @@ impl Leader {
         let leaps = entry.leaps(self.cx.now, &version) && entry.rewound.is_none();
         let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
-            let why = format!("a list stands at {version}, far past all that was seen");
+            let why = format!("a list stands at {version}, far past all known versions");
             if leaps {
                 // Other answers decide the position of the store.
                 self.contradicted(kind, why.clone());

@@ -105,11 +105,7 @@ impl Leader {
         if counted == known || entry.state != State::Synced {
             self.audit_in(kind, AUDIT_EVERY);
         } else if again {
-            self.world.relist(
-                &mut self.cx,
-                kind,
-                "the server counts another number of objects than its watch has shown",
-            );
+            self.world.relist(&mut self.cx, kind, "the object count of the server differs from its watch");
             self.audit_in(kind, AUDIT_EVERY);
         } else {
             self.cx.timers.set(self.cx.now + AUDIT_AGAIN, Timer::Recount(kind));
@@ -119,7 +115,7 @@ impl Leader {
     /// Reports a failed audit list. A watch may last for days after lists became forbidden, and a restart would then
     /// fail. The report warns in time.
     fn audit_failed(&mut self, kind: KindId, why: &str) {
-        let error = format!("it is still watched, but could not be listed anew: {why}");
+        let error = format!("the watch continues, but a new list failed: {why}");
         self.world.note_error(&mut self.cx, kind, error);
         self.audit_in(kind, AUDIT_FAILED_AGAIN);
     }

@@ -114,7 +114,7 @@ impl Leader {
         let version = &sighting.resource_version;
         if known == *version {
             if !kind.is_aggregated() && kind.rewound.is_none() && differs(node.facts(), &sighting.facts) {
-                self.untrue(session, "observed", format!("{target} was not so at {version}"));
+                self.untrue(session, "observed", format!("{target} had another state at {version}"));
             }
             return;
         }
@@ -161,7 +161,7 @@ impl Leader {
             let (facts, same) = (node.facts(), known == sighting.resource_version);
             let is_alive = facts.as_ref().is_some_and(|facts| !facts.terminating);
             if same && differs(facts, &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
-                self.untrue(session, "findings", format!("{owner} was not so at {known}"));
+                self.untrue(session, "findings", format!("{owner} had another state at {known}"));
             } else if let Some(target) = prevents.filter(|_| same || is_alive) {
                 self.cx.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
             }
@@ -276,7 +276,7 @@ impl Leader {
         let leaps = entry.leaps(self.cx.now, &version);
         let answer = self.of_the_present(kind, known, answer).ok()?;
         if leaps {
-            self.contradicted(kind, format!("a list stands at {version}, far past all that was seen"));
+            self.contradicted(kind, format!("a list stands at {version}, far past all known versions"));
         }
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             return None;
@@ -314,7 +314,8 @@ impl Leader {
             return;
         }
         if same && differs(node.facts(), &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
-            let (who, field, why) = (claim.who.clone(), claim.field, format!("{} was not so at {at}", claim.object));
+            let (who, field, why) =
+                (claim.who.clone(), claim.field, format!("{} had another state at {at}", claim.object));
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone() {
             let owner = claim.object.clone();
@@ -408,7 +409,7 @@ impl Claim {
             (Says::Shown(seen), _)
                 if self.since.as_ref().is_some_and(|since| seen.resource_version.is_before(since)) =>
             {
-                Some(format!("{object} was not at {} any more, and the store has not gone back", seen.resource_version))
+                Some(format!("{object} was past {} already, and the store was not rewound", seen.resource_version))
             }
             (Says::Shown(seen), Some(now)) if now.resource_version.is_before(&seen.resource_version) => {
                 let (at, was) = (&now.resource_version, &seen.resource_version);
@@ -416,10 +417,10 @@ impl Claim {
             }
             (Says::Shown(seen), Some(now)) if now.resource_version == seen.resource_version => {
                 differs(Some(now.facts.clone()), &seen.facts)
-                    .then(|| format!("{object} was not so at {}", seen.resource_version))
+                    .then(|| format!("{object} had another state at {}", seen.resource_version))
             }
             (Says::Gone, Some(now)) if !now.facts.terminating || self.field == "findings" => {
-                Some(format!("{object} is there, at {}", now.resource_version))
+                Some(format!("{object} exists, at {}", now.resource_version))
             }
             (Says::Shown(_) | Says::Gone, _) => None,
         }

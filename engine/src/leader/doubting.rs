@@ -45,7 +45,7 @@ impl Leader {
     }
 
     fn stop_granting(&mut self, why: &'static str) {
-        self.cx.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
+        self.cx.event(Event::GrantsStopped { why: format!("{why}; asking for the position of the store") });
         self.dispatcher.stop_destroying(&mut self.cx, why);
         self.ask_suspect();
     }
@@ -118,7 +118,8 @@ impl Leader {
         let ahead = known.store.as_ref().filter(|seen| is_of_main && version.is_before(seen));
         match (self.history.agree(ahead.is_some()), ahead) {
             (Some(Agreement::WentBack), Some(seen)) => {
-                let why = format!("{AGREE_AFTER} lists in a row stand at {version} or before, after {seen} was seen");
+                let why =
+                    format!("{AGREE_AFTER} consecutive lists stand at {version} or before, after {seen} was seen");
                 self.rewind(kind, why);
             }
             (Some(Agreement::WentBack | Agreement::More), _) => self.suspect_later(),
@@ -146,7 +147,7 @@ impl Leader {
         let entry = self.world.coverage().kind(kind);
         let leapt = entry.leaps(now, version) && entry.rewound.is_none();
         if leapt {
-            self.rewind(kind, format!("the store stands at {version}, far past all that was seen"));
+            self.rewind(kind, format!("the store stands at {version}, far past all known versions"));
         } else {
             self.world.raise(now, kind, version);
         }

@@ -158,10 +158,10 @@ impl History {
                 "the store's history changed; restart this process to go on"
             }
             (Trust::Rewound { .. } | Trust::Settling { .. }, _) => {
-                "the store's history changed, and it is not yet certain that what is known now fits together"
+                "the store's history changed, and the reads after the change are not yet known to be consistent"
             }
             (Trust::Trusted, Some(suspicion)) => {
-                return Some(format!("{}, and the store has not said where it stands", suspicion.why));
+                return Some(format!("{}, and the position of the store is unknown", suspicion.why));
             }
             (Trust::Trusted, None) => return self.withheld.clone(),
         };

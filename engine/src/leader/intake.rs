@@ -148,7 +148,7 @@ impl Leader {
         self.compare_stores_later();
         self.world.tell_collection(&mut self.cx, kind);
         if advance == Advance::Rewind {
-            self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
+            self.rewind(kind, format!("a new list ends at {version}, which does not follow the known positions"));
         }
         // Part of a list from another history may have been taken for the known history. Only the next list counts.
         if self.world.coverage().kind(kind).rewound.is_none() {
@@ -219,10 +219,7 @@ impl Leader {
                 true
             }
             Advance::Rewind => {
-                self.rewind(
-                    kind,
-                    format!("the watch goes on at {version}, which does not follow on what was seen before"),
-                );
+                self.rewind(kind, format!("the watch goes on at {version}, which does not follow the known positions"));
                 false
             }
         }
@@ -297,7 +294,7 @@ impl Leader {
             && self.history.has_gone(&object.uid, kind)
             && self.world.coverage().kind(kind).rewound.is_none()
         {
-            self.rewind(kind, format!("{} is there again after its DELETED", object.name));
+            self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.upsert(kind, list, shown, object);

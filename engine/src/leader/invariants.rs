@@ -30,7 +30,7 @@ impl Leader {
         for uid in self.dispatcher.queue().uids() {
             let Some(Place::Leased(id)) = self.dispatcher.queue().get(uid).map(|item| &item.place) else { continue };
             if by_target.get(uid) != Some(id) {
-                return Some(format!("the item of {uid} is under lease {id}, which there is not"));
+                return Some(format!("the item of {uid} is under lease {id}, which does not exist"));
             }
         }
         let held: usize = self.dispatcher.leases().sessions().map(|(_, session)| session.leases.len()).sum();

@@ -152,9 +152,7 @@ impl Leader {
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
         let Some(Asked { purpose, known }) = self.prober.end(probe) else {
-            return self
-                .cx
-                .event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
+            return self.cx.event(Event::Rejected { why: format!("an answer to the unknown probe {}", probe.0) });
         };
         let of = match &purpose {
             Purpose::Suspect(kind, _)
@@ -171,7 +169,7 @@ impl Leader {
         let ordered = of.is_some_and(|kind| self.world.has_order(kind, &known, &purpose));
         let answer = answer.and_then(|answer| match &answer.resource_version {
             version if ordered && !version.is_ordered() => {
-                let why = format!("a list has the version {version:?}, which says nothing of when it was true");
+                let why = format!("a list has the version {version:?}, which has no order");
                 Err(Failure::senseless(why))
             }
             _ => Ok(answer),

@@ -104,7 +104,7 @@ impl Leader {
             None => {}
             Some(Settled::More) => self.settle_later(),
             Some(Settled::WentBack) => {
-                self.rewind(kind, format!("{AGREE_AFTER} lists in a row stand before what was seen since"));
+                self.rewind(kind, format!("{AGREE_AFTER} consecutive lists stand before the known position"));
                 // The kind is no longer served, so this read cannot be judged. The reads of other collections decide.
                 if self.history.is_settling() {
                     self.settle_later();

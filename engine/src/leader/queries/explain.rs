@@ -234,7 +234,7 @@ impl Queries<'_> {
             .coverage()
             .kind(self.world.graph().node(self.world.graph().dependents(self.world.coverage(), id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
-        let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
+        let detail = format!("no API server serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
@@ -349,7 +349,7 @@ fn blocker_text(blocker: &Blocker) -> String {
 }
 
 fn in_doubt(collection: &GroupResource) -> String {
-    format!("{collection} has not said where it stands since the connection to it broke")
+    format!("{collection} has not reported its position since its connection broke")
 }
 
 fn delay_code(why: &Delay) -> ReasonCode {

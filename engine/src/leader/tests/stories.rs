@@ -103,7 +103,7 @@ fn an_owner_whose_dependents_are_of_a_kind_that_went_waits_for_it_and_says_so() 
             "{finalizer}"
         );
         let told = bench.leader.queries().explain(&uid("o")).unwrap();
-        let why = "nobody serves ConfigMap any more";
+        let why = "no API server serves ConfigMap any more";
         assert!(told.reasons.iter().any(|reason| reason.detail == why), "{:?}", told.reasons);
         bench.serve("configmaps");
         bench.list("configmaps", 120, vec![object("configmaps", "a", 101).blocking("things", "o")]);
