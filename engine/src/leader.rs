@@ -6,7 +6,7 @@ use crate::coverage::KindId;
 use crate::graph::NodeId;
 use crate::jitter::Jitter;
 use crate::lease::SessionId;
-use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::object::{GroupResource, Name, Uid};
 use crate::queue::Row;
 use crate::time::Time;
 use crate::work::LeaseId;
@@ -56,7 +56,7 @@ use dispatcher::Dispatcher;
 use history::History;
 use ledger::Ledger;
 use pauses::Pauses;
-use probing::Prober;
+use probing::{KnownVersions, Prober, Purpose};
 use world::World;
 
 /// Maximum number of nodes that the leader judges between two outputs. The limit keeps a large change from delaying
@@ -118,58 +118,6 @@ enum Timer {
     LateWrites,
     /// Closes the decisions of earlier leaders.
     Inherited,
-}
-
-/// The purpose of a probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// Asks, after a broken connection, whether the store is still at or past this position.
-    Suspect(KindId, ResourceVersion),
-    /// Asks the same for one aggregated collection. The doubt holds only what depends on this collection.
-    Doubt(KindId, ResourceVersion),
-    /// Asks, after a store rewind, whether reads are consistent with each other.
-    Settle(KindId, ResourceVersion),
-    /// Asks whether the API server counts as many objects as the graph. `again` is true when the previous count
-    /// differed.
-    Audit {
-        kind: KindId,
-        again: bool,
-    },
-    BarrierPosition(KindId),
-    BarrierNamespace(KindId, Name),
-    /// Asks whether the object of this node exists.
-    Existence {
-        kind: KindId,
-        node: NodeId,
-        uid: Uid,
-        by: CheckBy,
-    },
-    /// Asks whether the object matches a report.
-    Claim {
-        kind: KindId,
-        uid: Uid,
-    },
-    /// Asks whether this collection keeps up with the main store.
-    Store(KindId),
-    /// Ignores the answer, because the history or the barrier round of the probe has ended.
-    Stale,
-}
-
-/// A probe that waits for its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Asked {
-    purpose: Purpose,
-    /// The versions that were known when the probe was sent.
-    known: KnownVersions,
-}
-
-/// The highest versions known of a collection and of its store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KnownVersions {
-    own: Option<ResourceVersion>,
-    store: Option<ResourceVersion>,
-    /// The version of the main store, even if the collection is in another store.
-    main: Option<ResourceVersion>,
 }
 
 /// The state machine of the graph service. `Leader` routes each input to the components that own the state, and passes

@@ -1,19 +1,69 @@
 //! Questions to the API server, and the barrier, which causes most of them.
 
 use super::intake::Source;
-use super::{
-    Asked, CheckBy, Event, KnownVersions, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, asking, audit,
-};
+use super::{CheckBy, Event, Leader, Output, Probe, ProbeAnswer, ProbeId, asking, audit};
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
 use crate::graph::NodeId;
-use crate::object::{Name, ResourceVersion};
+use crate::object::{Name, ResourceVersion, Uid};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// The purpose of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Asks, after a broken connection, whether the store is still at or past this position.
+    Suspect(KindId, ResourceVersion),
+    /// Asks the same for one aggregated collection. The doubt holds only what depends on this collection.
+    Doubt(KindId, ResourceVersion),
+    /// Asks, after a store rewind, whether reads are consistent with each other.
+    Settle(KindId, ResourceVersion),
+    /// Asks whether the API server counts as many objects as the graph. `again` is true when the previous count
+    /// differed.
+    Audit {
+        kind: KindId,
+        again: bool,
+    },
+    BarrierPosition(KindId),
+    BarrierNamespace(KindId, Name),
+    /// Asks whether the object of this node exists.
+    Existence {
+        kind: KindId,
+        node: NodeId,
+        uid: Uid,
+        by: CheckBy,
+    },
+    /// Asks whether the object matches a report.
+    Claim {
+        kind: KindId,
+        uid: Uid,
+    },
+    /// Asks whether this collection keeps up with the main store.
+    Store(KindId),
+    /// Ignores the answer, because the history or the barrier round of the probe has ended.
+    Stale,
+}
+
+/// A probe that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) purpose: Purpose,
+    /// The versions that were known when the probe was sent.
+    pub(super) known: KnownVersions,
+}
+
+/// The highest versions known of a collection and of its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KnownVersions {
+    pub(super) own: Option<ResourceVersion>,
+    pub(super) store: Option<ResourceVersion>,
+    /// The version of the main store, even if the collection is in another store.
+    pub(super) main: Option<ResourceVersion>,
+}
 
 /// The state of all questions to the API server.
 #[derive(Debug, Default)]
