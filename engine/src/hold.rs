@@ -56,7 +56,7 @@ pub struct Filter {
 
 /// The place of a write's target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) collection: GroupResource,
     pub(crate) namespace: Name,
 }
@@ -67,7 +67,7 @@ impl Scope {
         self.targets.is_empty() || self.targets.iter().any(|filter| filter.covers(group, resource, namespace))
     }
 
-    pub(crate) fn covers_place(&self, place: &Place) -> bool {
+    pub(crate) fn covers_target(&self, place: &Target) -> bool {
         self.covers(&place.collection.group, &place.collection.resource, &place.namespace)
     }
 }
@@ -170,8 +170,8 @@ impl Holds {
 
     /// Whether a pause covers a write at this place. Unreadable pauses are another case: then nothing is granted, and
     /// nothing is stopped.
-    pub(crate) fn is_pressed(&self, place: &Place) -> bool {
-        self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_place(place))
+    pub(crate) fn is_pressed(&self, place: &Target) -> bool {
+        self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_target(place))
     }
 
     /// Whether there is any pause.

@@ -2,7 +2,7 @@
 //!
 //! A pause is effective only if there are none in its scope. A write with an unknown target counts for every scope.
 
-use crate::hold::{Place, Scope};
+use crate::hold::{Scope, Target};
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::Name;
 use crate::time::Time;
@@ -21,7 +21,7 @@ const DEPARTED_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(crate) struct LateWrites {
     /// Leases given up without a report. Their executor may still start them.
-    given_up: BTreeMap<LeaseId, (SessionId, Place)>,
+    given_up: BTreeMap<LeaseId, (SessionId, Target)>,
     /// Sessions with more leases given up than are remembered.
     uncounted: BTreeSet<SessionId>,
     /// Leases that executors named in their hello as started in another term, or that are unknown here.
@@ -38,7 +38,7 @@ struct Departed {
     executor: (Name, Name),
     until: Time,
     /// `None`: any place.
-    places: Option<BTreeSet<Place>>,
+    places: Option<BTreeSet<Target>>,
 }
 
 /// The possible writers in a scope.
@@ -122,7 +122,7 @@ impl LateWrites {
         until: Time,
     ) {
         let executor = (session.executor.clone(), session.incarnation.clone());
-        let mut places: BTreeSet<Place> = leases.filter_map(|lease| lease.destroys.clone()).collect();
+        let mut places: BTreeSet<Target> = leases.filter_map(|lease| lease.destroys.clone()).collect();
         self.given_up.retain(|_, (of, place)| {
             if *of == id {
                 places.insert(place.clone());
@@ -152,9 +152,9 @@ impl LateWrites {
 
     /// The possible writers in `scope`, besides the holders of leases in it.
     pub(crate) fn writers(&self, scope: &Scope) -> Writers {
-        let given_up = self.given_up.values().filter(|(_, place)| scope.covers_place(place)).map(|(of, _)| *of);
+        let given_up = self.given_up.values().filter(|(_, place)| scope.covers_target(place)).map(|(of, _)| *of);
         let covers = |departed: &&Departed| {
-            departed.places.as_ref().is_none_or(|places| places.iter().any(|place| scope.covers_place(place)))
+            departed.places.as_ref().is_none_or(|places| places.iter().any(|place| scope.covers_target(place)))
         };
         Writers {
             sessions: given_up.chain(self.uncounted.iter().copied()).chain(self.foreign.keys().copied()).collect(),

@@ -4,7 +4,7 @@
 //! heartbeat, the leader from its *receipt* plus one interval, so the executor always gives up first.
 
 use crate::decision::Grounds;
-use crate::hold::Place;
+use crate::hold::Target;
 use crate::lies::Process;
 use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
@@ -113,7 +113,7 @@ pub(crate) struct Lease {
     pub(crate) session: SessionId,
     pub(crate) target: Uid,
     /// The place of its write, if it is destructive.
-    pub(crate) destroys: Option<Place>,
+    pub(crate) destroys: Option<Target>,
     pub(crate) item: u64,
     pub(crate) attempt: u32,
     pub(crate) granted: Time,

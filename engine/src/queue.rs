@@ -28,7 +28,7 @@ const LANES_SPARE: usize = 1024;
 
 /// The state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ItemState {
     Ready,
     /// Decided, and never granted: the mode is observe.
     Observed,
@@ -87,10 +87,10 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// The place of a destructive write that a pause may hold.
-    pub(crate) fn destroys_at(&self) -> Option<hold::Place> {
+    pub(crate) fn destroys_at(&self) -> Option<hold::Target> {
         let target = &self.target;
         let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
-        counts.then(|| hold::Place { collection: target.group_resource(), namespace: target.namespace.clone() })
+        counts.then(|| hold::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Item {
     /// The root of its cascade, as known when the item was created.
     root: Option<Uid>,
     pub(crate) generation: u64,
-    pub(crate) place: Place,
+    pub(crate) state: ItemState,
     pub(crate) decided: Time,
     /// The number of started deliveries.
     pub(crate) attempts: u32,
@@ -142,7 +142,7 @@ impl Item {
 
     /// A named pause holds it.
     fn is_paused(&self) -> bool {
-        matches!(self.place, Place::Held(Hold::Pause(_)))
+        matches!(self.state, ItemState::Held(Hold::Pause(_)))
     }
 
     fn lane(&self) -> Name {
@@ -229,7 +229,7 @@ impl Queue {
 
     /// Whether a hold applies to this item now, although it is ready.
     pub(crate) fn is_held(&self, uid: &Uid) -> bool {
-        self.items.get(uid).is_some_and(|item| item.place == Place::Ready && hold_on(&self.holds, item).is_some())
+        self.items.get(uid).is_some_and(|item| item.state == ItemState::Ready && hold_on(&self.holds, item).is_some())
     }
 
     /// The uids that this hold holds.
@@ -246,14 +246,14 @@ impl Queue {
                 continue;
             };
             item.told_held = !item.told_held;
-            let pause = match &item.place {
-                Place::Held(Hold::Pause(name)) => Some(name.clone()),
-                Place::Held(Hold::Unknown | Hold::TooMany)
-                | Place::Ready
-                | Place::Observed
-                | Place::Backoff { .. }
-                | Place::Behind(_)
-                | Place::Leased(_) => None,
+            let pause = match &item.state {
+                ItemState::Held(Hold::Pause(name)) => Some(name.clone()),
+                ItemState::Held(Hold::Unknown | Hold::TooMany)
+                | ItemState::Ready
+                | ItemState::Observed
+                | ItemState::Backoff { .. }
+                | ItemState::Behind(_)
+                | ItemState::Leased(_) => None,
             };
             return self.items.get(&uid).map(|item| (item.as_ref(), pause));
         }
@@ -285,13 +285,14 @@ impl Queue {
         let Some(item) = self.items.get_mut(&uid) else {
             self.last_id += 1;
             let id = self.last_id;
-            let place = if observe { Place::Observed } else { Place::Backoff { until: now, why: Delay::Failed } };
+            let state =
+                if observe { ItemState::Observed } else { ItemState::Backoff { until: now, why: Delay::Failed } };
             let item = Item {
                 id,
                 draft,
                 root,
                 generation: 1,
-                place,
+                state,
                 decided: now,
                 attempts: 0,
                 failures: 0,
@@ -306,14 +307,14 @@ impl Queue {
             };
             self.waiting += usize::from(!observe);
             self.by_id.insert(id, uid.clone());
-            self.ages.enter(now, &item.place);
+            self.ages.enter(now, &item.state);
             self.items.insert(uid.clone(), Box::new(item));
             if !observe {
                 self.make_ready(&uid);
             }
             return Put::New;
         };
-        if let Place::Leased(lease) = item.place {
+        if let ItemState::Leased(lease) = item.state {
             item.overtaken = item.draft != draft;
             return if item.overtaken { Put::Leased(lease) } else { Put::Same };
         }
@@ -322,12 +323,13 @@ impl Queue {
         let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
         // A change may affect whether the item is held.
-        if matches!(item.place, Place::Ready | Place::Held(_)) && hold_on(&self.holds, item) != held_place(item) {
+        if matches!(item.state, ItemState::Ready | ItemState::Held(_)) && hold_on(&self.holds, item) != held_state(item)
+        {
             self.make_ready(&uid);
         }
         let Some(item) = self.items.get_mut(&uid) else { return Put::Same };
         if same {
-            return if moved && is_refused(&item.place) { Put::Moved } else { Put::Same };
+            return if moved && is_refused(&item.state) { Put::Moved } else { Put::Same };
         }
         item.generation += 1;
         item.told = false;
@@ -336,7 +338,9 @@ impl Queue {
         item.trouble = None;
         item.apart = false;
         let looked_at = |blocker: &Blocker| matches!(blocker, Blocker::Webhook { .. } | Blocker::InDoubt { .. });
-        if matches!(&item.place, Place::Backoff { .. }) || matches!(&item.place, Place::Behind(at) if looked_at(at)) {
+        if matches!(&item.state, ItemState::Backoff { .. })
+            || matches!(&item.state, ItemState::Behind(at) if looked_at(at))
+        {
             self.make_ready(&uid);
         }
         Put::Replaced
@@ -348,7 +352,7 @@ impl Queue {
         match self.items.get_mut(uid) {
             None => Ok(None),
             Some(item) => {
-                if let Place::Leased(lease) = item.place {
+                if let ItemState::Leased(lease) = item.state {
                     item.overtaken = true;
                     return Err(lease);
                 }
@@ -359,31 +363,35 @@ impl Queue {
 
     /// Removes an item in any state.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Item> {
-        self.leave_place(uid);
+        self.leave_state(uid);
         self.blockers.is_no_probe(uid);
         self.blockers.released.remove(uid);
         self.held_news.remove(uid);
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
-        self.ages.leave(item.decided, &item.place);
+        self.ages.leave(item.decided, &item.state);
         self.sweep_lanes();
         Some(*item)
     }
 
     /// Moves an item to a waiting state, or makes it ready.
-    pub(crate) fn place(&mut self, uid: &Uid, place: Place) {
+    pub(crate) fn place(&mut self, uid: &Uid, state: ItemState) {
         if !self.items.contains_key(uid) {
             return;
         }
-        match place {
-            Place::Ready => self.make_ready(uid),
+        match state {
+            ItemState::Ready => self.make_ready(uid),
             // Holds are checked first: a held item must not stand where others wait for its attempt.
-            Place::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
+            ItemState::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
                 self.make_ready(uid);
             }
-            Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => {
-                self.leave_place(uid);
-                self.enter_place(uid, place);
+            ItemState::Observed
+            | ItemState::Held(_)
+            | ItemState::Backoff { .. }
+            | ItemState::Behind(_)
+            | ItemState::Leased(_) => {
+                self.leave_state(uid);
+                self.enter_state(uid, state);
             }
         }
     }
@@ -393,11 +401,11 @@ impl Queue {
         let Some(item) = self.items.get(uid) else { return };
         let hold = hold_on(&self.holds, item);
         let known = self.met_by(item);
-        self.leave_place(uid);
+        self.leave_state(uid);
         match (hold, known) {
-            (Some(hold), _) => self.enter_place(uid, Place::Held(hold)),
-            (None, Some(blocker)) => self.enter_place(uid, Place::Behind(blocker)),
-            (None, None) => self.enter_place(uid, Place::Ready),
+            (Some(hold), _) => self.enter_state(uid, ItemState::Held(hold)),
+            (None, Some(blocker)) => self.enter_state(uid, ItemState::Behind(blocker)),
+            (None, None) => self.enter_state(uid, ItemState::Ready),
         }
     }
 
@@ -405,7 +413,7 @@ impl Queue {
     /// the attempt of a held item.
     pub(crate) fn hold_ready(&mut self) {
         let holds = |item: &&Item| {
-            matches!(item.place, Place::Ready | Place::Behind(_)) && hold_on(&self.holds, item).is_some()
+            matches!(item.state, ItemState::Ready | ItemState::Behind(_)) && hold_on(&self.holds, item).is_some()
         };
         let uids: Vec<Uid> =
             self.items.values().map(Box::as_ref).filter(holds).map(|item| item.draft.target.uid.clone()).collect();
@@ -433,18 +441,18 @@ impl Queue {
     pub(crate) fn give_back(&mut self, uid: &Uid) {
         let held = self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some());
         if self.blockers.is_probe(uid) && !held {
-            self.leave_place(uid);
-            return self.enter_place(uid, Place::Ready);
+            self.leave_state(uid);
+            return self.enter_state(uid, ItemState::Ready);
         }
         self.make_ready(uid);
     }
 
-    fn leave_place(&mut self, uid: &Uid) {
+    fn leave_state(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
-        match &item.place {
+        match &item.state {
             // Outdated entries leave the lanes in their turn.
-            Place::Ready | Place::Observed => {}
-            Place::Held(hold) => {
+            ItemState::Ready | ItemState::Observed => {}
+            ItemState::Held(hold) => {
                 if let Some(held) = self.held.get_mut(hold) {
                     held.remove(uid);
                     if held.is_empty() {
@@ -452,43 +460,43 @@ impl Queue {
                     }
                 }
             }
-            Place::Backoff { why, .. } => {
+            ItemState::Backoff { why, .. } => {
                 self.waiting -= 1;
                 self.troubled.remove(&(tries(item, why), uid.clone()));
                 if let Delay::Refused(blocker) = why {
                     self.blockers.joins_others(blocker, uid);
                 }
             }
-            Place::Leased(_) => self.leased -= 1,
-            Place::Behind(blocker) => {
+            ItemState::Leased(_) => self.leased -= 1,
+            ItemState::Behind(blocker) => {
                 self.waiting -= 1;
                 self.blockers.leave(blocker, uid);
             }
         }
     }
 
-    fn enter_place(&mut self, uid: &Uid, place: Place) {
+    fn enter_state(&mut self, uid: &Uid, place: ItemState) {
         let Some(item) = self.items.get_mut(uid) else { return };
         self.blockers.released.remove(uid);
         let lane = item.lane();
-        self.ages.leave(item.decided, &item.place);
+        self.ages.leave(item.decided, &item.state);
         self.ages.enter(item.decided, &place);
-        item.place = place.clone();
+        item.state = place.clone();
         if item.told_held != item.is_paused() {
             self.held_news.insert(uid.clone());
         }
         match place {
-            Place::Observed => {}
-            Place::Ready => {
+            ItemState::Observed => {}
+            ItemState::Ready => {
                 self.lanes.push(&lane, &item.root, uid.clone());
                 self.sweep_lanes();
             }
-            Place::Held(hold) => {
+            ItemState::Held(hold) => {
                 // The next blocker of its row has its turn.
                 self.blockers.is_no_probe(uid);
                 self.held.entry(hold).or_default().insert(uid.clone());
             }
-            Place::Backoff { why, .. } => {
+            ItemState::Backoff { why, .. } => {
                 self.waiting += 1;
                 let tries = tries(item, &why);
                 if tries > 0 {
@@ -498,8 +506,8 @@ impl Queue {
                     self.blockers.stands_alone(blocker, uid.clone());
                 }
             }
-            Place::Leased(_) => self.leased += 1,
-            Place::Behind(blocker) => {
+            ItemState::Leased(_) => self.leased += 1,
+            ItemState::Behind(blocker) => {
                 self.waiting += 1;
                 self.blockers.enter(&blocker, lane, uid.clone());
             }
@@ -513,7 +521,7 @@ impl Queue {
         }
         let items = &self.items;
         let mut seen = BTreeSet::new();
-        let is_ready = |uid: &Uid| items.get(uid).is_some_and(|item| item.place == Place::Ready);
+        let is_ready = |uid: &Uid| items.get(uid).is_some_and(|item| item.state == ItemState::Ready);
         self.lanes.retain(|uid| is_ready(uid) && seen.insert(uid.clone()));
     }
 
@@ -522,7 +530,7 @@ impl Queue {
         let mut lanes = core::mem::take(&mut self.lanes);
         let mut blocked = Vec::new();
         let next = lanes.pop(|uid| {
-            let Some(item) = self.items.get(uid).filter(|item| item.place == Place::Ready) else { return false };
+            let Some(item) = self.items.get(uid).filter(|item| item.state == ItemState::Ready) else { return false };
             // It became ready before its blocker was known.
             let blocker = self.met_by(item).filter(|_| !self.blockers.may_pass(uid));
             let passes = blocker.is_none();
@@ -532,8 +540,8 @@ impl Queue {
         self.lanes = lanes;
         for (uid, blocker) in blocked {
             // A lane may have an item twice if it became ready again.
-            if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
-                self.enter_place(&uid, Place::Behind(blocker));
+            if self.items.get(&uid).is_some_and(|item| item.state == ItemState::Ready) {
+                self.enter_state(&uid, ItemState::Behind(blocker));
             }
         }
         next
@@ -548,9 +556,9 @@ impl Queue {
     fn wake(&mut self, uid: &Uid) {
         self.waiting -= 1;
         if let Some(item) = self.items.get_mut(uid) {
-            self.ages.leave(item.decided, &item.place);
-            item.place = Place::Observed;
-            self.ages.enter(item.decided, &item.place);
+            self.ages.leave(item.decided, &item.state);
+            item.state = ItemState::Observed;
+            self.ages.enter(item.decided, &item.state);
         }
         self.make_ready(uid);
     }
@@ -576,12 +584,16 @@ fn tries(item: &Item, why: &Delay) -> u32 {
 }
 
 /// Whether a check of the object itself refuses it.
-fn is_refused(place: &Place) -> bool {
+fn is_refused(place: &ItemState) -> bool {
     match place {
-        Place::Behind(blocker) | Place::Backoff { why: Delay::Refused(blocker), .. } => {
+        ItemState::Behind(blocker) | ItemState::Backoff { why: Delay::Refused(blocker), .. } => {
             matches!(blocker, Blocker::Webhook { .. })
         }
-        Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Leased(_) => false,
+        ItemState::Ready
+        | ItemState::Observed
+        | ItemState::Held(_)
+        | ItemState::Backoff { .. }
+        | ItemState::Leased(_) => false,
     }
 }
 
@@ -591,9 +603,13 @@ fn hold_on(holds: &Holds, item: &Item) -> Option<Hold> {
 }
 
 /// The hold in the item's state.
-fn held_place(item: &Item) -> Option<Hold> {
-    match &item.place {
-        Place::Held(hold) => Some(hold.clone()),
-        Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => None,
+fn held_state(item: &Item) -> Option<Hold> {
+    match &item.state {
+        ItemState::Held(hold) => Some(hold.clone()),
+        ItemState::Ready
+        | ItemState::Observed
+        | ItemState::Backoff { .. }
+        | ItemState::Behind(_)
+        | ItemState::Leased(_) => None,
     }
 }

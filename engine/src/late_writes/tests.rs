@@ -18,7 +18,7 @@ fn id(number: u64) -> LeaseId {
 
 fn lease(namespace: &str) -> Lease {
     let collection = GroupResource { group: "".into(), resource: "pods".into() };
-    let destroys = Some(Place { collection, namespace: namespace.into() });
+    let destroys = Some(Target { collection, namespace: namespace.into() });
     let target = Uid::parse("x").unwrap();
     let grounds = Grounds::unknown(1);
     Lease {

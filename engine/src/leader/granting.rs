@@ -4,7 +4,7 @@ use super::dispatcher::LeaseEnd;
 use super::{Event, Leader, Mode, Output, StreamId};
 use crate::lease::{Lease, Session, SessionId, WINDOW_MAX};
 use crate::object::Uid;
-use crate::queue::{Delay, Item, Place};
+use crate::queue::{Delay, Item, ItemState};
 use crate::work::{
     ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Refusal, ReturnCause, Term, ToExecutor, ToLeader,
     Welcome, WorkItem, WorkLease, WorkReturn,
@@ -102,7 +102,7 @@ impl Leader {
             self.dispatcher.hold(uid);
             return None;
         }
-        let item = self.dispatcher.queue().get(uid).filter(|item| item.place == Place::Ready)?;
+        let item = self.dispatcher.queue().get(uid).filter(|item| item.state == ItemState::Ready)?;
         let kind = item.draft.action.kind();
         let id = self.world.graph().primary(uid);
         if let Some(doubtful) = id.and_then(|id| self.world.rests_on_doubt(id)) {

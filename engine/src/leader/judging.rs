@@ -3,7 +3,7 @@
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::{NodeId, Presence};
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
-use crate::queue::{Delay, Draft, Place, Put};
+use crate::queue::{Delay, Draft, ItemState, Put};
 use crate::verdict::{Verdict, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, Preconditions, RevokeMode};
@@ -113,7 +113,7 @@ impl Leader {
                 || self.dispatcher.queue().get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                     matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
-                        && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
+                        && matches!(item.state, ItemState::Ready | ItemState::Held(_) | ItemState::Leased(_))
                 })
         };
         // One dependent is enough. The search visits all dependents only if there is none.

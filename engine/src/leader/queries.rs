@@ -11,7 +11,7 @@ use super::world::World;
 use crate::coverage::KindId;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
-use crate::queue::Place;
+use crate::queue::ItemState;
 use crate::time::Time;
 use crate::tombstones::Tombstone;
 use crate::verdict::{Verdict, verdict};
@@ -284,10 +284,12 @@ impl<'a> Queries<'a> {
         }
         let item =
             self.dispatcher.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
-        match item.map(|item| &item.place) {
-            Some(Place::Held(_)) => Some(Collecting::Held),
-            Some(Place::Leased(_)) => Some(Collecting::Leased),
-            Some(Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_)) => Some(Collecting::Queued),
+        match item.map(|item| &item.state) {
+            Some(ItemState::Held(_)) => Some(Collecting::Held),
+            Some(ItemState::Leased(_)) => Some(Collecting::Leased),
+            Some(ItemState::Ready | ItemState::Observed | ItemState::Backoff { .. } | ItemState::Behind(_)) => {
+                Some(Collecting::Queued)
+            }
             None => {
                 let held = node.is_held() && verdict(self.world.graph(), self.world.coverage(), id) == Verdict::Held;
                 held.then_some(Collecting::Held)

@@ -6,7 +6,7 @@ use super::history::{AGREE_AFTER, Read, Settled};
 use super::{Event, KnownVersions, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::KindId;
 use crate::object::{ResourceVersion, Uid};
-use crate::queue::Place;
+use crate::queue::ItemState;
 use crate::work::RevokeMode;
 use alloc::format;
 use alloc::string::String;
@@ -40,9 +40,13 @@ impl Leader {
             .dispatcher
             .queue()
             .uids()
-            .filter_map(|uid| match self.dispatcher.queue().get(uid)?.place {
-                Place::Leased(lease) => Some(lease),
-                Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
+            .filter_map(|uid| match self.dispatcher.queue().get(uid)?.state {
+                ItemState::Leased(lease) => Some(lease),
+                ItemState::Ready
+                | ItemState::Observed
+                | ItemState::Held(_)
+                | ItemState::Backoff { .. }
+                | ItemState::Behind(_) => None,
             })
             .collect();
         self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store's history changed");

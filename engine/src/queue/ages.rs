@@ -1,6 +1,6 @@
 //! Ages of decisions by state, counted by the second, so that no reader has to visit every item.
 
-use super::{Item, Place};
+use super::{Item, ItemState};
 use crate::time::Time;
 use crate::view::{AGE_BOUNDS, Waiting, Waits};
 use alloc::collections::BTreeMap;
@@ -13,11 +13,11 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    pub(super) fn enter(&mut self, decided: Time, place: &Place) {
+    pub(super) fn enter(&mut self, decided: Time, place: &ItemState) {
         self.seconds.entry(second(decided)).or_default()[waiting(place) as usize] += 1;
     }
 
-    pub(super) fn leave(&mut self, decided: Time, place: &Place) {
+    pub(super) fn leave(&mut self, decided: Time, place: &ItemState) {
         let second = second(decided);
         let Some(counts) = self.seconds.get_mut(&second) else { return };
         counts[waiting(place) as usize] -= 1;
@@ -45,7 +45,7 @@ impl Ages {
     pub(super) fn fit<'a>(&self, items: impl Iterator<Item = &'a Item>) -> bool {
         let mut counted = Ages::default();
         for item in items {
-            counted.enter(item.decided, &item.place);
+            counted.enter(item.decided, &item.state);
         }
         counted.seconds == self.seconds
     }
@@ -55,14 +55,14 @@ fn second(decided: Time) -> u64 {
     decided.since_origin().as_secs()
 }
 
-fn waiting(place: &Place) -> Waiting {
+fn waiting(place: &ItemState) -> Waiting {
     match place {
-        Place::Ready => Waiting::Ready,
-        Place::Observed => Waiting::Observed,
-        Place::Held(_) => Waiting::Held,
-        Place::Backoff { .. } => Waiting::BackingOff,
-        Place::Behind(_) => Waiting::Blocked,
-        Place::Leased(_) => Waiting::Leased,
+        ItemState::Ready => Waiting::Ready,
+        ItemState::Observed => Waiting::Observed,
+        ItemState::Held(_) => Waiting::Held,
+        ItemState::Backoff { .. } => Waiting::BackingOff,
+        ItemState::Behind(_) => Waiting::Blocked,
+        ItemState::Leased(_) => Waiting::Leased,
     }
 }
 
@@ -75,10 +75,10 @@ mod tests {
         let at = |millis| Time::from_origin(Duration::from_millis(millis));
         let mut ages = Ages::default();
         for decided in [100, 900, 20_500, 89_999] {
-            ages.enter(at(decided), &Place::Ready);
+            ages.enter(at(decided), &ItemState::Ready);
         }
-        ages.enter(at(100), &Place::Observed);
-        ages.leave(at(900), &Place::Ready);
+        ages.enter(at(100), &ItemState::Observed);
+        ages.leave(at(900), &ItemState::Ready);
         let waits = ages.of(at(90_000));
         let ready = &waits[Waiting::Ready as usize];
         assert_eq!((ready.items, ready.oldest), (3, Some(at(1000))));
@@ -86,9 +86,9 @@ mod tests {
         assert_eq!(ready.by_age, [1, 0, 0, 2, 0, 0]);
         assert_eq!(waits[Waiting::Observed as usize].items, 1);
         for decided in [100, 20_500, 89_999] {
-            ages.leave(at(decided), &Place::Ready);
+            ages.leave(at(decided), &ItemState::Ready);
         }
-        ages.leave(at(100), &Place::Observed);
+        ages.leave(at(100), &ItemState::Observed);
         assert!(ages.seconds.is_empty());
     }
 }

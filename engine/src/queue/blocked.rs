@@ -1,6 +1,6 @@
 //! Blockers of many items: the items behind each, and the next one to probe.
 
-use super::{Place, Queue, Trouble};
+use super::{ItemState, Queue, Trouble};
 use crate::coverage::KindId;
 use crate::object::{GroupResource, Name, Uid};
 use crate::time::Time;
@@ -302,7 +302,7 @@ impl Queue {
         if let Some(blocked) = self.blockers.blocked.get_mut(&blocker) {
             blocked.said = said;
         }
-        self.place(uid, Place::Behind(blocker));
+        self.place(uid, ItemState::Behind(blocker));
         new.then_some(row)
     }
 
@@ -331,8 +331,8 @@ impl Queue {
             let blocked = self.blockers.blocked.get_mut(&blocker)?;
             blocked.turn = last_turn;
             let uid = blocked.next()?;
-            self.leave_place(&uid);
-            self.enter_place(&uid, Place::Ready);
+            self.leave_state(&uid);
+            self.enter_state(&uid, ItemState::Ready);
             if let Some(turns) = self.blockers.rows.get_mut(row) {
                 turns.probing.insert(blocker.clone(), uid.clone());
             }
@@ -401,8 +401,8 @@ impl Queue {
         for _ in 0..most {
             let Some(blocked) = self.blockers.blocked.get_mut(blocker) else { return };
             let Some(uid) = blocked.next() else { return };
-            self.leave_place(&uid);
-            self.enter_place(&uid, Place::Ready);
+            self.leave_state(&uid);
+            self.enter_state(&uid, ItemState::Ready);
             self.blockers.released.insert(uid);
         }
     }

@@ -1,6 +1,6 @@
 //! Invariants between any two calls.
 
-use super::{Delay, Item, LANES_SPARE, Place, Queue, tries};
+use super::{Delay, Item, ItemState, LANES_SPARE, Queue, tries};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -8,9 +8,9 @@ use alloc::string::String;
 impl Queue {
     /// The first violated invariant. Checks everything.
     pub(crate) fn inconsistency(&self) -> Option<String> {
-        let place = |wanted: fn(&Place) -> bool| self.items.values().filter(|item| wanted(&item.place)).count();
-        let leased = place(|place| matches!(place, Place::Leased(_)));
-        let waiting = place(|place| matches!(place, Place::Backoff { .. } | Place::Behind(_)));
+        let place = |wanted: fn(&ItemState) -> bool| self.items.values().filter(|item| wanted(&item.state)).count();
+        let leased = place(|place| matches!(place, ItemState::Leased(_)));
+        let waiting = place(|place| matches!(place, ItemState::Backoff { .. } | ItemState::Behind(_)));
         let (entries, fair) = self.lanes.count();
         let behind = self.blockers.members();
         if self.by_id.len() != self.items.len() {
@@ -25,20 +25,20 @@ impl Queue {
                 self.leased, self.waiting
             ));
         }
-        if behind != place(|place| matches!(place, Place::Behind(_))) {
+        if behind != place(|place| matches!(place, ItemState::Behind(_))) {
             return Some(format!("{behind} items stand behind blockers, by their count"));
         }
-        let alone = place(|place| matches!(place, Place::Backoff { why: Delay::Refused(_), .. }));
+        let alone = place(|place| matches!(place, ItemState::Backoff { why: Delay::Refused(_), .. }));
         if alone != self.blockers.loners() {
             return Some(format!("{alone} items wait alone, but {} by their count", self.blockers.loners()));
         }
-        let waits = |item: &&Item| matches!(&item.place, Place::Backoff { why, .. } if tries(item, why) > 0);
+        let waits = |item: &&Item| matches!(&item.state, ItemState::Backoff { why, .. } if tries(item, why) > 0);
         let troubled = self.items.values().map(Box::as_ref).filter(waits).count();
         let listed = self.troubled().count();
         if troubled != listed || listed != self.troubled_count() {
             return Some(format!("{troubled} items wait for another try, but {listed} are listed"));
         }
-        let held = place(|place| matches!(place, Place::Held(_)));
+        let held = place(|place| matches!(place, ItemState::Held(_)));
         if held != self.held() {
             return Some(format!("{held} items are held, but {} by what holds them", self.held()));
         }

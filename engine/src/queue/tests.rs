@@ -105,7 +105,7 @@ fn one_item_per_target_and_a_newer_decision_replaces_it() {
     assert_eq!(queue.get(&uid("x")).unwrap().generation, 2);
     assert_eq!(drain(&mut queue), ["x"], "once, however often it was put");
     let lease = LeaseId { term: 1, number: 1 };
-    queue.place(&uid("x"), Place::Leased(lease));
+    queue.place(&uid("x"), ItemState::Leased(lease));
     assert_eq!(queue.put(at(0), other, None, false), Put::Same);
     assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::Leased(lease));
     assert_eq!(queue.withdraw(&uid("x")).unwrap_err(), lease);
@@ -207,13 +207,13 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
     queue.remove(&uid("y"));
     assert_eq!(drain(&mut queue), ["x", "z"]);
     assert!(queue.is_refused_alone(&uid("x"), &blocker, false));
-    queue.place(&uid("x"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
+    queue.place(&uid("x"), ItemState::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
     queue.put(at(11), draft("a", "w"), None, false);
     assert_eq!(drain(&mut queue), ["w"], "nobody waits for what is refused to one alone");
     // A rule for one item may come: when one item that waits alone passes, all of them are tried.
     queue.make_ready(&uid("x"));
     queue.put(at(12), draft("a", "v"), None, false);
-    queue.place(&uid("v"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
+    queue.place(&uid("v"), ItemState::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
     assert_eq!(drain(&mut queue), ["x"]);
     queue.passed(at(13), &uid("x"), None, true);
     assert_eq!(drain(&mut queue), ["v"]);
@@ -237,7 +237,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 fn an_item_that_a_lane_names_twice_waits_once_behind_what_stands_in_its_way() {
     let mut queue = Queue::default();
     queue.put(at(0), draft("a", "x"), None, false);
-    queue.place(&uid("x"), Place::Backoff { until: at(1), why: Delay::Failed });
+    queue.place(&uid("x"), ItemState::Backoff { until: at(1), why: Delay::Failed });
     queue.make_ready(&uid("x"));
     queue.raise(at(1), forbidden("a"));
     assert_eq!(queue.pop(), None);
@@ -323,7 +323,7 @@ fn an_item_that_moved_while_it_was_blocked_leaves_nothing_behind() {
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
     // Another node of this uid, in another namespace, with a decision of the same kind.
     queue.put(at(1), draft("b", "x"), None, false);
-    queue.place(&uid("x"), Place::Backoff { until: at(2), why: Delay::Failed });
+    queue.place(&uid("x"), ItemState::Backoff { until: at(2), why: Delay::Failed });
     queue.lift(&blocker);
     assert_eq!(queue.waiting(), 1);
     queue.remove(&uid("x"));
@@ -459,12 +459,12 @@ fn a_decision_that_becomes_another_one_is_held_or_released() {
     let repair =
         Draft { action: Action::RemoveFinalizer { finalizer: "orphan".into() }, destroys: false, ..draft("a", "x") };
     queue.put(at(0), repair.clone(), None, false);
-    assert!(queue.get(&uid("x")).unwrap().place == Place::Ready);
+    assert!(queue.get(&uid("x")).unwrap().state == ItemState::Ready);
     queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.put(at(0), repair, None, false);
     assert_eq!((queue.held(), drain(&mut queue)), (0, alloc::vec!["x".into()]));
-    queue.place(&uid("x"), Place::Backoff { until: at(1), why: Delay::Failed });
+    queue.place(&uid("x"), ItemState::Backoff { until: at(1), why: Delay::Failed });
     queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.remove(&uid("x"));

@@ -104,7 +104,7 @@ impl Dispatcher {
 
     pub(in crate::leader) fn writers(&self, scope: &Scope) -> Writers {
         let mut writers = self.late_writes.writers(scope);
-        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
+        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_target(place));
         writers
             .sessions
             .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));

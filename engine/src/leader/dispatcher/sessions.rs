@@ -10,7 +10,7 @@ use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, first_sessi
 use crate::lies::Process;
 use crate::object::Name;
 use crate::object::ResourceVersion;
-use crate::queue::Place;
+use crate::queue::ItemState;
 use crate::time::Time;
 use crate::work::ReportResult;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, Origin, Protocols, Refusal, RevokeMode, Term, ToExecutor};
@@ -277,7 +277,7 @@ impl Dispatcher {
     pub(in crate::leader) fn grant(&mut self, cx: &mut Context, term: u64, lease: Lease) -> LeaseId {
         let target = lease.target.clone();
         let id = self.leases.grant(term, lease);
-        self.queue.place(&target, Place::Leased(id));
+        self.queue.place(&target, ItemState::Leased(id));
         if let Some(item) = self.queue.get_mut(&target) {
             item.overtaken = false;
         }

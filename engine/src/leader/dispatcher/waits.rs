@@ -6,7 +6,7 @@ use super::Dispatcher;
 use crate::lease::SessionId;
 use crate::object::Uid;
 use crate::queue::{Blocker, Draft, Item, Put};
-use crate::queue::{Delay, Place};
+use crate::queue::{Delay, ItemState};
 use crate::work::Outcome;
 use crate::work::{LeaseId, WorkReport};
 use core::time::Duration;
@@ -34,13 +34,13 @@ impl Dispatcher {
 
     pub(in crate::leader) fn backoff(&mut self, cx: &mut Context, uid: &Uid, wait: Duration, why: Delay) {
         let until = cx.now + wait;
-        self.queue.place(uid, Place::Backoff { until, why });
+        self.queue.place(uid, ItemState::Backoff { until, why });
         cx.timers.set(until, Timer::Item(uid.clone()));
     }
 
     pub(in crate::leader) fn item_due(&mut self, cx: &Context, uid: &Uid) {
-        let due = |place: &Place| matches!(place, Place::Backoff { until, .. } if *until <= cx.now);
-        if self.queue.get(uid).is_some_and(|item| due(&item.place)) {
+        let due = |place: &ItemState| matches!(place, ItemState::Backoff { until, .. } if *until <= cx.now);
+        if self.queue.get(uid).is_some_and(|item| due(&item.state)) {
             self.queue.make_ready(uid);
         }
     }
@@ -78,7 +78,7 @@ impl Dispatcher {
     /// Puts an item behind a blocker.
     pub(in crate::leader) fn put_behind(&mut self, cx: &Context, uid: &Uid, blocker: Blocker) {
         self.queue.raise(cx.now, blocker.clone());
-        self.queue.place(uid, Place::Behind(blocker));
+        self.queue.place(uid, ItemState::Behind(blocker));
     }
 
     /// Releases the items behind a blocker.

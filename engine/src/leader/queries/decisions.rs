@@ -3,7 +3,7 @@
 use super::Queries;
 use crate::leader::OpenDecision;
 use crate::object::Uid;
-use crate::queue::Place;
+use crate::queue::ItemState;
 use alloc::vec::Vec;
 
 impl Queries<'_> {
@@ -12,13 +12,17 @@ impl Queries<'_> {
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
             let item = self.dispatcher.queue().get(uid)?;
-            let executor = match item.place {
-                Place::Leased(lease) => self
+            let executor = match item.state {
+                ItemState::Leased(lease) => self
                     .dispatcher
                     .leases()
                     .get(lease)
                     .and_then(|lease| self.dispatcher.leases().session(lease.session)),
-                Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
+                ItemState::Ready
+                | ItemState::Observed
+                | ItemState::Held(_)
+                | ItemState::Backoff { .. }
+                | ItemState::Behind(_) => None,
             };
             Some(OpenDecision {
                 target: item.draft.target.clone(),
@@ -26,7 +30,7 @@ impl Queries<'_> {
                 decided: item.decided,
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
-                held: matches!(item.place, Place::Held(_)),
+                held: matches!(item.state, ItemState::Held(_)),
                 grounds: *self.world.grounds_now(self.cx, &item.draft),
             })
         };

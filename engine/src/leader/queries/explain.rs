@@ -7,7 +7,7 @@ use crate::graph::{Known, NodeId};
 use crate::leader::Mode;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
 use crate::plan::undecided_code;
-use crate::queue::{Blocker, Delay, Item, Place};
+use crate::queue::{Blocker, Delay, Item, ItemState};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
     Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Undecided,
@@ -49,7 +49,7 @@ impl Queries<'_> {
             if item.invalid > 1 {
                 verdict = VerdictView::Parked;
             }
-            if matches!(item.place, Place::Held(_)) && verdict == VerdictView::Collectable {
+            if matches!(item.state, ItemState::Held(_)) && verdict == VerdictView::Collectable {
                 verdict = VerdictView::Held;
             }
             reasons.splice(0..0, waits);
@@ -265,14 +265,14 @@ impl Queries<'_> {
         let mut reasons = Vec::new();
         let since = Some(item.decided);
         let mut add = |code: ReasonCode, detail: String| reasons.push(Reason { detail, since, ..plain(code) });
-        match &item.place {
-            Place::Leased(_) => {}
-            Place::Observed => add(ReasonCode::ObserveOnly, String::new()),
-            Place::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
-            Place::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
-            Place::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
-            Place::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),
-            Place::Ready => {
+        match &item.state {
+            ItemState::Leased(_) => {}
+            ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
+            ItemState::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
+            ItemState::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
+            ItemState::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
+            ItemState::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),
+            ItemState::Ready => {
                 if let Some(why) = self.stopped() {
                     add(ReasonCode::GrantsStopped, why);
                 } else if self.dispatcher.leases().session_count() == 0 && self.cx.config.mode == Mode::Enforce {
@@ -284,13 +284,13 @@ impl Queries<'_> {
     }
 
     fn item_view(&self, item: &Item) -> ItemView {
-        let place = match &item.place {
-            Place::Ready => PlaceView::Ready,
-            Place::Observed => PlaceView::Observed,
-            Place::Held(hold) => PlaceView::Held { by: self.hold_text(hold) },
-            Place::Backoff { until, .. } => PlaceView::Backoff { until: *until },
-            Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
-            Place::Leased(lease) => {
+        let place = match &item.state {
+            ItemState::Ready => PlaceView::Ready,
+            ItemState::Observed => PlaceView::Observed,
+            ItemState::Held(hold) => PlaceView::Held { by: self.hold_text(hold) },
+            ItemState::Backoff { until, .. } => PlaceView::Backoff { until: *until },
+            ItemState::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
+            ItemState::Leased(lease) => {
                 let lease = self.dispatcher.leases().get(*lease);
                 let session = lease.and_then(|lease| self.dispatcher.leases().session(lease.session));
                 PlaceView::Leased {
