@@ -61,7 +61,7 @@ async fn a_password_over_tls_opens_the_log_and_is_shown_to_nobody() -> anyhow::R
     let logged = world.says("right", &format!("tls://gc:{ENCODED}@{address}"), "decision log: written to").await?;
     ensure!(logged.contains("async_nats"), "the library logs, too");
     ensure!(!logged.contains(PASSWORD) && !logged.contains(ENCODED), "the password is in the log");
-    let refused = "decision log: away";
+    let refused = "decision log: unreachable";
     let logged = world.says("wrong", &format!("tls://gc:un{ENCODED}@{address}"), refused).await?;
     ensure!(logged.to_lowercase().contains("authorization violation"), "why is told");
     ensure!(!logged.contains(PASSWORD) && !logged.contains(ENCODED), "the password is in the log");

@@ -170,7 +170,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
     until("it goes on", SOON, || world.left(), |left| *left < OBJECTS).await?;
     world.nats_mut()?.kill().await?;
     ensure!(world.left().await? > 0, "there is something left to be done without the log");
-    world.says(0, "decision log: away").await?;
+    world.says(0, "decision log: unreachable").await?;
     world.all_gone().await?;
     ensure!(world.readyz(0).await?.contains("grants continue"));
     ensure!(world.metric("ownergraph_decision_log_away ").await? == 1.0);
@@ -229,7 +229,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     let (deletes, left) = (world.deletes()?, world.left().await?);
     ensure!(left > 0, "there is something left to be done");
     is_told_to_whoever_asks(&world).await?;
-    world.says(0, "decision log: away for 10 s").await?;
+    world.says(0, "decision log: unreachable for 10 s").await?;
     ensure!((world.deletes()?, world.left().await?) == (deletes, left), "somebody has written meanwhile");
 
     world.nats_mut()?.again().await?;
