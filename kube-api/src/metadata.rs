@@ -254,7 +254,8 @@ impl Decoder {
 
     /// The object in `item`.
     ///
-    /// # Errors Why the collector cannot use the object.
+    /// # Errors
+    /// Why the collector cannot use the object.
     pub fn object(&mut self, item: &Item<'_>) -> Result<Object, String> {
         match item {
             Item::Json(item) => {

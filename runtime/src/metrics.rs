@@ -82,7 +82,8 @@ impl<'a> Book<'a> {
 
     /// Registers a metric under this name, without the `_total` of counters. A suffix that is a unit sets the unit.
     ///
-    /// # Panics The name is taken.
+    /// # Panics
+    /// The name is taken.
     pub fn put<M: Metric + TypedMetric + Clone>(
         &mut self,
         name: &'static str,
@@ -101,7 +102,8 @@ impl<'a> Book<'a> {
 
     /// Describes a metric of a collector. See [`Book::registry`].
     ///
-    /// # Panics The name is taken.
+    /// # Panics
+    /// The name is taken.
     pub fn describe(
         &mut self,
         name: &str,

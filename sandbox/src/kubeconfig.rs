@@ -11,7 +11,8 @@ const NAME: &str = "sandbox";
 
 /// Writes a kubeconfig for a sandbox at an address, and replaces an existing file.
 ///
-/// # Errors The file cannot be written.
+/// # Errors
+/// The file cannot be written.
 pub fn write_kubeconfig(path: &Path, address: SocketAddr) -> io::Result<()> {
     // JSON is YAML, and every reader of kubeconfigs reads YAML.
     let config = json!({

@@ -130,7 +130,8 @@ impl Model {
 
     /// The type of a resource.
     ///
-    /// # Errors 404 as the real server sends it: a Status without details inside a built-in group; the plain text `404
+    /// # Errors
+    /// 404 as the real server sends it: a Status without details inside a built-in group; the plain text `404
     /// page not found` in a group of custom resources and in an unknown group.
     pub fn served(&self, resource: &GroupResource) -> Result<Arc<Type>, ApiError> {
         match self.types.get(resource).filter(|_| !self.hidden.contains(resource)) {

@@ -48,7 +48,8 @@ pub struct Owner<'a> {
 impl<'a> Metadata<'a> {
     /// Reads the metadata of a `PartialObjectMetadata` without its envelope.
     ///
-    /// # Errors The bytes are not protobuf, or a text is not UTF-8. Owner references and finalizers are checked when
+    /// # Errors
+    /// The bytes are not protobuf, or a text is not UTF-8. Owner references and finalizers are checked when
     /// they are read.
     pub fn scan(object: &'a [u8]) -> Result<Metadata<'a>, Malformed> {
         let mut fields = MetadataFields::new(object);

@@ -33,7 +33,8 @@ const ALTERNATIVES_MAX: usize = 32;
 
 /// The first form in the Accept header that is served here. `protobuf`: whether protobuf is served.
 ///
-/// # Errors 406 if there is none, for example for a client that accepts only whole objects as protobuf.
+/// # Errors
+/// 406 if there is none, for example for a client that accepts only whole objects as protobuf.
 pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Asked, ApiError> {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
@@ -50,7 +51,8 @@ pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Asked, Ap
 }
 
 impl Form {
-    /// # Errors 406 for a list in the form of a single object, or the reverse.
+    /// # Errors
+    /// 406 for a list in the form of a single object, or the reverse.
     pub(crate) fn check_fits(self, list: bool) -> Result<(), ApiError> {
         let message = match (self, list) {
             (Self::Metadata, true) => "you requested PartialObjectMetadata, but the requested object is a list",

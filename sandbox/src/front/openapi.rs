@@ -39,7 +39,8 @@ pub(crate) fn v3(model: &Model) -> Response {
 /// `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`. Objects are not described. Their paths accept the
 /// parameter `fieldValidation`, which tells kubectl not to validate by itself.
 ///
-/// # Errors 404 for a version that is not served.
+/// # Errors
+/// 404 for a version that is not served.
 pub(crate) fn v3_document(model: &Model, path: &str) -> Result<Response, ApiError> {
     let served = |of: &&Arc<Type>| of.versions.iter().any(|version| root(&of.group, version) == path);
     let (mut paths, mut schemas) = (Map::new(), Map::new());

@@ -182,7 +182,8 @@ fn table(kind: &str) -> Option<&'static [Row]> {
 
 /// Reads an object in its envelope.
 ///
-/// # Errors 400 for invalid bytes, 415 for kinds and fields outside of the tables.
+/// # Errors
+/// 400 for invalid bytes, 415 for kinds and fields outside of the tables.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let malformed = || ApiError { reason: Reason::BadRequest, ..unsupported("the body is no protobuf of Kubernetes") };
     let envelope = fields(body.strip_prefix(MAGIC).ok_or_else(malformed)?).ok_or_else(malformed)?;

@@ -35,7 +35,8 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// # Errors 400 for an undecodable query and for invalid numbers.
+    /// # Errors
+    /// 400 for an undecodable query and for invalid numbers.
     pub(crate) fn parse(uri: &Uri) -> Result<Self, ApiError> {
         let wrong = |what: &str| ApiError::new(Reason::BadRequest, format!("the query cannot be decoded: {what}"));
         let Query(pairs) =
@@ -78,7 +79,8 @@ impl Parameters {
         Selector::parse(of, &self.label_selector, &self.field_selector)
     }
 
-    /// # Errors 400 for an invalid token or version, 422 for versions and matches that contradict each other.
+    /// # Errors
+    /// 400 for an invalid token or version, 422 for versions and matches that contradict each other.
     pub(crate) fn list(&self, of: &Type, namespace: &str) -> Result<ListQuery, ApiError> {
         let from = (!self.continue_token.is_empty()).then(|| Position::parse(&self.continue_token)).transpose()?;
         let at = match (self.resource_version_match.as_str(), self.resource_version.as_str()) {
@@ -127,7 +129,8 @@ impl Parameters {
 
     /// The start of a watch. `None`: the present state and everything after it.
     ///
-    /// # Errors 422 if initial events are requested without `resourceVersionMatch=NotOlderThan`, or the reverse.
+    /// # Errors
+    /// 422 if initial events are requested without `resourceVersionMatch=NotOlderThan`, or the reverse.
     pub(crate) fn watch_from(&self) -> Result<Option<u64>, ApiError> {
         let not_older = match self.resource_version_match.as_str() {
             "" => false,
@@ -189,7 +192,8 @@ fn match_error(field: &str, why: &str) -> ApiError {
 
 /// The body of a request as an object: JSON, or YAML or protobuf by content type.
 ///
-/// # Errors 415 for another content type, 400 for an invalid body.
+/// # Errors
+/// 415 for another content type, 400 for an invalid body.
 pub(crate) fn body_object(content_type: &str, body: &[u8]) -> Result<Object, ApiError> {
     let value = body_value(content_type, body)?;
     let serde_json::Value::Object(object) = value else {

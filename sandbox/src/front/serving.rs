@@ -16,7 +16,8 @@ impl Server {
     /// Serves HTTP/1.1 on a listener until `shutdown` is ready. Then watches end, requests in progress are answered,
     /// and it returns.
     ///
-    /// # Errors The listener fails.
+    /// # Errors
+    /// The listener fails.
     pub async fn serve(
         &self,
         listener: TcpListener,

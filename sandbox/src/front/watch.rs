@@ -34,7 +34,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Starts a watch.
 ///
-/// # Errors As for a list. Like the real server, a version without history is an ERROR event instead.
+/// # Errors
+/// As for a list. Like the real server, a version without history is an ERROR event instead.
 pub(crate) fn start(
     server: &Server,
     style: &Style,

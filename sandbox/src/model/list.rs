@@ -49,7 +49,8 @@ impl Position {
         format!("{}.{}/{}", self.revision, self.after.namespace, self.after.name)
     }
 
-    /// # Errors 400 for an invalid token.
+    /// # Errors
+    /// 400 for an invalid token.
     pub fn parse(token: &str) -> Result<Self, ApiError> {
         let parse = || {
             let (revision, key) = token.split_once('.')?;
@@ -63,7 +64,8 @@ impl Position {
 impl Model {
     /// Lists a collection.
     ///
-    /// # Errors 404 for a type that is not served, 410 for a revision without history, 504 for a future revision.
+    /// # Errors
+    /// 404 for a type that is not served, 410 for a revision without history, 504 for a future revision.
     pub fn list(&self, resource: &GroupResource, query: &ListQuery) -> Result<Page, ApiError> {
         self.served(resource)?;
         let nothing = Collection::default();
@@ -105,7 +107,8 @@ impl Model {
         Ok(Page { revision, items, next: None, remaining: None })
     }
 
-    /// # Errors 504 for a future revision.
+    /// # Errors
+    /// 504 for a future revision.
     pub(crate) fn check_reached(&self, revision: u64) -> Result<(), ApiError> {
         let now = self.revision();
         if revision > now { Err(too_large(revision, now)) } else { Ok(()) }
@@ -113,7 +116,8 @@ impl Model {
 
     /// The changes of a collection after a revision, oldest first, at most `max`, in one namespace or in all.
     ///
-    /// # Errors 404 for a type that is not served, 410 if changes after the revision have been compacted.
+    /// # Errors
+    /// 404 for a type that is not served, 410 if changes after the revision have been compacted.
     pub fn events_since(
         &self,
         resource: &GroupResource,

@@ -38,7 +38,8 @@ enum Grace {
 impl Model {
     /// Deletes an object, or marks it and waits for its finalizers.
     ///
-    /// # Errors 404 if it is missing, 409 for a failed precondition, 422 for contradictory options.
+    /// # Errors
+    /// 404 if it is missing, 409 for a failed precondition, 422 for contradictory options.
     pub fn delete(
         &mut self,
         now: Now,
@@ -87,7 +88,8 @@ impl Model {
 
     /// Deletes all objects of a query, and returns their earlier states.
     ///
-    /// # Errors 404 for a type that is not served, 405 for namespaces, 422 for contradictory options.
+    /// # Errors
+    /// 404 for a type that is not served, 405 for namespaces, 422 for contradictory options.
     pub fn delete_collection(
         &mut self,
         now: Now,
@@ -133,7 +135,8 @@ impl Model {
 impl DeleteOptions {
     /// Reads the body of a DELETE.
     ///
-    /// # Errors 400 for a field of the wrong type and for an object of another kind, 422 for an unknown value.
+    /// # Errors
+    /// 400 for a field of the wrong type and for an object of another kind, 422 for an unknown value.
     pub fn decode(body: &Value) -> Result<Self, ApiError> {
         let Some(fields) = body.as_object() else {
             return Err(ApiError::bad_request("the body of a DELETE must be a DeleteOptions object"));
@@ -177,7 +180,8 @@ impl DeleteOptions {
 }
 
 impl Policy {
-    /// # Errors 422 for any other word.
+    /// # Errors
+    /// 422 for any other word.
     pub fn parse(word: &str) -> Result<Self, ApiError> {
         match word {
             "Orphan" => Ok(Self::Orphan),

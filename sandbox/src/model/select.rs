@@ -34,7 +34,8 @@ struct FieldRequirement {
 impl Selector {
     /// Parses `labelSelector` and `fieldSelector` of a query. Both may be empty.
     ///
-    /// # Errors 400 for an invalid selector and for a field that this type cannot be selected by.
+    /// # Errors
+    /// 400 for an invalid selector and for a field that this type cannot be selected by.
     pub fn parse(of: &Type, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let labels = split_top(labels).into_iter().map(label_requirement).collect::<Result<Vec<_>, _>>()?;
         let fields = fields.split(',').map(str::trim).filter(|term| !term.is_empty());

@@ -39,7 +39,8 @@ const NAME_ATTEMPTS_MAX: usize = 8;
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped types.
     ///
-    /// # Errors 400 for an object that does not belong here, 403 in a terminating namespace, 404 if the type or the
+    /// # Errors
+    /// 400 for an object that does not belong here, 403 in a terminating namespace, 404 if the type or the
     /// namespace is missing, 409 for a name that is taken, 422 for invalid metadata.
     pub fn create(
         &mut self,
@@ -83,7 +84,8 @@ impl Model {
 
     /// Replaces an object. A uid or a resourceVersion in it is a precondition.
     ///
-    /// # Errors 404 if it is missing, 409 for a failed precondition, 422 for a changed immutable field.
+    /// # Errors
+    /// 404 if it is missing, 409 for a failed precondition, 422 for a changed immutable field.
     pub fn update(
         &mut self,
         now: Now,
@@ -114,7 +116,8 @@ impl Model {
 
     /// Patches an object. Another uid in the result is a 422, an old resourceVersion a 409.
     ///
-    /// # Errors 415 for a strategic merge patch of a custom resource, whether the object exists or not; 404; 409; 422.
+    /// # Errors
+    /// 415 for a strategic merge patch of a custom resource, whether the object exists or not; 404; 409; 422.
     pub fn patch(
         &mut self,
         now: Now,
