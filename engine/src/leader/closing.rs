@@ -9,7 +9,7 @@ use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
-use crate::queue::ItemState;
+use crate::queue::Item;
 use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -85,14 +85,7 @@ impl Leader {
         let uid = self.world.graph().node(id).uid();
         let accepted = self.ledger.end_accepted(&uid);
         let deletion = self.dispatcher.queue().get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
-        let lease = deletion.and_then(|item| match item.state {
-            ItemState::Leased(lease) => Some(lease),
-            ItemState::Ready
-            | ItemState::Observed
-            | ItemState::Held(_)
-            | ItemState::Backoff { .. }
-            | ItemState::Behind(_) => None,
-        });
+        let lease = deletion.and_then(Item::lease);
         let by_us = lease.is_some() || accepted.is_some_and(|accepted| accepted.ours);
         let Left::Collection { deleted } = left else { return by_us };
         if let Some(AcceptedDelete { decision, .. }) = accepted {

@@ -1,7 +1,7 @@
 //! Invariants of the leader that hold between any two calls, for simulators and tests.
 
 use super::Leader;
-use crate::queue::ItemState;
+use crate::queue::Item;
 use crate::work::LeaseId;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -28,10 +28,8 @@ impl Leader {
             }
         }
         for uid in self.dispatcher.queue().uids() {
-            let Some(ItemState::Leased(id)) = self.dispatcher.queue().get(uid).map(|item| &item.state) else {
-                continue;
-            };
-            if by_target.get(uid) != Some(id) {
+            let Some(id) = self.dispatcher.queue().get(uid).and_then(Item::lease) else { continue };
+            if by_target.get(uid) != Some(&id) {
                 return Some(format!("the item of {uid} is under lease {id}, which does not exist"));
             }
         }

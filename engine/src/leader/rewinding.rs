@@ -6,7 +6,6 @@ use super::history::{AGREE_AFTER, Read, Settled};
 use super::{Event, KnownVersions, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::KindId;
 use crate::object::{ResourceVersion, Uid};
-use crate::queue::ItemState;
 use crate::work::RevokeMode;
 use alloc::format;
 use alloc::string::String;
@@ -36,19 +35,8 @@ impl Leader {
 
     /// Voids all present decisions.
     fn void_items(&mut self) {
-        let leases: Vec<_> = self
-            .dispatcher
-            .queue()
-            .uids()
-            .filter_map(|uid| match self.dispatcher.queue().get(uid)?.state {
-                ItemState::Leased(lease) => Some(lease),
-                ItemState::Ready
-                | ItemState::Observed
-                | ItemState::Held(_)
-                | ItemState::Backoff { .. }
-                | ItemState::Behind(_) => None,
-            })
-            .collect();
+        let leases: Vec<_> =
+            self.dispatcher.queue().uids().filter_map(|uid| self.dispatcher.queue().get(uid)?.lease()).collect();
         self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store's history changed");
         for id in leases {
             if let Some(lease) = self.dispatcher.give_up(id) {

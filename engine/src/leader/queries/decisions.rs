@@ -12,18 +12,8 @@ impl Queries<'_> {
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
             let item = self.dispatcher.queue().get(uid)?;
-            let executor = match item.state {
-                ItemState::Leased(lease) => self
-                    .dispatcher
-                    .leases()
-                    .get(lease)
-                    .and_then(|lease| self.dispatcher.leases().session(lease.session)),
-                ItemState::Ready
-                | ItemState::Observed
-                | ItemState::Held(_)
-                | ItemState::Backoff { .. }
-                | ItemState::Behind(_) => None,
-            };
+            let lease = item.lease().and_then(|lease| self.dispatcher.leases().get(lease));
+            let executor = lease.and_then(|lease| self.dispatcher.leases().session(lease.session));
             Some(OpenDecision {
                 target: item.draft.target.clone(),
                 action: item.draft.action.kind(),
