@@ -48,6 +48,7 @@ mod resources;
 mod restores;
 mod scale;
 mod sessions;
+mod settling;
 mod stories;
 mod switches;
 mod undiscovered;

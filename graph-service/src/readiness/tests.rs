@@ -134,8 +134,8 @@ async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
 #[test]
 fn leadership_says_who_and_where() {
     let term = Some(Term { election: "lease".into(), number: 4 });
-    let nobody = Leadership::default();
-    assert_eq!(leadership_line(&nobody), "leadership: no known leader");
+    let no_leader = Leadership::default();
+    assert_eq!(leadership_line(&no_leader), "leadership: no known leader");
     let mut known = Leadership { term, holder: Some("b".to_owned()), ..nobody };
     assert_eq!(leadership_line(&known), "leadership: b leads, term 4");
     known.endpoint = "10.0.0.1:7450".to_owned();

@@ -173,7 +173,7 @@ fn an_object_that_is_denied_where_others_pass_is_tried_alone_and_less_and_less_o
     bench.report(&lease, Outcome::Done);
     refuse(&mut bench, "a", Outcome::AdmissionDenied);
     refuse(&mut bench, "z", Outcome::AdmissionFailed);
-    assert_eq!(bench.leader.queries().blockers(10).0[0].items, 1, "z alone: nobody else stands behind the webhook");
+    assert_eq!(bench.leader.queries().blockers(10).0[0].items, 1, "only z stands behind the webhook");
     let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::AdmissionDenied);
     assert_eq!(reason.detail, "refused by w, which lets others pass: admission_denied: policy says no to a");

@@ -4,11 +4,11 @@ use super::*;
 
 const BUMPED: u64 = 1_000_000_110;
 
-fn rewinds(bench: &Bench) -> usize {
+pub(super) fn rewinds(bench: &Bench) -> usize {
     bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
 }
 
-fn breaks(bench: &mut Bench, resource: &str) {
+pub(super) fn breaks(bench: &mut Bench, resource: &str) {
     bench.input(Input::WatchLost {
         collection: collection(resource),
         end: WatchEnd::Transport,
@@ -124,7 +124,7 @@ fn a_connection_that_broke_before_the_term_is_asked_about_all_the_same() {
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     breaks(&mut bench, "things");
     bench.input(Input::TermGained(term(2)));
-    assert!(bench.leader.queries().status().stopped.is_some(), "nobody has said yet where the store stands");
+    assert!(bench.leader.queries().status().stopped.is_some(), "no collection has said where the store stands");
     bench.answer_probes(99, &[]);
     assert_eq!(rewinds(&bench), 1);
 }
@@ -483,62 +483,6 @@ fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
         bench.answer_probes(BUMPED, &[]);
     }
     assert_eq!(bench.grants(), ["remove o from a"]);
-}
-
-#[test]
-fn an_answer_about_a_kind_that_ceases_to_be_served_does_not_keep_the_store_unsettled() {
-    let mut bench = Bench::synced();
-    breaks(&mut bench, "nodes");
-    bench.answer_probes(40, &[]);
-    assert_eq!(rewinds(&bench), 1);
-    for resource in ["configmaps", "nodes", "things"] {
-        bench.list(resource, 50, vec![]);
-    }
-    let mut unserved = false;
-    for _ in 0..120 {
-        bench.pass(Duration::from_secs(1));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
-        for probe in core::mem::take(&mut bench.probes) {
-            let stale = !unserved;
-            if stale {
-                bench.input(Input::KindUnserved(probe.collection.clone()));
-                unserved = true;
-            }
-            let resource_version = version(if stale { 40 } else { 60 });
-            let answer = ProbeAnswer { resource_version, objects: vec![], complete: true, remaining: None };
-            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
-        }
-    }
-    assert_eq!((rewinds(&bench), bench.leader.queries().status().stopped), (1, None));
-}
-
-#[test]
-fn reads_go_on_where_the_last_one_from_behind_was_of_a_kind_that_ceases_to_be_served() {
-    let mut bench = Bench::synced();
-    breaks(&mut bench, "nodes");
-    bench.answer_probes(40, &[]);
-    for resource in ["configmaps", "nodes", "things"] {
-        bench.list(resource, 50, vec![]);
-    }
-    // The list shows the store further on than any collection stands.
-    bench.input(Input::ListBegun { collection: collection("things") });
-    bench.input(Input::Listed { collection: collection("things"), object: object("things", "o", 200) });
-    let mut reads = 0;
-    for _ in 0..120 {
-        bench.pass(Duration::from_secs(1));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
-        for probe in core::mem::take(&mut bench.probes) {
-            let asked = bench.leader.prober.under_way().get(&probe.id).map(|asked| &asked.purpose);
-            reads += usize::from(matches!(asked, Some(Purpose::Settle(..))));
-            if reads == 3 {
-                bench.input(Input::KindUnserved(probe.collection.clone()));
-            }
-            let resource_version = version(if reads <= 3 { 60 } else { 210 });
-            let answer = ProbeAnswer { resource_version, objects: vec![], complete: true, remaining: None };
-            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
-        }
-    }
-    assert_eq!((rewinds(&bench), bench.leader.queries().status().stopped), (1, None), "{reads} reads");
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn credentials_that_expired_are_the_executors_matter_alone() {
     let again = bench.take("a");
     assert_eq!((again.attempt, again.previous_attempt_ambiguous), (1, false), "it does not count");
     assert!(matches!(bench.sent.last(), Some((stream, ToExecutor::Grant { .. })) if *stream == other));
-    assert_eq!(bench.leader.queries().status().backing_off, 0, "and blocks nobody");
+    assert_eq!(bench.leader.queries().status().backing_off, 0, "and blocks no other item");
     let strangers: Vec<_> = bench
         .leader
         .queries()
