@@ -282,8 +282,8 @@ impl Leader {
             }
             // A decision about an object names the version of the object. An object in deletion may need a new record
             // as an orphaning owner.
-            let is_decided = self.dispatcher.queue().get(&object.uid).is_some();
-            if source == Source::Watch && was_fresh && !is_decided && self.world.moves_alone(id, &object) {
+            let is_decided = || self.dispatcher.queue().get(&object.uid).is_some();
+            if source == Source::Watch && was_fresh && !is_decided() && self.world.moves_alone(id, &object) {
                 return self.settle_shown(id);
             }
             if shown && !was_fresh {

@@ -1,7 +1,7 @@
 //! Owners that no collection shows: the inquiries about them, and the conclusions from the answers.
 
 use super::World;
-use crate::coverage::KindId;
+use crate::coverage::{Coverage, KindId};
 use crate::evidence::{Absence, Ground, Inquiry, Step};
 use crate::graph::{NodeId, Presence};
 use crate::leader::context::Context;
@@ -45,14 +45,7 @@ impl World {
 
     /// Returns the next step of an inquiry.
     pub(in crate::leader) fn step(&self, kind: KindId, id: NodeId) -> Option<Step> {
-        Some(self.inquiries.get(&id)?.next(self.ground(kind)?))
-    }
-
-    /// Returns the knowledge of a kind that an inquiry about its objects uses.
-    fn ground(&self, kind: KindId) -> Option<Ground<'_>> {
-        let entry = self.coverage.kind(kind);
-        let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
-        Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
+        Some(self.inquiries.get(&id)?.next(ground(&self.coverage, kind)?))
     }
 
     /// Takes in an answer at version `at` that shows an owner. Returns the version of an earlier list that did not show
@@ -85,10 +78,15 @@ impl World {
         by: CheckBy,
         version: Option<&ResourceVersion>,
     ) -> Option<Absence> {
-        let entry = self.coverage.kind(self.graph.node(id).kind());
-        let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
-        let ground = Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions };
+        let ground = ground(&self.coverage, self.graph.node(id).kind())?;
         let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(cx.now));
         (inquiry.next(ground).by == by).then(|| inquiry.absent(cx.now, ground, version))
     }
+}
+
+/// Returns the facts about a kind that an inquiry about one of its objects rests on. `None`: the kind is not served.
+fn ground(coverage: &Coverage, kind: KindId) -> Option<Ground<'_>> {
+    let entry = coverage.kind(kind);
+    let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
+    Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
 }
