@@ -136,7 +136,7 @@ fn leadership_says_who_and_where() {
     let term = Some(Term { election: "lease".into(), number: 4 });
     let no_leader = Leadership::default();
     assert_eq!(leadership_line(&no_leader), "leadership: no known leader");
-    let mut known = Leadership { term, holder: Some("b".to_owned()), ..nobody };
+    let mut known = Leadership { term, holder: Some("b".to_owned()), ..no_leader };
     assert_eq!(leadership_line(&known), "leadership: b leads, term 4");
     known.endpoint = "10.0.0.1:7450".to_owned();
     assert_eq!(leadership_line(&known), "leadership: b leads at 10.0.0.1:7450, term 4");
