@@ -6,6 +6,7 @@
 mod access;
 mod call;
 mod client;
+pub mod discovery;
 mod frames;
 mod gate;
 mod lines;

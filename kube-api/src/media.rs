@@ -16,6 +16,9 @@ pub const METADATA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=Part
 /// [`METADATA_LIST`] as protobuf, if the server supports it.
 pub const METADATA_LIST_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// Aggregated discovery in both versions. A server without it sends the plain documents.
+pub const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// A content type without its parameters.
 pub fn media_type(content_type: &str) -> &str {

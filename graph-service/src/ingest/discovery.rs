@@ -1,12 +1,11 @@
-//! Reads from discovery documents what an API server serves.
+//! Derives the served kinds from discovery documents and APIServices.
 //!
-//! Pure: bytes in, a [`View`] out. Stale, failing or unreadable parts make their group *suspect*. A suspect group can
+//! Pure: a [`Document`] in, a [`View`] out. Stale, failing or unreadable parts make their group *suspect*. A suspect group can
 //! add to what is known, and removes nothing.
 
 use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
+use kube_api::discovery::{Document, Group, Resource};
 use kube_api::path::is_path_segment;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,10 +14,6 @@ mod tests;
 
 /// Most bytes of a foreign text in an error.
 const REASON_MAX_BYTES: usize = 200;
-/// Most names of a resource besides its own, and the longest of them.
-const NAMES_MAX: usize = 16;
-const NAME_MAX_BYTES: usize = 253;
-
 /// Groups that the API server serves from its own store. Used only if the APIServices cannot be read.
 const BUILT_IN_GROUPS: [&str; 24] = [
     "",
@@ -46,55 +41,6 @@ const BUILT_IN_GROUPS: [&str; 24] = [
     "storagemigration.k8s.io",
     "extensions",
 ];
-
-/// Groups in the order of the documents, each with its versions by preference.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Document {
-    pub(crate) groups: Vec<Group>,
-    /// Why the document may lack groups.
-    pub(crate) incomplete: Option<String>,
-}
-
-impl Document {
-    /// The preferred version of a resource that can be listed and watched.
-    pub(crate) fn version_of(&self, group: &str, resource: &str) -> Option<&str> {
-        let versions = self.groups.iter().filter(|shown| shown.name == group).flat_map(|group| &group.versions);
-        let mut having = versions.filter(|version| {
-            let of_that_name = version.resources.iter().filter(|shown| shown.name == resource);
-            of_that_name.into_iter().any(|shown| shown.can("list") && shown.can("watch"))
-        });
-        having.next().map(|version| version.name.as_str())
-    }
-}
-
-/// A group of a discovery document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) name: String,
-    pub(crate) versions: Vec<Version>,
-    /// Why the group may be incomplete.
-    pub(crate) suspect: Option<String>,
-}
-
-/// A version of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    pub(crate) name: String,
-    /// The server declares this version to be current.
-    pub(crate) fresh: bool,
-    pub(crate) resources: Vec<Resource>,
-}
-
-/// A resource of a version, without subresources.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) namespaced: bool,
-    pub(crate) verbs: Vec<String>,
-    /// The singular and the short names.
-    pub(crate) names: Vec<String>,
-}
 
 /// The content of the APIServices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +96,7 @@ impl View {
                 let resources = version.resources.iter().filter(|resource| is_path_segment(&resource.name));
                 for resource in resources.filter(|_| is_path_segment(&version.name)) {
                     let key = GroupResource { group: name.clone(), resource: Arc::from(resource.name.as_str()) };
-                    let Some(access) = resource.access(ignored.contains(&key)) else { continue };
+                    let Some(access) = access(resource, ignored.contains(&key)) else { continue };
                     // Only a current version may say that a kind cannot be listed: this is a ground for proofs.
                     if view.kinds.contains_key(&key) || (access == Access::ReadOnly && !version.fresh) {
                         continue;
@@ -218,228 +164,11 @@ impl Services {
     }
 }
 
-impl Resource {
-    fn can(&self, verb: &str) -> bool {
-        self.verbs.iter().any(|has| has == verb)
+fn access(resource: &Resource, ignored: bool) -> Option<Access> {
+    if resource.can("list") {
+        let watched = resource.can("watch") && resource.can("delete") && !ignored;
+        Some(if watched { Access::Watched } else { Access::Listed })
+    } else {
+        resource.can("get").then_some(Access::ReadOnly)
     }
-
-    fn access(&self, ignored: bool) -> Option<Access> {
-        if self.can("list") {
-            let watched = self.can("watch") && self.can("delete") && !ignored;
-            Some(if watched { Access::Watched } else { Access::Listed })
-        } else {
-            self.can("get").then_some(Access::ReadOnly)
-        }
-    }
-}
-
-/// The content of one discovery document.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// The server has aggregated discovery: the document is complete.
-    Aggregated(Document),
-    /// Without aggregated discovery: the versions of the core group.
-    CoreVersions(Vec<String>),
-    /// Without aggregated discovery: the groups, with their versions by preference.
-    GroupVersions(Vec<(String, Vec<String>)>),
-}
-
-/// Reads the answer to `GET /api` or `GET /apis`. The error is a sentence without its subject.
-pub(crate) fn answer(body: &[u8]) -> Result<Answer, String> {
-    let unreadable = |error: serde_json::Error| format!("is not a discovery document: {error}");
-    let typed: RawTyped = serde_json::from_slice(body).map_err(unreadable)?;
-    match typed.kind.as_str() {
-        "APIGroupDiscoveryList" => {
-            let list: RawGroups<'_> = serde_json::from_slice(body).map_err(unreadable)?;
-            Ok(Answer::Aggregated(aggregated(&list.items.unwrap_or_default())))
-        }
-        "APIVersions" => {
-            let list: RawCoreVersions = serde_json::from_slice(body).map_err(unreadable)?;
-            Ok(Answer::CoreVersions(list.versions))
-        }
-        "APIGroupList" => {
-            let list: RawGroupVersions = serde_json::from_slice(body).map_err(unreadable)?;
-            Ok(Answer::GroupVersions(list.groups.into_iter().map(RawGroupVersion::by_preference).collect()))
-        }
-        other => Err(format!("is of kind {:?} instead of a discovery document", clip(other, REASON_MAX_BYTES))),
-    }
-}
-
-/// Reads the answer to `GET /api/VERSION` or `GET /apis/GROUP/VERSION` of a server without aggregated discovery.
-pub(crate) fn resources(body: &[u8]) -> Result<Vec<Resource>, String> {
-    let list: RawResources =
-        serde_json::from_slice(body).map_err(|error| format!("is not a resource list: {error}"))?;
-    if list.kind != "APIResourceList" {
-        return Err(format!("is of kind {:?} instead of a resource list", clip(&list.kind, REASON_MAX_BYTES)));
-    }
-    let resources = list.resources.unwrap_or_default().into_iter();
-    Ok(resources
-        .filter(|resource| !resource.name.is_empty() && !resource.name.contains('/') && !resource.kind.is_empty())
-        .map(|raw| Resource {
-            name: raw.name,
-            kind: raw.kind,
-            namespaced: raw.namespaced,
-            verbs: raw.verbs.unwrap_or_default(),
-            names: names(raw.singular_name, raw.short_names),
-        })
-        .collect())
-}
-
-fn aggregated(items: &[&RawValue]) -> Document {
-    let mut document = Document::default();
-    for item in items {
-        match serde_json::from_str::<RawGroup>(item.get()) {
-            Ok(group) => document.groups.push(group.read()),
-            Err(error) => {
-                // With a readable name, only this group is suspect.
-                let why = format!("its discovery cannot be read: {error}");
-                match serde_json::from_str::<RawNamed>(item.get()) {
-                    Ok(named) => {
-                        let name = named.metadata.name.unwrap_or_default();
-                        document.groups.push(Group { name, versions: Vec::new(), suspect: Some(why) });
-                    }
-                    Err(_) => document.incomplete = Some(format!("a group of the discovery document: {why}")),
-                }
-            }
-        }
-    }
-    if document.groups.is_empty() {
-        document.incomplete = Some("a discovery document is empty".to_owned());
-    }
-    document
-}
-
-#[derive(Deserialize)]
-struct RawTyped {
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct RawGroups<'a> {
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct RawNamed {
-    metadata: RawName,
-}
-
-#[derive(Deserialize)]
-struct RawName {
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RawGroup {
-    metadata: RawName,
-    versions: Option<Vec<RawVersion>>,
-}
-
-#[derive(Deserialize)]
-struct RawVersion {
-    version: String,
-    freshness: Option<String>,
-    resources: Option<Vec<RawResource>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawResource {
-    resource: String,
-    response_kind: Option<RawKind>,
-    scope: String,
-    verbs: Option<Vec<String>>,
-    singular_resource: Option<String>,
-    short_names: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-struct RawKind {
-    kind: String,
-}
-
-impl RawGroup {
-    fn read(self) -> Group {
-        let versions = self.versions.unwrap_or_default().into_iter().map(RawVersion::read).collect();
-        Group { name: self.metadata.name.unwrap_or_default(), versions, suspect: None }
-    }
-}
-
-impl RawVersion {
-    fn read(self) -> Version {
-        let resources = self.resources.unwrap_or_default().into_iter();
-        Version {
-            name: self.version,
-            fresh: self.freshness.as_deref() == Some("Current"),
-            resources: resources
-                .filter_map(|raw| {
-                    let kind = raw.response_kind?.kind;
-                    (!kind.is_empty() && !raw.resource.is_empty()).then(|| Resource {
-                        name: raw.resource,
-                        kind,
-                        namespaced: raw.scope == "Namespaced",
-                        verbs: raw.verbs.unwrap_or_default(),
-                        names: names(raw.singular_resource, raw.short_names),
-                    })
-                })
-                .collect(),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct RawCoreVersions {
-    versions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct RawGroupVersions {
-    groups: Vec<RawGroupVersion>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawGroupVersion {
-    name: String,
-    versions: Vec<RawVersionName>,
-    preferred_version: Option<RawVersionName>,
-}
-
-#[derive(Deserialize)]
-struct RawVersionName {
-    version: String,
-}
-
-impl RawGroupVersion {
-    fn by_preference(self) -> (String, Vec<String>) {
-        let preferred = self.preferred_version.map(|preferred| preferred.version);
-        let mut versions: Vec<String> = self.versions.into_iter().map(|version| version.version).collect();
-        versions.sort_by_key(|version| Some(version) != preferred.as_ref());
-        (self.name, versions)
-    }
-}
-
-#[derive(Deserialize)]
-struct RawResources {
-    kind: String,
-    resources: Option<Vec<RawLegacyResource>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawLegacyResource {
-    name: String,
-    #[serde(default)]
-    namespaced: bool,
-    kind: String,
-    verbs: Option<Vec<String>>,
-    singular_name: Option<String>,
-    short_names: Option<Vec<String>>,
-}
-
-/// The singular and short names. Their number is bounded, because a server may send any.
-fn names(singular: Option<String>, short: Option<Vec<String>>) -> Vec<String> {
-    let all = singular.into_iter().chain(short.unwrap_or_default());
-    all.filter(|name| !name.is_empty() && name.len() <= NAME_MAX_BYTES).take(NAMES_MAX).collect()
 }

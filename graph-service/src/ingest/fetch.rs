@@ -1,9 +1,9 @@
 //! Reads the discovery documents: two requests with aggregated discovery, else one more for each version.
 
 use super::Clients;
-use super::discovery::{self, Answer, Document, Group, Version};
 use super::request;
 use futures::future;
+use kube_api::discovery::{self, Answer, Document, Group, Version};
 use kube_api::media;
 use kube_api::path::{is_path_segment, version_path};
 use std::time::Duration;
@@ -11,10 +11,6 @@ use tokio::time::timeout;
 
 #[cfg(test)]
 mod tests;
-
-/// Aggregated discovery in both versions. A server without it sends the plain documents.
-const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// Most versions to read from a server without aggregated discovery.
 const VERSIONS_MAX: usize = 2_000;
@@ -75,7 +71,7 @@ async fn freshen(clients: &Clients, document: &mut Document) {
 
 async fn answer(clients: &Clients, path: &str) -> Result<Answer, String> {
     let what = format!("discovery at {path}");
-    let body = request::get(clients, &what, path, ACCEPT_DISCOVERY).await.map_err(|failure| failure.sentence)?;
+    let body = request::get(clients, &what, path, media::DISCOVERY).await.map_err(|failure| failure.sentence)?;
     discovery::answer(&body).map_err(|why| format!("{what}: the answer {why}"))
 }
 

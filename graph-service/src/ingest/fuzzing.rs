@@ -1,8 +1,8 @@
 //! Fuzz entry points for documents about kinds and for pauses.
 
 use super::definitions::{Crd, Definition, Service};
-use super::discovery;
 use crate::pauses::resource::{self, Sight};
+use kube_api::discovery;
 use serde_json::value::RawValue;
 use std::time::Duration;
 

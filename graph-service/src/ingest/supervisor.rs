@@ -3,7 +3,7 @@
 
 use super::collection::Collection;
 use super::definitions::{Crd, Definition, Definitions, Service, Watcher};
-use super::discovery::{Document, View};
+use super::discovery::View;
 use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
@@ -12,6 +12,7 @@ use crate::messages::Control;
 use engine::jitter::{Backoff, Jitter};
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
+use kube_api::discovery::Document;
 use kube_api::media;
 use kube_api::path::collection_path;
 use runtime::shutdown::Shutdown;
