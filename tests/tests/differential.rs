@@ -50,7 +50,7 @@ async fn every_object_ends_as_under_upstream() -> anyhow::Result<()> {
         write!(out, "{report}")?;
         for outcome in report.failures() {
             writeln!(out, "\nFAILED {}", outcome.explain())?;
-            failed.push(outcome.program.seed);
+            failed.push(outcome.summary());
         }
         if named.is_some() {
             for outcome in &report.outcomes {
@@ -59,6 +59,6 @@ async fn every_object_ends_as_under_upstream() -> anyhow::Result<()> {
         }
         writeln!(out, "{} s so far", begun.elapsed().as_secs())?;
     }
-    ensure!(failed.is_empty(), "seeds that end otherwise: {failed:?}; replay one with SEED=n");
+    ensure!(failed.is_empty(), "seeds that end otherwise; replay one with SEED=n\n{}", failed.concat());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Compares ends, and says whether an end leaves anything to do and whether all on the way to it was right.
 
 use super::differences::{Case, DIFFERENCES};
-use super::end::{End, Held, Owner, State};
+use super::end::{Change, End, Held, Owner, State};
 use super::execute::Course;
 use super::law;
 use super::standing::{Standing, owner_at, standing};
@@ -63,16 +63,19 @@ pub(super) fn judge(program: &Program, ours: &Course, upstream: &[Course]) -> Ju
 }
 
 /// Objects whose way is a matter of speed under upstream: its runs dealt with them in different ways, whatever they came to; or two
-/// owners went at once, and which of them is left when the object is looked at decides; or it put the object off at a quiet moment,
-/// and will look at it on some later occasion or at its next start. And all that depends on these, or waits for them.
+/// owners went at once, and which of them is left when the object is looked at decides; or it was given an owner just as that went,
+/// and whether the collector had done with the owner by then decides; or it put the object off at a quiet moment, and will look at it
+/// on some later occasion or at its next start. And all that depends on these, or waits for them.
 fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     let way = |course: &Course, slot: Slot| -> Vec<Option<State>> {
         course.changes.iter().filter(|change| change.slot == slot).map(|change| change.state.clone()).collect()
     };
     let differs = |slot: Slot| upstream.windows(2).any(|pair| way(&pair[0], slot) != way(&pair[1], slot));
-    let loses_two = |slot: Slot| upstream.iter().any(|course| loses_owners_at_once(course, slot));
+    let loses = |slot: Slot| {
+        upstream.iter().any(|course| loses_owners_at_once(course, slot) || gains_an_owner_that_goes(course, slot))
+    };
     let slots = 0..program.objects.len();
-    let mut races: BTreeSet<Slot> = slots.clone().filter(|&slot| differs(slot) || loses_two(slot)).collect();
+    let mut races: BTreeSet<Slot> = slots.clone().filter(|&slot| differs(slot) || loses(slot)).collect();
     races.extend(upstream.iter().flat_map(|course| put_off(program, course)));
     // Down to dependents, and from all these up along what blocks.
     spread(&mut races, slots.clone(), |slot, races| {
@@ -111,20 +114,37 @@ fn spread(set: &mut BTreeSet<Slot>, slots: Range<Slot>, belongs: impl Fn(Slot, &
 
 /// Whether more than one owner of the object began to go, or went, between two quiet moments.
 fn loses_owners_at_once(course: &Course, slot: Slot) -> bool {
-    let is_alive = |end: &End, owner: Slot| end.get(&owner).is_some_and(|state| !state.terminating);
     course.ends.windows(2).any(|pair| {
-        let Some(before) = pair[0].get(&slot) else { return false };
-        let owners: BTreeSet<Slot> = before
-            .references
-            .iter()
-            .filter_map(|reference| match reference.owner {
-                Owner::Slot(owner, _) => Some(owner),
-                Owner::Nobody(_) => None,
-            })
-            .filter(|&owner| is_alive(&pair[0], owner) && !is_alive(&pair[1], owner))
-            .collect();
-        owners.len() > 1
+        let lost = owners_of(pair[0].get(&slot)).into_iter().filter(|&owner| goes(pair, owner));
+        lost.count() > 1
     })
+}
+
+/// Whether the object was given an owner that began to go, or went, between the same two quiet moments.
+fn gains_an_owner_that_goes(course: &Course, slot: Slot) -> bool {
+    course.ends.windows(2).zip(course.quiet_at.windows(2)).any(|(pair, at)| {
+        let before = owners_of(pair[0].get(&slot));
+        let between = |change: &&Change| change.slot == slot && at[0] < change.revision && change.revision <= at[1];
+        let mut held = course.changes.iter().filter(between).flat_map(|change| owners_of(change.state.as_ref()));
+        held.any(|owner| !before.contains(&owner) && goes(pair, owner))
+    })
+}
+
+/// Whether the object began to go, or went, between these two moments.
+fn goes(pair: &[End], slot: Slot) -> bool {
+    let is_alive = |end: &End| end.get(&slot).is_some_and(|state| !state.terminating);
+    is_alive(&pair[0]) && !is_alive(&pair[1])
+}
+
+/// The owners that take part, each once.
+fn owners_of(state: Option<&State>) -> BTreeSet<Slot> {
+    let references = state.into_iter().flat_map(|state| &state.references);
+    references
+        .filter_map(|reference| match reference.owner {
+            Owner::Slot(owner, _) => Some(owner),
+            Owner::Nobody(_) => None,
+        })
+        .collect()
 }
 
 /// Objects that went another way on purpose. What began it shows when it happens; in the end a user may have deleted it since. So

@@ -91,6 +91,14 @@ impl Outcome {
         text
     }
 
+    /// The seed, and how each object with a finding ended in each run.
+    pub fn summary(&self) -> String {
+        let mut text = format!("seed {}\n", self.program.seed);
+        // Writing to a String cannot fail.
+        let _ = self.write_ends(&mut text);
+        text
+    }
+
     fn write_ends(&self, text: &mut String) -> fmt::Result {
         for (slot, why) in self.findings() {
             writeln!(text, "  [{slot}] {}: {}", self.program.objects[slot], why.join("; "))?;

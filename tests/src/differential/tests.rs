@@ -240,6 +240,35 @@ fn two_owners_that_go_at_once_may_leave_either_reference() {
     assert!(wrong.different == [3] && wrong.breaches.contains_key(&3), "{wrong:?}");
 }
 
+/// Seed 8: a terminating dependent is given an owner that orphans, and the owner may be gone before a collector has seen that.
+#[test]
+fn an_owner_that_goes_as_it_is_given_may_leave_its_reference_or_not() {
+    let program = world(&[Kind::ConfigMap, Kind::ConfigMap], &[(1, 0)]);
+    let held = |owners: &[Slot]| State {
+        terminating: true,
+        finalizers: vec![HELD.to_owned()],
+        ..alive(owners.iter().map(|&at| to_slot(&program, at, Some(true))).collect())
+    };
+    let dependent = |owners: &[Slot]| (1, held(owners));
+    let course = |ends: [End; 2], given: u64, left: &[Slot]| {
+        let write = |revision, slot, state| Change { revision, slot, state };
+        let begun = [write(1, 0, Some(alive(Vec::new()))), write(2, 1, Some(held(&[])))];
+        let gone = write(11, 0, None);
+        let mut changes = [&begun[..], &[gone, write(given, 1, Some(held(&[0])))]].concat();
+        changes.extend(left.is_empty().then(|| write(given + 1, 1, Some(held(&[])))));
+        let by_user = Writes { revisions: [1, 2, given].into(), removed: [(0, 0)].into(), ..Writes::default() };
+        Course { ends: ends.to_vec(), quiet_at: vec![10, 20], changes, by_user, ..Course::default() }
+    };
+    let judged = |owner_before: bool| {
+        let before = |owner: bool| owner.then(|| (0, alive(Vec::new()))).into_iter().chain([dependent(&[])]).collect();
+        let run = |left: &[Slot]| course([before(owner_before), End::from([dependent(left)])], 12, left);
+        judge(&program, &run(&[]), &[run(&[0]), run(&[0])])
+    };
+    let raced = judged(true);
+    assert!(raced.is_good() && raced.raced == [1], "{raced:?}");
+    assert_eq!(judged(false).different, [1], "its owner was gone before");
+}
+
 /// Seed 258: as above, and an owner in foreground deletion waited for the reference that was left.
 #[test]
 fn an_owner_that_waits_for_what_raced_races_too() {
