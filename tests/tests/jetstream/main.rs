@@ -15,11 +15,12 @@ use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::decision_log_status::State;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
-use proto::decision::v1beta1::{Phase, Position};
+use proto::decision::v1beta1::{DecisionEvent, Phase, Position};
 use proto::error_reason;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::{ExplainObjectRequest, reason};
 use proto::r#type::v1beta1::ObjectRef;
+use proto::work::v1beta1::Outcome;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tests::load::until;
@@ -238,9 +239,15 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     let head = world.head(0).await?;
     world.read(&mut subscriber, 1, head).await?;
     subscriber.check_all()?;
-    for phase in [Phase::Proposed, Phase::Leased, Phase::Succeeded] {
+    for phase in [Phase::Proposed, Phase::Leased, Phase::Confirmed] {
         ensure!(dependents.is_subset(&subscriber.targets(phase)), "{phase:?} of each");
     }
+    // A write whose answer was lost has failed as far as its executor knows.
+    let unanswered =
+        |event: &&DecisionEvent| event.report.as_ref().is_some_and(|report| report.outcome() == Outcome::Ambiguous);
+    let mut ended = subscriber.targets(Phase::Succeeded);
+    ended.extend(subscriber.events().filter(unanswered).filter_map(|event| Some(event.target.as_ref()?.uid.clone())));
+    ensure!(dependents.is_subset(&ended), "{} of the writes have no result", dependents.difference(&ended).count());
     eprintln!("{OBJECTS} objects, {left} left while it was away, {head} events");
     Ok(())
 }
