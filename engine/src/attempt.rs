@@ -54,9 +54,11 @@ pub use answer::{Ending, NotFound, Question, Reply, Seen, Status, classify, fail
 use flow::{Next, Then, Write};
 use owners::{Check, OwnerRead};
 
-/// How often one attempt repeats its write after a conflict that left the facts of the decision unchanged.
+/// Maximum number of times that one attempt repeats its write after a conflict that left the facts of the decision
+/// unchanged.
 const CONFLICT_RETRIES_MAX: u32 = 3;
-/// Most kinds remembered as without strategic merge patches. Beyond this, each attempt tries.
+/// Maximum number of kinds remembered as without strategic merge patches. If there are more, each attempt tries such a
+/// patch first.
 const MERGE_ONLY_MAX: usize = 4096;
 
 /// Identifies one request. Numbers grow and are never reused.
@@ -153,14 +155,14 @@ pub enum Output<W> {
     Ask { id: RequestId, lease: LeaseId, request: Request<W> },
     /// This request is no longer needed. A write among these was not sent and never will be.
     Withdraw(RequestId),
-    /// An attempt has ended. `writes` were sent.
+    /// An attempt has ended. `writes` is the number of writes that it sent.
     Ended { lease: Box<WorkLease>, report: WorkReport, writes: u32 },
 }
 
 /// All attempts of one executor.
 #[derive(Debug)]
 pub struct Attempts<W> {
-    /// No write may be sent at or after this instant. The origin until a session sets it.
+    /// No write may be sent at or after this instant. It is the origin of the clock until a session sets it.
     writes_end: Time,
     attempts: BTreeMap<u64, Attempt<W>>,
     requests: BTreeMap<RequestId, Asked>,
@@ -224,7 +226,7 @@ impl<W> Request<W> {
         }
     }
 
-    /// Whether it may change something.
+    /// Whether the request may change an object.
     pub fn is_write(&self) -> bool {
         match self {
             Request::Get(_) => false,
@@ -413,7 +415,7 @@ impl<W: Clone> Attempts<W> {
 }
 
 impl<W> Attempt<W> {
-    /// Ends the attempt if the leader has stopped it or its time is over: then reads are useless, too.
+    /// Ends the attempt if the leader has stopped it or its time is over. Further reads would be useless, too.
     fn may_go_on(&self, now: Time) -> Result<(), Box<Ending>> {
         if self.cancelled {
             return Err(Ending::cancelled());

@@ -16,7 +16,7 @@ mod tests;
 
 /// How long a watch may take to reach the position of the store before the collection is listed.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Delay after a start or a change of history: the first lists usually end soon.
+/// Delay after a start or a change of history. The first lists usually end within this time.
 const AFTER_RESET: Duration = Duration::from_millis(500);
 /// Delay after a round in which a list failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -67,8 +67,8 @@ impl Barrier {
         self.begun + 1
     }
 
-    /// Requests that everything existing now be shown for owners of `namespace` (empty: cluster-scoped). Returns the
-    /// number of the round that answers.
+    /// Requests proof that every collection has shown what exists now for owners of `namespace` (empty:
+    /// cluster-scoped). Returns the number of the round that gives the proof.
     pub(crate) fn request(&mut self, namespace: &Name) -> u64 {
         self.next.insert(namespace.clone());
         self.begun + 1
@@ -93,8 +93,8 @@ impl Barrier {
         self.round.is_none() && !self.next.is_empty() && now >= self.not_before
     }
 
-    /// Starts the next round if one is requested and none is in progress. `kinds` are the watched collections: whether
-    /// each is namespaced, and whether its watch can be trusted. Returns the required lists.
+    /// Starts the next round if one is requested and none is in progress. `kinds` are the watched collections. For
+    /// each, the flags say whether it is namespaced, and whether its watch can be trusted. Returns the required lists.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -107,7 +107,7 @@ impl Barrier {
         let scopes = core::mem::take(&mut self.next);
         let mut wanted = alloc::vec::Vec::new();
         let mut stages = BTreeMap::new();
-        // Dependents of a namespaced owner are in its namespace.
+        // Dependents of a namespaced owner are in the owner's namespace.
         let cluster_scoped_too = scopes.contains("");
         for (kind, _, believed) in kinds.filter(|&(_, namespaced, _)| namespaced || cluster_scoped_too) {
             if believed {
@@ -137,8 +137,8 @@ impl Barrier {
         }
     }
 
-    /// The position of the store; `None` if the request failed. `reached`: the watch is already there, or the
-    /// collection is empty.
+    /// Takes the position of the store; `None` if the request failed. `reached` says that the watch is already there,
+    /// or that the collection is empty.
     pub(crate) fn positioned(
         &mut self,
         now: Time,
@@ -166,7 +166,7 @@ impl Barrier {
         }
     }
 
-    /// The watch of a collection has reached `position`.
+    /// Records that the watch of a collection has reached `position`.
     pub(crate) fn advanced(&mut self, kind: KindId, position: &ResourceVersion) {
         if let Some(round) = &mut self.round
             && let Some(Stage::Behind { position: wanted, .. }) = round.stages.get(&kind)
@@ -189,7 +189,7 @@ impl Barrier {
         wanted
     }
 
-    /// A namespace of a collection was listed, or its list failed.
+    /// Records that a namespace of a collection was listed, or that its list failed.
     pub(crate) fn listed(&mut self, kind: KindId, namespace: &Name, ok: bool) {
         let Some(round) = &mut self.round else { return };
         let Some(Stage::Listing(open)) = round.stages.get_mut(&kind) else { return };
@@ -204,7 +204,7 @@ impl Barrier {
         }
     }
 
-    /// Ends the round if nothing is open. Returns its number and the namespaces for which it succeeded.
+    /// Ends the round if none of its lists is open. Returns its number and the namespaces for which it succeeded.
     pub(crate) fn end(&mut self, now: Time) -> Option<(u64, BTreeSet<Name>)> {
         if !self.round.as_ref().is_some_and(|round| round.stages.is_empty()) {
             return None;
@@ -222,12 +222,12 @@ impl Barrier {
         Some((self.begun, well))
     }
 
-    /// Drops the present round and all results: the next request starts again.
+    /// Drops the current round and all results. The next request starts a new round.
     pub(crate) fn reset(&mut self, now: Time) {
         *self = Barrier { begun: self.begun, not_before: now + AFTER_RESET, ..Barrier::default() };
     }
 
-    /// This collection is no longer served: it has nothing to show.
+    /// Records that this collection is no longer served. It has no objects to show.
     pub(crate) fn unserved(&mut self, kind: KindId) {
         if let Some(round) = &mut self.round {
             round.stages.remove(&kind);

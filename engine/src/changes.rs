@@ -4,7 +4,7 @@ use crate::object::Uid;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Most kept changes.
+/// Maximum number of kept changes.
 pub(crate) const CHANGES_MAX: usize = 131_072;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,8 @@ impl Changes {
         self.first + self.uids.len() as u64
     }
 
-    /// At most `max` changes from this number on. `None` if some are no longer kept, or the number is in the future.
+    /// Returns at most `max` changes, starting with this number. `None` if some of them are no longer kept, or if the
+    /// number is in the future.
     pub(crate) fn from(&self, number: u64, max: usize) -> Option<Vec<Uid>> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok().filter(|&at| at <= self.uids.len())?;
         Some(self.uids.range(at..).take(max).cloned().collect())

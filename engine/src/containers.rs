@@ -8,7 +8,7 @@ use crate::object::{Access, GroupResource, Name};
 pub(crate) const NAMESPACE_FINALIZER: &str = "kubernetes";
 /// The finalizer of a definition until its instances are gone.
 pub(crate) const DEFINITION_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Events own nothing, block nothing, and are not watched by default: no plan and no explanation rests on them.
+/// Events own nothing, block nothing, and are not watched by default. No plan and no explanation depends on them.
 const EVENTS: [&str; 2] = ["", "events.k8s.io"];
 
 /// A container of objects.
@@ -39,7 +39,7 @@ impl Container {
         }
     }
 
-    /// Whether it contains an object of this kind and namespace.
+    /// Whether the container holds objects of this kind in this namespace.
     pub(crate) fn holds(&self, kind: &Kind, namespace: &str) -> bool {
         match self {
             Container::Namespace(name) => **name == *namespace && !namespace.is_empty(),
@@ -47,7 +47,7 @@ impl Container {
         }
     }
 
-    /// Collections that the graph does not show and that may have objects in it.
+    /// Collections that the graph does not show and that may hold contents of this container.
     pub(crate) fn unseen<'c>(&'c self, coverage: &'c Coverage) -> impl Iterator<Item = KindId> + 'c {
         let may_hide = |kind: &Kind| {
             let Some(served) = &kind.served else { return false };

@@ -43,13 +43,13 @@ impl State {
     }
 }
 
-/// Up to this number, kinds are kept even if nothing names them.
+/// Number of kinds up to which the graph keeps kinds that no reference names.
 const KINDS_KEPT: usize = 1024;
 /// How long the knowledge of a kind counts after it is no longer served.
 const UNSERVED_KEPT: Duration = Duration::from_secs(3600);
 
-/// Identifies a group and kind, served or only named. The slot of a dropped kind is reused with a new generation, so
-/// that an old id (in a timer, for example) finds a kind that is not served.
+/// Identifies a group and kind, served or only named. The slot of a dropped kind is reused with a new generation. So an
+/// old id, in a timer for example, finds a kind that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct KindId {
     place: u32,
@@ -63,51 +63,52 @@ pub(crate) struct Kind {
     pub(crate) kind: Name,
     /// `None` while it is not served.
     pub(crate) served: Option<ServedKind>,
-    /// The last served scope. References keep being judged by it when the kind is gone.
+    /// The last served scope. References are still judged by this scope after the kind is gone.
     namespaced: Option<bool>,
     pub(crate) state: State,
-    /// The graph has everything that the collection's watch has sent up to here.
+    /// The graph has everything that the collection's watch has sent up to this version.
     pub(crate) position: Option<ResourceVersion>,
     /// Objects in the graph.
     pub(crate) observed: usize,
-    /// The present or last list. Objects have the number of the last list that showed them.
+    /// The current or last list. Objects have the number of the last list that showed them.
     pub(crate) list: u32,
-    /// Observed objects that the present list has shown.
+    /// Observed objects that the current list has shown.
     pub(crate) fresh: usize,
     pub(crate) error: String,
     pub(crate) since: Time,
     pub(crate) progress: Option<Time>,
     /// When the watch was lost.
     pub(crate) lost: Option<Time>,
-    /// The store was restored while this was the last started list. Until a newer list is complete, lower versions are
-    /// expected.
+    /// The number of the last list that started before the store was restored. Until a newer list is complete, lower
+    /// versions are expected.
     pub(crate) rewound: Option<u32>,
-    /// The highest version ever seen of its store, by any request, and when.
+    /// The highest version that any request has seen of the kind's store, and the time.
     pub(crate) high: Option<(ResourceVersion, Time)>,
-    /// The highest seen version when it was no longer served: a list that ends before it belongs to another history.
+    /// The highest seen version when the kind ceased to be served. A list that ends before this version belongs to
+    /// another history.
     pub(crate) floor: Option<ResourceVersion>,
-    /// It was served by an aggregated API server: its versions say nothing about the main store.
+    /// An aggregated API server served the kind. Its versions say nothing about the main store.
     pub(crate) was_aggregated: bool,
-    /// The lowest known version among objects that the present list returned at an older version. A list that ends past
-    /// it should have shown it.
+    /// The lowest known version among objects that the current list returned at an older version. A list that ends past
+    /// this version and still lacks the update belongs to another history.
     pub(crate) regressed_to: Option<ResourceVersion>,
-    /// Its connection broke, and its position is not known yet.
+    /// The connection of the watch broke, and the position of the store is not known yet.
     pub(crate) doubtful: bool,
     /// Invalid objects of the last list, which are not in the graph.
     pub(crate) unusable: usize,
     pub(crate) placement: Placement,
-    /// Recent contradictions between answers about it.
+    /// Recent contradictions between answers about the collection.
     pub(crate) contradiction: Option<Contradiction>,
-    /// Several resources of its group have this kind: a reference does not say which one it means.
+    /// Several resources of the group have this kind. A reference does not say which one it means.
     pub(crate) ambiguous: bool,
 }
 
 /// Contradictory answers of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
-    /// The last of them, as text.
+    /// The last contradiction, as text.
     pub(crate) why: String,
-    /// The number of contradictions, each soon after the one before.
+    /// The number of contradictions, each one soon after the previous one.
     pub(crate) count: u32,
     pub(crate) last: Time,
 }
@@ -118,7 +119,7 @@ impl Kind {
         self.served.as_ref().is_some_and(|served| served.access == Access::Watched)
     }
 
-    /// Whether this list and the watch after it belong to a history that the store no longer has.
+    /// Whether this list, and the watch that follows it, belong to a history that the store no longer has.
     pub(crate) fn is_lost(&self, list: u32) -> bool {
         self.rewound == Some(list)
     }
@@ -148,7 +149,8 @@ impl Kind {
         self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
     }
 
-    /// Whether its first list is complete and its last one has not failed. Only then a missing object has a meaning.
+    /// Whether the first list is complete and the last list has not failed. Only then the absence of an object has a
+    /// meaning.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_watched() && self.position.is_some() && self.state != State::Failed
     }
@@ -159,7 +161,7 @@ impl Kind {
         is_main && matches!(self.placement, Placement::Main { .. })
     }
 
-    /// Whether its store is known: then its positions show the age of an answer.
+    /// Whether the kind's store is known. Then the positions of the collection show the age of an answer.
     pub(crate) fn is_placed(&self) -> bool {
         self.placement == Placement::Apart || self.keeps_up()
     }
@@ -230,14 +232,14 @@ pub(crate) enum Advance {
 pub(crate) struct Coverage {
     kinds: Vec<Place>,
     free: Vec<u32>,
-    /// Stands for a dropped kind.
+    /// The entry that stands for a dropped kind.
     none: Kind,
     /// The number of kinds that triggers the next sweep.
     sweep_at: usize,
     by_kind: BTreeMap<(Name, Name), KindId>,
     by_resource: BTreeMap<GroupResource, KindId>,
-    /// Resources of kinds that have, or had, several. Each is a kind of its own here; references lead to the one in
-    /// `by_kind`.
+    /// Resources of kinds that have, or had, several resources. Each resource is a kind of its own here. References
+    /// lead to the kind in `by_kind`.
     rivals: BTreeMap<GroupResource, KindId>,
     /// The highest version seen in any collection of the main store, and when.
     main: Option<(ResourceVersion, Time)>,
@@ -382,7 +384,7 @@ impl Coverage {
         id
     }
 
-    /// Records that a kind is no longer served. Nothing is known of its collection any more.
+    /// Records that a kind is no longer served. The state of its collection becomes unknown.
     pub(crate) fn unserve(&mut self, now: Time, collection: &GroupResource) -> Option<KindId> {
         let id = self.by_resource.remove(collection)?;
         let kind = self.kind_mut(id);
@@ -410,7 +412,7 @@ impl Coverage {
         kind.state != State::Failed && kind.enter(now, State::Listing)
     }
 
-    /// The present list is complete as of `version`.
+    /// The current list is complete as of `version`.
     pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
         let floor = kind.floor.take();

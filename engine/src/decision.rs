@@ -1,4 +1,4 @@
-//! The grounds of a decision, and logged decisions of earlier leaders.
+//! The grounds of a decision: the facts behind it. Also the logged decisions of earlier leaders.
 
 use crate::evidence::Proof;
 use crate::object::{Name, ObjectRef, ResourceVersion, Uid};
@@ -9,10 +9,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-/// Most decisions of earlier leaders that a leader closes: as many as the log keeps in memory.
+/// Maximum number of decisions of earlier leaders that a leader closes. The log keeps as many in memory.
 pub const LOGGED_MAX: usize = 65_536;
 
-/// Most owners and causes in an event of a decision, and in a lease. An object may have thousands.
+/// Maximum number of owners and causes in an event of a decision, and in a lease. An object may have thousands.
 pub const GROUNDS_KEPT_MAX: usize = 20;
 
 /// A decision of an earlier leader without an end in the log.
@@ -39,7 +39,7 @@ pub enum LoggedStep {
 /// The facts behind a decision, at the time of its event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grounds {
-    /// Identifies the decision. The same action on the same object by the same facts has the same number on every
+    /// Identifies the decision. The same action on the same object for the same facts has the same number on every
     /// replica and in every term.
     pub decision: u64,
     pub preconditions: Preconditions,
@@ -54,9 +54,10 @@ pub struct Grounds {
     pub owners: Vec<EdgeView>,
     /// The number of references.
     pub owner_count: usize,
-    /// The owners whose deletion led to this decision, from the nearest to the root of the cascade, as far as known.
+    /// The owners whose deletion led to this decision, from the nearest owner to the root of the cascade, as far as
+    /// known.
     pub chain: Vec<ObjectRef>,
-    /// The marks of the last object in the chain, as far as known.
+    /// The marks of the root of the cascade, as far as known.
     pub root: RootMarks,
 }
 

@@ -1,7 +1,7 @@
 //! Leader election with one Kubernetes Lease: facts about the Lease in, terms out.
 //!
 //! The rules are those of client-go's leader election, with a term added. No timestamp of the Lease is compared with a
-//! wall clock: a follower measures on its own clock how long the record is unchanged, a leader measures from the time
+//! wall clock. A follower measures on its own clock how long the record is unchanged. A leader measures from the time
 //! it *sent* its last accepted write. So at most one leader is valid at a time, unless one clock runs faster than
 //! another by a factor of `lease_duration / renew_deadline` (1.5 by default). Deleting the Lease breaks this guarantee.
 //! The new Lease has another uid, which every [`Term`] contains.
@@ -83,7 +83,8 @@ pub struct LeaseRecord {
     pub transitions: u64,
     /// `spec.leaseDurationSeconds`.
     pub duration: Duration,
-    /// `spec.renewTime` as text; empty if absent. It only distinguishes writes; clocks of others are not trusted.
+    /// `spec.renewTime` as text; empty if absent. The elector compares it only for equality, to tell writes apart,
+    /// because it does not trust other clocks.
     pub renewed: String,
 }
 
@@ -99,7 +100,7 @@ pub struct LeaseWrite {
     pub acquire: bool,
 }
 
-/// Numbers the calls of one elector, to recognize an answer to a call that was given up.
+/// The number of a call of one elector. The elector ignores the answer to a call that it gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
@@ -110,7 +111,7 @@ pub enum Input {
     Got { call: CallId, answer: Result<Option<LeaseRecord>, String> },
     /// Answer to [`Output::Put`], with the written record.
     Put { call: CallId, answer: Result<LeaseRecord, PutError> },
-    /// The Lease may have changed. Only a hint: a follower reads it at once.
+    /// The Lease may have changed. This is only a hint, after which a follower reads the Lease at once.
     Changed,
     /// Stop leading and release the Lease at once.
     Release,
@@ -157,7 +158,7 @@ pub struct Elector {
     calls_made: u64,
     /// When the next call is due. Ignored while a call is in flight.
     next_call: Time,
-    /// A hint of a change came during a call, which may have been answered before the change.
+    /// A hint of a change came during a call. The API server may have answered the call before the change.
     look_again: bool,
     /// The last read or written record, and since when this version is known.
     observed: Option<Observed>,
@@ -202,7 +203,7 @@ struct Acquisition {
     number: u64,
     /// `None` if it creates the Lease.
     election: Option<Name>,
-    /// The first send with this number: of several sends, none that succeeded was earlier.
+    /// The time of the first send with this number. If several sends carry the number, no successful one was earlier.
     sent: Time,
     call: CallId,
 }
@@ -341,7 +342,7 @@ impl Elector {
         let held = match mem::replace(&mut self.state, State::Over) {
             State::Following => None,
             State::Leading(_) => {
-                // Announced before the write is sent: once it is accepted, another replica may lead.
+                // Announced before the write is sent, because another replica may lead once the write is accepted.
                 self.outputs.push_back(Output::Lost { why: String::from("released") });
                 self.observed.as_ref().map(|observed| observed.record.clone())
             }

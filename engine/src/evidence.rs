@@ -1,7 +1,7 @@
-//! Proofs of an owner's absence, and the questions that lead to them.
+//! Proofs of an owner's absence, and the questions that lead to them. They replace upstream's `absentOwnerCache`.
 //!
-//! A 404 alone is never proof. An owner that its collection does not show is checked in steps that depend on its kind.
-//! An answer that finds it ends the inquiry; an error repeats the step.
+//! A 404 alone is never proof. An owner that its collection does not show is checked in steps that depend on the
+//! owner's kind. An answer that finds the owner ends the inquiry. An error repeats the step.
 
 use crate::object::{Access, Backend, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
@@ -25,7 +25,7 @@ pub enum CheckBy {
 pub enum Proof {
     /// The watch of a synced collection sent DELETED for this uid.
     WatchDeleted { resource_version: ResourceVersion },
-    /// A consistent list by name lacks the uid, at a position not before anything known of its store.
+    /// A consistent list by name lacks the uid. Its position is not before any known position of the owner's store.
     Listed { resource_version: ResourceVersion },
     /// The last observed state of the CRD says that its instances were deleted.
     TypeEmptied { crd: Uid },
@@ -56,8 +56,8 @@ impl Proof {
     }
 }
 
-/// Delay before a new virtual owner of a synced collection is checked: its own event usually follows that of its
-/// dependent.
+/// Delay before a new virtual owner of a synced collection is checked. The owner's own event usually arrives within
+/// this time.
 const SETTLE: Duration = Duration::from_millis(250);
 /// Delay between the two reads of a kind without list.
 const BETWEEN_READS: Duration = Duration::from_secs(120);
@@ -67,27 +67,27 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
 const BETWEEN_LISTS: Duration = Duration::from_secs(5);
 /// The same delay if the collection's own list and watch already lack the owner.
 const BETWEEN_LISTS_OF_LISTED: Duration = Duration::from_secs(1);
-/// Most lists that must agree.
+/// Maximum number of lists that must agree.
 const LISTS_MAX: usize = 12;
 /// Delay before an unwatched owner is checked again. Doubles each time.
 const AGAIN_MIN: Duration = Duration::from_secs(5);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
 
-/// One question of an inquiry, `after` the answer before it.
+/// One question of an inquiry, sent `after` the previous answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) by: CheckBy,
     after: Duration,
-    /// Over another connection than the answer before it.
+    /// Sent over another connection than the previous question.
     pub(crate) fresh: bool,
 }
 
-/// Follows at once.
+/// A step without a delay.
 const fn at_once(by: CheckBy) -> Step {
     Step { by, after: Duration::ZERO, fresh: false }
 }
 
-/// A further answer that must agree with those before it.
+/// A step whose answer must agree with the previous answers.
 const fn again(by: CheckBy, after: Duration) -> Step {
     Step { by, after, fresh: true }
 }
@@ -110,8 +110,8 @@ const READ_TWICE: &[Step] = &[READ, again(CheckBy::Read, BETWEEN_READS)];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) kind: &'a ServedKind,
-    /// The collection is complete, or was when its watch was lost. So the owner's absence from it counts as the first
-    /// sign.
+    /// The collection is complete, or was complete when its watch was lost. So the owner's absence from it counts as
+    /// the first of the required answers.
     pub(crate) listed: bool,
     /// The number of recent contradictions in answers about its collection.
     pub(crate) contradictions: u32,
@@ -122,9 +122,9 @@ pub(crate) struct Ground<'a> {
 pub(crate) struct Inquiry {
     /// Consecutive steps with the answer "absent".
     done: usize,
-    /// No question before this time.
+    /// The inquiry sends no question before this time.
     pub(crate) not_before: Time,
-    /// The watch has sent DELETED; only the direct read is missing.
+    /// The watch has sent DELETED at this version. Only the direct read is missing.
     deleted: Option<ResourceVersion>,
     /// Whether the returned positions could be ordered.
     ordered: bool,
@@ -142,7 +142,7 @@ pub(crate) enum Absence {
     /// More answers are needed.
     Open,
     Proven(Proof),
-    /// The owner was shown at this version, which the answer contradicts.
+    /// The answer contradicts this version, at which the owner was shown before.
     Contradicts(ResourceVersion),
 }
 
@@ -228,8 +228,8 @@ impl Inquiry {
         proof.map_or(Absence::Open, Absence::Proven)
     }
 
-    /// Handles the answer "found" at `version`: starts again, with growing delays. Returns the position of an earlier
-    /// answer without the owner, if there was one.
+    /// Handles the answer "found" at `version`: starts the inquiry again, with growing delays. Returns the position of
+    /// an earlier answer without the owner, if there was one.
     pub(crate) fn found(&mut self, now: Time, version: &ResourceVersion) -> Option<ResourceVersion> {
         self.done = 0;
         self.deleted = None;

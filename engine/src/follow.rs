@@ -1,8 +1,8 @@
 //! Lists and watches one collection: the next request to the API server, and the meaning of its answers for the leader.
 //!
-//! The shell sends the request in [`Output::Ask`], and passes each answer back. One request or stream is open at a
-//! time; a new ask replaces it. Objects do not pass through the machine: it sees the type and version of an event, and
-//! tells the shell how to pass the object on.
+//! The shell is the caller that does the I/O. It sends the request in [`Output::Ask`], and passes each answer back. One
+//! request or stream is open at a time; a new ask replaces it. The machine does not see objects. It sees the type and
+//! version of an event, and tells the shell how to pass the object on.
 //!
 //! ```text
 //! Page       a page is requested       answered: its objects; the last one: the list ends                     -> Opening
@@ -21,11 +21,12 @@
 //! Errors:
 //!
 //! * *The list fails.* The leader gets [`Tell::ListFailed`]. It learns of a new list only when the server answers
-//!   again, so that the failure stays visible. Objects of a new list follow another [`Tell::ListBegun`].
-//! * *A page fails.* The pages before it stay valid as long as their token, so a page after the first is requested
-//!   again.
-//! * *The server has no watch-list*, and says so, or ignores the parameter: it sends no bookmark, or a plain one. Then
-//!   the list is read in pages.
+//!   again, so that the failure stays visible. Before the objects of the new list the leader gets another
+//!   [`Tell::ListBegun`].
+//! * *A page fails.* The pages before it stay valid as long as their continue token. So only the failed page is
+//!   requested again, if it is not the first.
+//! * *The server has no watch-list.* It says so, or it ignores the parameter: it sends no bookmark, or a plain one.
+//!   Then the list is read in pages.
 //! * *A watch breaks, is refused, or is silent*: it is opened again at the last position. Bookmarks come once a minute,
 //!   so silence is an error.
 //! * *A watch ends regularly and too early.* kube-apiserver does this when it shuts down. The next server behind the
@@ -66,12 +67,13 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(150);
 const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Requested duration of a watch. Up to as long is added, so that watches do not end together.
 const WATCH_FOR_S: u64 = 300;
-/// Requested duration before the first bookmark: a quiet watch must end before it counts as dead.
+/// Requested duration before the first bookmark. A quiet watch must end before it counts as dead.
 pub const WATCH_FOR_UNMARKED_S: u64 = 70;
 const _: () = assert!(2 * WATCH_FOR_UNMARKED_S < SILENCE_MAX.as_secs());
 /// A watch that ends earlier than requested by at least this has another reason. The server's clock may run faster.
 const EARLY_AT_LEAST: Duration = Duration::from_secs(2);
-/// Each watch-list whose time ends before its list is complete doubles the time of the next, this many times.
+/// A watch-list whose time ends before its list is complete doubles the time of the next one. This is the maximum
+/// number of such doublings.
 const LONGER_LISTS_MAX: u32 = 5;
 
 /// The collection to follow.
@@ -101,7 +103,7 @@ pub enum Input {
     Opened,
     Bookmark {
         position: ResourceVersion,
-        /// All events before it belong to the initial list of a watch-list.
+        /// All earlier events belong to the initial list of a watch-list.
         ends_list: bool,
     },
     /// The server ended the watch regularly.
@@ -129,7 +131,8 @@ impl Failure {
         Failure { sentence, status: Some(200), retry_after: None }
     }
 
-    /// Whether the server rejected this request, and would accept others: not an error of network, credentials or load.
+    /// Whether the server rejected this request only, and would accept others. False for errors of network, credentials
+    /// or load.
     pub(crate) fn is_of_this_request(&self) -> bool {
         self.status.is_some_and(|status| status < 500 && !matches!(status, 401 | 403 | 429))
     }
@@ -187,11 +190,11 @@ impl WatchEnd {
 /// How the shell passes on the object of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// As an object of the present list.
+    /// As an object of the current list.
     Listed,
     Seen,
     Deleted,
-    /// Not at all: its stream was given up.
+    /// Not at all, because the stream was closed.
     Nothing,
 }
 
@@ -200,7 +203,7 @@ pub enum Pass {
 pub enum Output {
     /// Close the open stream or request, and send this.
     Ask(Ask),
-    /// Pass on the objects of the page as objects of the present list.
+    /// Pass on the objects of the page as objects of the current list.
     Objects,
     Tell(Tell),
 }
@@ -240,7 +243,7 @@ pub struct Follow {
     state: State,
     outputs: VecDeque<Output>,
     announced: Announced,
-    /// The last list failed: the next one is announced when the server answers.
+    /// The last list failed. The leader learns of the next list when the server answers.
     failing: bool,
     /// A bookmark was seen.
     bookmarked: bool,
@@ -297,7 +300,7 @@ impl Stream {
     }
 }
 
-/// What the leader knows of the present list.
+/// What the leader knows of the current list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announced {
     No,
@@ -322,7 +325,7 @@ impl Follow {
         follow
     }
 
-    /// Takes an answer, or an event without an object. Input that does not fit the present state is stale, and ignored.
+    /// Takes an answer, or an event without an object. Input that does not fit the current state is stale, and ignored.
     pub fn handle(&mut self, now: Time, input: Input) {
         if let Input::Unusable(why) = input {
             return self.give_up(now, why);
@@ -336,10 +339,10 @@ impl Follow {
         }
     }
 
-    /// How to pass on the object of an event of the open stream, with its `version`.
+    /// Says how to pass on the object of an event of the open stream, with its `version`.
     pub fn pass(&mut self, deleted: bool, version: Option<ResourceVersion>) -> Pass {
         match &mut self.state {
-            // The watch may already run between the initial events and their bookmark.
+            // The server may send events of the watch between the initial events and their bookmark.
             State::Initial(_) if deleted => Pass::Deleted,
             State::Initial(_) => {
                 self.announced = Announced::Filled;
@@ -353,7 +356,7 @@ impl Follow {
         }
     }
 
-    /// All data of the open stream was passed on, and the shell starts to wait. Silence counts from here.
+    /// Records that all data of the open stream was passed on and the shell starts to wait. Silence counts from here.
     pub fn waits(&mut self, now: Time) {
         if let State::Initial(stream) | State::Watching { stream, .. } = &mut self.state
             && stream.quiet_since.is_some()
@@ -396,7 +399,7 @@ impl Follow {
         self.outputs.pop_front()
     }
 
-    /// Whether a list is in progress, from its first request to its end.
+    /// Stands for the state within a transition.
     pub fn is_listing(&self) -> bool {
         matches!(self.state, State::Page(_) | State::Initial(_) | State::Rest { then: Next::Page(_), .. })
     }
@@ -477,7 +480,7 @@ impl Follow {
         self.rest(now + wait, Next::List);
     }
 
-    /// The answer is unusable. Pending outputs are void.
+    /// Handles an unusable answer. Pending outputs are void.
     fn give_up(&mut self, now: Time, why: String) {
         match mem::replace(&mut self.state, State::Between) {
             State::Opening { watch, .. } | State::Watching { watch, .. } => {

@@ -1,15 +1,15 @@
 //! Objects and the references between them, with edges both ways.
 //!
-//! A node is a uid *and* full coordinates (group, kind, namespace, name). Two references with one uid and different
-//! coordinates lead to two nodes, so that knowledge about one never leaks to the other. A node exists while its object
-//! is observed or referenced.
+//! Upstream calls a node `node`, and its index of nodes `uidToNode`. Here a node is a uid *and* full coordinates
+//! (group, kind, namespace, name). Two references with one uid and different coordinates lead to two nodes, so that
+//! knowledge about one never counts for the other. A node exists while its object is observed or referenced.
 //!
 //! * `cell`, `texts`, `interner`: compact storage.
 //! * `prefetch`: memory access for many facts at once.
 //! * `node`: the view of a node.
 //! * `edges`: references, at both ends; `knowledge`: the state of an object; `orphaned`: owners that orphan their
 //!   dependents.
-//! * `groups`: one object that several groups serve; `knots`: objects that wait for each other.
+//! * `groups`: one object that several groups serve; `knots`: cycles of objects that wait for each other.
 
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
@@ -46,7 +46,7 @@ pub(crate) use orphaned::address;
 /// With ten million entries, a shard has ten thousand.
 const SHARDS: usize = 1024;
 
-/// Identifies a node. Reused after the node is gone.
+/// Identifies a node. The number is reused after the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeId(u32);
 
@@ -75,11 +75,11 @@ pub(crate) struct Coordinates {
 /// The knowledge about a node, independent of its graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Presence {
-    /// A list or watch of its collection showed it, or a read while nothing newer was known.
+    /// A list or watch of the object's collection showed it, or a read while nothing newer was known.
     Observed(Observed),
     /// Known only from references.
     Virtual { unreadable: bool },
-    /// A read found it, although its collection has not shown it or shows nothing.
+    /// A read found the object, although its collection has not shown it.
     Read { facts: Facts, position: ResourceVersion },
     /// Proven absent.
     Absent(Proof),
@@ -99,7 +99,8 @@ pub(crate) struct Observed {
 pub(crate) struct Change {
     /// Its dependents must be judged again.
     pub(crate) standing: bool,
-    /// The dependents of all groups with its uid must be judged again: the memory of its orphaning has changed.
+    /// The dependents of all nodes with this uid must be judged again, because the record of the orphaning deletion has
+    /// changed.
     pub(crate) remembered: bool,
     /// Owners with a new, removed or changed reference.
     pub(crate) owners: Vec<NodeId>,
@@ -121,13 +122,13 @@ pub(crate) struct Graph {
     /// `apiVersion` and `kind` of references.
     kinds: Interner<(Name, Name)>,
     finalizers: Interner<Arc<[Name]>>,
-    /// uids that are not in canonical form.
+    /// Uids that are not in canonical form.
     uids: Interner<Uid>,
     /// Resource versions that are not numbers, or very large ones.
     versions: BTreeMap<NodeId, ResourceVersion>,
     /// Deletion timestamps.
     deletion_times: BTreeMap<NodeId, NonZeroU32>,
-    /// Placeholders for references of objects with too many.
+    /// Placeholders for the references of objects that have too many.
     excesses: BTreeMap<NodeId, Excess>,
     dependents: PagedVec<Dependents>,
     free_dependents: PagedVec<u32>,
@@ -143,7 +144,7 @@ pub(crate) struct Graph {
     knots: Knots,
     /// Keep objects whose reference claims the uid of another object.
     holds_invalid: bool,
-    /// Nodes dropped since the last call. Their numbers are not reused before it.
+    /// Nodes dropped since the last call of [`Graph::take_dropped`]. Their numbers are not reused before the call.
     dropped: Vec<NodeId>,
 }
 
@@ -268,7 +269,7 @@ impl Graph {
         found.filter(move |&id| self.has_uid(self.cell(id), &uid))
     }
 
-    /// All observed ones of these, and a few others.
+    /// All observed nodes of this uid, and a few others.
     pub(crate) fn few_by_uid(&self, uid: &Uid) -> impl Iterator<Item = NodeId> + Clone + use<'_> {
         let uid = uid.clone();
         let found = self.by_uid.few(self.by_uid.hash(&uid)).map(NodeId);
@@ -280,7 +281,7 @@ impl Graph {
         self.by_uid.is_crowded(self.by_uid.hash(uid))
     }
 
-    /// The nodes that are, or are claimed to be, at an address, in the order of arrival.
+    /// The nodes whose observed or claimed coordinates are this address, in the order of arrival.
     pub(crate) fn by_address<'a>(
         &'a self,
         kind: KindId,
@@ -309,7 +310,7 @@ impl Graph {
         self.by_uid.crowded(hash, second).map(NodeId).find(is_it)
     }
 
-    /// The acting observed node of a uid, if several groups serve the same object.
+    /// The node that acts for all nodes of this uid, if several groups serve the same object.
     pub(crate) fn primary(&self, uid: &Uid) -> Option<NodeId> {
         self.few_by_uid(uid).find(|&id| self.node(id).is_observed())
     }
@@ -376,7 +377,7 @@ impl Graph {
                 let target = Self::target(coverage, &at.namespace, reference);
                 change.owners.push(self.link(id, reference, &target));
             }
-            // Last, so that an owner that is still referenced keeps all knowledge.
+            // This comes last, so that an owner that is still referenced keeps all knowledge.
             self.drop_unused_owners(id, before.as_slice());
             self.give_back(before);
         }
@@ -388,7 +389,8 @@ impl Graph {
         (id, change)
     }
 
-    /// The owners of a node. If the last reference to an owner goes, another node of the same object may wait for that.
+    /// The owners of a node. When the last reference to an owner goes, another node of the same object may wait for
+    /// that.
     fn owners_and_acting(&self, id: NodeId) -> Vec<NodeId> {
         let owners = self.node(id).owners();
         let unobserved = owners.clone().map(|owner| self.node(owner)).filter(|owner| !owner.is_observed());
@@ -437,7 +439,7 @@ impl Graph {
         id
     }
 
-    /// Moves an observed object before other claims to its uid, which may be very many.
+    /// Moves an observed object in front of other nodes that claim its uid, of which there may be very many.
     fn promote(&mut self, id: NodeId) {
         let hash = self.by_uid.hash(&self.node(id).uid());
         if self.by_uid.is_crowded(hash) {
@@ -473,7 +475,7 @@ impl Graph {
         NodeId(id)
     }
 
-    /// Drops a node that is neither observed nor referenced. True if it stays.
+    /// Drops a node that is neither observed nor referenced. Returns true if the node stays.
     fn drop_if_unused(&mut self, id: NodeId) -> bool {
         let node = self.node(id);
         if node.is_observed() || node.dependent_count() > 0 {

@@ -13,9 +13,9 @@ pub(crate) mod meaning;
 #[cfg(test)]
 mod tests;
 
-/// Most distinct pauses. If there are more, everything is held until there are fewer.
+/// Maximum number of distinct pauses. If there are more, everything is held until there are fewer.
 pub const PAUSES_MAX: usize = 1000;
-/// The API group of Ownergraph's resources, which no pause holds.
+/// The API group of Ownergraph's resources. No pause holds them.
 pub const GROUP: &str = "ownergraph.dev";
 
 /// A pause, as in its resource.
@@ -34,7 +34,7 @@ pub struct Pause {
     pub created: Duration,
     /// The lifetime from then on.
     pub lifetime: Duration,
-    /// The elapsed part of the lifetime, as far as known. Counts only when the pause is first seen.
+    /// The elapsed part of the lifetime, as far as known. It counts only when the pause is first seen.
     pub elapsed: Duration,
     /// An error in the resource; empty if there is none.
     pub problem: String,
@@ -46,7 +46,7 @@ pub struct Scope {
     pub targets: Vec<Filter>,
 }
 
-/// Conditions that must all hold; an empty one always holds.
+/// Conditions that must all hold. An empty condition always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub resources: Vec<GroupResource>,
@@ -104,7 +104,7 @@ pub(crate) struct Entry {
     /// Its end.
     pub(crate) until: Time,
     pub(crate) over: bool,
-    /// No write in its scope can still be sent or be in flight.
+    /// No write in the pause's scope can still be sent or be in flight.
     pub(crate) effective: bool,
 }
 
@@ -152,7 +152,7 @@ impl Holds {
         self.too_many
     }
 
-    /// The hold on a destructive write at a place. Of several pauses, the first by name.
+    /// The hold on a destructive write at a place. If several pauses cover the place, the first one by name.
     pub(crate) fn find(&self, group: &str, resource: &str, namespace: &str) -> Option<Hold> {
         if is_exempt(group, resource) {
             return None;
@@ -168,8 +168,8 @@ impl Holds {
         }
     }
 
-    /// Whether a pause covers a write at this place. Unreadable pauses are another case: then nothing is granted, and
-    /// nothing is stopped.
+    /// Whether a pause covers a write at this place. If the pauses cannot be read, the answer is false: then nothing is
+    /// granted, and started writes are not stopped.
     pub(crate) fn is_pressed(&self, place: &Target) -> bool {
         self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_target(place))
     }
@@ -179,7 +179,7 @@ impl Holds {
         self.too_many || self.pauses.values().any(|entry| !entry.over)
     }
 
-    /// The known versions say nothing about future ones.
+    /// Forgets the versions of all pauses. After a rewind they cannot be compared with future versions.
     pub(crate) fn forget_versions(&mut self) {
         for entry in self.pauses.values_mut() {
             entry.pause.resource_version = ResourceVersion::parse("");
@@ -196,7 +196,7 @@ impl Holds {
         core::mem::replace(&mut self.too_many, too_many) != too_many
     }
 
-    /// Takes the present state of a pause. An older state of the same pause is ignored.
+    /// Takes the current state of a pause. An older state of the same pause is ignored.
     pub(crate) fn take(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         if let Some(entry) = self.pauses.get_mut(&pause.name).filter(|entry| entry.pause.uid == pause.uid) {
             if pause.resource_version.is_before(&entry.pause.resource_version) {
@@ -222,7 +222,8 @@ impl Holds {
         self.pauses.remove(name)
     }
 
-    /// The served kinds have changed: returns the pauses whose scope has another meaning now.
+    /// Resolves the scopes again after the served kinds have changed. Returns the pauses whose scope has another
+    /// meaning now.
     pub(crate) fn read_again(&mut self, coverage: &Coverage) -> Vec<Name> {
         let mut changed = Vec::new();
         for entry in self.pauses.values_mut().filter(|entry| !entry.over) {
@@ -236,7 +237,7 @@ impl Holds {
         changed
     }
 
-    /// Whether a pause is effective must be found out again.
+    /// Marks the effect of every pause as unknown.
     pub(crate) fn reset_effective(&mut self) {
         for entry in self.pauses.values_mut() {
             entry.effective = false;
@@ -255,7 +256,7 @@ impl Entry {
     fn change(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         let (scope, lifetime) = (self.pause.scope != pause.scope, self.pause.lifetime != pause.lifetime);
         if lifetime {
-            // Counted from the same beginning, which may be before the clock's origin.
+            // Counted from the creation of the pause, which may be before the clock's origin.
             let left = self.until.since_origin() + pause.lifetime;
             self.until = Time::from_origin(left.saturating_sub(self.pause.lifetime));
         }
@@ -264,7 +265,7 @@ impl Entry {
             self.meaning = Meaning::of(&self.pause.scope, coverage);
         }
         if self.until <= now {
-            // Its new end has passed: the timer of the old end finds that out.
+            // The new end has already passed. The timer of the old end handles it.
             return if self.over { Taken::Same } else { Taken::Moved };
         }
         match (core::mem::replace(&mut self.over, false), scope, lifetime) {

@@ -1,11 +1,11 @@
 //! An index by hash, in eight and a half bytes for each entry.
 //!
 //! It uses open addressing. An entry is half of the hash and a number; the caller compares the object of that number.
-//! The table is split into shards: one table of ten million entries would stop for half a second when it grows. The
-//! hash has a secret, because users write references and thus choose keys.
+//! The table is split into shards, because one table of ten million entries would stop for half a second when it grows.
+//! The hash has a secret, because users write references and thus choose keys.
 //!
-//! Many entries of one hash would need a linear search. All but the first few are a crowd in a tree, ordered by a
-//! second hash from the caller.
+//! Many entries of one hash would need a linear search. So the table holds only the first few entries of a hash. The
+//! others are a crowd: a tree, ordered by a second hash from the caller.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use core::hash::{Hash, Hasher};
 /// Highest load of a shard. A full shard grows by a half.
 const FULL: (usize, usize) = (6, 7);
 const SMALLEST: usize = 8;
-/// Most entries of one hash in the table.
+/// Maximum number of entries of one hash in the table.
 const FEW: usize = 16;
 /// Not a valid entry: numbers start at 1.
 const EMPTY: u64 = 0;
@@ -57,7 +57,7 @@ impl Index {
         self.few(hash).chain(self.crowd(hash).into_iter().flatten().map(|&(_, number)| number))
     }
 
-    /// The numbers outside of the crowd: a few, and promoted ones.
+    /// The numbers in the table: a few, and promoted ones.
     pub(crate) fn few(&self, hash: u64) -> impl Iterator<Item = u32> + Clone + use<'_> {
         let shard = &self.shards[self.shard(hash)];
         let start = if shard.slots.is_empty() { 0 } else { shard.home(hash as u32) };
@@ -66,7 +66,7 @@ impl Index {
         run.filter(move |&&slot| tag(slot) == hash as u32).map(|&slot| number(slot))
     }
 
-    /// Reads the home slot of this hash.
+    /// Reads the home slot of this hash, to bring it into the processor's cache.
     pub(crate) fn glance(&self, hash: u64) -> u64 {
         let shard = &self.shards[self.shard(hash)];
         shard.slots.get(shard.home(hash as u32)).copied().unwrap_or(EMPTY)
@@ -87,7 +87,7 @@ impl Index {
         if self.crowds.is_empty() { None } else { self.crowds.get(&hash) }
     }
 
-    /// The second hash finds the entry among many with the same first hash.
+    /// Adds an entry. The second hash finds it among many entries with the same first hash.
     pub(crate) fn put(&mut self, hash: u64, second: u64, number: u32) {
         let shard = self.shard(hash);
         if self.is_crowded(hash) || !self.shards[shard].put(entry(hash, number), FEW) {
@@ -190,7 +190,7 @@ impl Shard {
             hole = self.after(hole);
         }
         self.len -= 1;
-        // Following entries without a gap move up if they may.
+        // Moves the following entries up to the next gap, where their home slot allows it.
         let mut at = self.after(hole);
         while self.slots[at] != EMPTY {
             let home = self.home(tag(self.slots[at]));

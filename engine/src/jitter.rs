@@ -1,4 +1,5 @@
-//! Randomness from a seed, so that a run can be replayed. All that draws numbers in this tree draws them here.
+//! Random numbers from a seed, so that a run can be replayed. All code of this tree that needs random numbers takes
+//! them from here.
 
 use core::time::Duration;
 
@@ -23,7 +24,7 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// A span in `low..=high`; `low` where the bounds are the wrong way round.
+    /// A span in `low..=high`; `low` if `low` is above `high`.
     pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let spread = u64::try_from(high.saturating_sub(low).as_nanos()).unwrap_or(u64::MAX);
         let extra = match spread.checked_add(1) {
@@ -34,8 +35,8 @@ impl Jitter {
     }
 }
 
-/// Delays that double from `min` to `max`, each drawn evenly from the upper half of its step, so that many who failed together do not
-/// come back together.
+/// Delays that double from `min` to `max`. Each delay is drawn evenly from the upper half of its step, so that clients
+/// that failed together do not retry together.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     min: Duration,
@@ -45,13 +46,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// `min` must be above zero and not above `max`. Two with one seed give the same delays.
+    /// `min` must be above zero and not above `max`. Two instances with the same seed give the same delays.
     pub fn new(min: Duration, max: Duration, seed: u64) -> Backoff {
         assert!(Duration::ZERO < min && min <= max, "a backoff from {min:?} to {max:?} has no delays");
         Backoff { min, max, step: min, jitter: Jitter::new(seed) }
     }
 
-    /// The delay before the next attempt: between half of the present step and all of it.
+    /// The delay before the next attempt: between half of the current step and all of it.
     pub fn next_delay(&mut self) -> Duration {
         let step = self.step;
         self.step = (step * 2).min(self.max);

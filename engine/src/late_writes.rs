@@ -1,6 +1,7 @@
-//! Writes that may still be sent or be in flight without a known lease.
+//! Late writes: writes that may still be sent or be in flight although the leader knows no lease for them.
 //!
-//! A pause is effective only if there are none in its scope. A write with an unknown target counts for every scope.
+//! A pause is effective only if there are no late writes in its scope. A write with an unknown target counts for every
+//! scope.
 
 use crate::hold::{Scope, Target};
 use crate::lease::{Lease, Session, SessionId};
@@ -13,9 +14,9 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// Most leases given up without a report that are remembered one by one.
+/// Maximum number of leases given up without a report that are remembered one by one.
 const GIVEN_UP_MAX: usize = 65_536;
-/// Most ended sessions that are remembered one by one.
+/// Maximum number of ended sessions that are remembered one by one.
 const DEPARTED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct LateWrites {
     /// Leases that executors named in their hello as started in another term, or that are unknown here.
     foreign: BTreeMap<SessionId, BTreeSet<LeaseId>>,
     departed: VecDeque<Departed>,
-    /// Until then sessions of earlier terms may write.
+    /// Sessions of earlier terms may write until this time.
     earlier_terms: Option<Time>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Their number. Sessions of earlier terms count as one, because their number is unknown.
+    /// The number of possible writers. Sessions of earlier terms count as one, because their number is unknown.
     pub(crate) fn count(&self) -> usize {
         self.sessions.len() + self.departed + usize::from(self.earlier_terms)
     }
@@ -73,7 +74,7 @@ impl LateWrites {
         }
     }
 
-    /// The executor has reported the end of this lease.
+    /// Records that the executor has reported the end of this lease.
     pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) {
         if self.given_up.get(&id).is_some_and(|(of, _)| *of == session) {
             self.given_up.remove(&id);
@@ -86,8 +87,8 @@ impl LateWrites {
         }
     }
 
-    /// The executor has named its leases: no others are in progress there. `started` are those it has started and that
-    /// this leader does not count as leases.
+    /// Takes the leases that an executor names in its hello. No other leases are in progress there. `started` are the
+    /// leases that the executor has started and that this leader does not count as leases.
     pub(crate) fn hello(
         &mut self,
         id: SessionId,
@@ -107,13 +108,14 @@ impl LateWrites {
         }
     }
 
-    /// The writes of a session that have no lease here: they must be stopped.
+    /// The leases of a session's writes that have no lease in this term. These writes must be stopped.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<LeaseId> {
         let given_up = self.given_up.iter().filter(|(_, (of, _))| *of == session).map(|(&id, _)| id);
         given_up.chain(self.foreign.get(&session).into_iter().flatten().copied()).collect()
     }
 
-    /// A session has ended, and its executor has not reported the result of `leases`: it may write until `until`.
+    /// Records that a session has ended while its executor has not reported the result of `leases`. The executor may
+    /// write until `until`.
     pub(crate) fn session_ended<'a>(
         &mut self,
         id: SessionId,
@@ -137,7 +139,7 @@ impl LateWrites {
         if self.departed.len() < DEPARTED_MAX {
             return self.departed.push_back(Departed { executor, until, places });
         }
-        // Beyond the bound, one entry stands for the rest.
+        // Beyond the bound, the last entry stands for all further ones.
         if let Some(last) = self.departed.back_mut() {
             last.until = last.until.max(until);
             last.places = None;

@@ -1,6 +1,6 @@
 //! Sessions of executors, and their leases.
 //!
-//! Heartbeats keep a session alive, not its stream: streams come and go. The executor counts from the *send* of a
+//! Heartbeats keep a session alive, and streams do not: streams come and go. The executor counts from the *send* of a
 //! heartbeat, the leader from its *receipt* plus one interval, so the executor always gives up first.
 
 use crate::decision::Grounds;
@@ -20,17 +20,17 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
-/// Most sessions.
+/// Maximum number of sessions.
 pub(crate) const SESSIONS_MAX: usize = 1024;
-/// Most leases of one executor.
+/// Maximum number of leases of one executor.
 pub(crate) const WINDOW_MAX: u32 = 1024;
 /// An executor with a share of the writes holds as many leases as it may start in this time.
 const GRANTED_AHEAD: Duration = Duration::from_secs(5);
-/// But at least this many.
+/// Minimum number of leases that such an executor may hold.
 const GRANTED_AHEAD_MIN: usize = 2;
-/// Most leases of one process, a power of two. At ten thousand a second they last three years.
+/// Maximum number of leases of one process, a power of two. At ten thousand a second they last three years.
 const LEASES_MAX: u64 = 1 << 40;
-/// Most ended incarnations that are remembered, to refuse them.
+/// Maximum number of ended incarnations that are remembered in order to refuse them.
 const RETIRED_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,19 +49,19 @@ pub(crate) struct Session {
     pub(crate) window: u32,
     pub(crate) last_heard: Time,
     pub(crate) draining: bool,
-    /// The API server refused its credentials at its last attempt.
+    /// The API server refused the executor's credentials at the last attempt.
     pub(crate) unauthenticated: bool,
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Leases that are not started.
     pub(crate) unstarted: usize,
-    /// Expired leases that were given to others, without a report since. The executor may still carry them out, so they
-    /// keep their place in the window.
+    /// Expired leases that other executors got, and that this executor has not reported. The executor may still carry
+    /// them out, so they keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
     /// Reported leases of earlier terms.
     pub(crate) late: BTreeSet<LeaseId>,
-    /// Its last share of the writes; `None` if it has none.
+    /// The executor's last share of the writes; `None` if it has none.
     pub(crate) share: Option<Rate>,
-    /// The time until which it held all or nearly all leases of its window.
+    /// Until this time the executor held all or nearly all leases of its window.
     pub(crate) busy_until: Time,
 }
 
@@ -78,18 +78,18 @@ impl Session {
             return 0;
         }
         let room = (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len() + self.overdue.len());
-        // Leases that its share starts only much later are better kept for others.
+        // A lease that the share allows to start only much later stays free for other executors.
         let soon = self.share.map_or(usize::MAX, |share| share.writes_in(GRANTED_AHEAD).max(GRANTED_AHEAD_MIN));
         room.min(soon.saturating_sub(self.unstarted))
     }
 
-    /// The number of leases it would start at once. Executors offer a window of twice their concurrency.
+    /// The number of leases that the executor would start at once. Executors offer a window of twice their concurrency.
     pub(crate) fn free_slots(&self) -> usize {
         let slots = self.window.min(WINDOW_MAX).div_ceil(2) as usize;
         self.room().min(slots.saturating_sub(self.leases.len() + self.overdue.len()))
     }
 
-    /// Whether it may be given work, now or when its window has room.
+    /// Whether the executor accepts work, now or when its window has room.
     fn takes_work(&self) -> bool {
         !self.draining && self.stream.is_some() && self.window > 0
     }
@@ -112,7 +112,7 @@ pub(crate) fn first_session(term: &Term, hello: &Hello) -> Option<(u64, u64)> {
 pub(crate) struct Lease {
     pub(crate) session: SessionId,
     pub(crate) target: Uid,
-    /// The place of its write, if it is destructive.
+    /// The place of the lease's write, if the write is destructive.
     pub(crate) destroys: Option<Target>,
     pub(crate) item: u64,
     pub(crate) attempt: u32,
@@ -120,7 +120,7 @@ pub(crate) struct Lease {
     pub(crate) started: Option<Time>,
     /// A recall was sent.
     pub(crate) recalled: bool,
-    /// The watch has shown that the target is gone; with the version of its DELETED, if there was one.
+    /// The watch has shown that the target is gone. The version is that of its DELETED event, if there was one.
     pub(crate) gone: Option<Option<ResourceVersion>>,
     /// The grounds of the decision at the time of the grant.
     pub(crate) grounds: Box<Grounds>,
@@ -145,8 +145,8 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// No leases yet; numbers are in a range of this process. A restored store repeats terms, and a report from the
-    /// lost history must not name a lease of this one.
+    /// Starts without leases. Their numbers are in a range of this process, because a restored store repeats terms, and
+    /// a report from the lost history must not name a lease of this process.
     pub(crate) fn new(seed: u64) -> Leases {
         Leases { last_lease: seed & !(LEASES_MAX - 1), ..Leases::default() }
     }
@@ -219,7 +219,7 @@ impl Leases {
     pub(crate) fn attach(&mut self, now: Time, id: SessionId, stream: StreamId) -> Option<StreamId> {
         let session = self.sessions.get_mut(&id)?;
         session.last_heard = now;
-        // Leases in the hello that the welcome does not adopt count on neither side.
+        // Leases in the hello that the welcome does not adopt count neither here nor at the executor.
         session.overdue.clear();
         session.share = None;
         let old = session.stream.replace(stream);
@@ -230,7 +230,7 @@ impl Leases {
         old
     }
 
-    /// The stream is gone; the session stays.
+    /// Removes the stream of a session. The session stays.
     pub(crate) fn detach(&mut self, stream: StreamId) -> Option<SessionId> {
         let id = self.by_stream.remove(&stream)?;
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -253,7 +253,7 @@ impl Leases {
         Some((session, leases))
     }
 
-    /// A new unstarted lease of a session.
+    /// Adds an unstarted lease to a session.
     pub(crate) fn grant(&mut self, term: u64, lease: Lease) -> LeaseId {
         self.last_lease += 1;
         let id = LeaseId { term, number: self.last_lease };
@@ -273,8 +273,8 @@ impl Leases {
         self.leases.get_mut(&id)
     }
 
-    /// Whether this session cannot have had a lease: another executor holds it, or it was never granted. Numbers of
-    /// another range belong to another process.
+    /// Whether this session cannot have had the lease, because another executor holds it or it was never granted.
+    /// Numbers of another range belong to another process.
     pub(crate) fn is_foreign(&self, session: Option<SessionId>, id: LeaseId) -> bool {
         let of_ours = |number: u64| number & !(LEASES_MAX - 1) == self.last_lease & !(LEASES_MAX - 1);
         let executor = |id: SessionId| self.sessions.get(&id).map(|session| &session.executor);
@@ -313,7 +313,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// The executor has finished a lease, whichever executor holds it now.
+    /// Records that the executor has finished a lease, whichever executor holds it now.
     pub(crate) fn settle(&mut self, session: SessionId, id: LeaseId) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.overdue.remove(&id);

@@ -1,12 +1,13 @@
 //! The engine of Ownergraph: the pure state machines of both services.
 //!
-//! No clock, no I/O, no async, no logging: facts go in, effects come out, time and seed are arguments. The sequence of
-//! inputs is the trace, and the same trace gives the same effects. Nothing here knows HTTP, gRPC or JSON.
+//! The engine has no clock, no I/O, no async and no logging. Facts go in, effects come out, time and seed are
+//! arguments. The sequence of inputs is the trace, and the same trace gives the same effects. The engine knows neither
+//! HTTP nor gRPC nor JSON. The *shell* is the code of a service around it, which does the I/O.
 //!
 //! Modules in reading order:
 //!
 //! * [`time`]: instants as arguments.
-//! * [`jitter`]: randomness from a seed, and the waits drawn from it.
+//! * [`jitter`]: random numbers from a seed, and delays drawn from them.
 //! * [`object`]: the state of an object.
 //! * [`coverage`]: which collections are complete up to which position.
 //! * [`evidence`]: proofs of an owner's absence.

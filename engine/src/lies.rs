@@ -6,14 +6,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// After this many wrong reports a process of an executor is sent away.
+/// The leader refuses a process of an executor after this number of wrong reports.
 pub(crate) const LIES_MAX: u32 = 10;
-/// It is not admitted again for this time after the last wrong report.
+/// The leader does not admit the process again for this time after its last wrong report.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(600);
-/// Most remembered processes. Beyond this, the process with the oldest last report is forgotten.
+/// Maximum number of remembered processes. If there are more, the process with the oldest last report is forgotten.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Most processes in the status.
+/// Maximum number of processes in the status.
 const NAMED_MAX: usize = 20;
 
 /// The origin of an executor's connection, as the transport knows it. It is not on the wire.
@@ -36,11 +36,11 @@ impl Default for Origin {
 pub(crate) struct Process {
     pub(crate) executor: Name,
     pub(crate) incarnation: Name,
-    /// Another caller with the same names is another process.
+    /// Who connects. Another caller with the same names is another process.
     pub(crate) origin: Origin,
 }
 
-/// A process of an executor with wrong reports: impossible ones, or ones that the API server contradicts.
+/// A process of an executor that sent wrong reports: impossible ones, or ones that the API server contradicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntrueView {
     pub executor: Name,

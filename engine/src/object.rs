@@ -19,17 +19,17 @@ pub const ORPHAN_FINALIZER: &str = "orphan";
 /// Annotation that keeps the collector from deleting an object.
 pub const HOLD_ANNOTATION: &str = "ownergraph.dev/hold";
 
-/// Most distinct references of one object that the collector reads. An object with more is kept, and none of them
-/// counts.
+/// Maximum number of distinct references of one object that the collector reads. An object with more is kept, and none
+/// of its references counts.
 pub const REFERENCES_MAX: usize = 5000;
-/// Most bytes of text in these references, so that they fit into a message.
+/// Maximum number of bytes of text in these references, so that they fit into a message.
 pub const REFERENCES_MAX_BYTES: usize = 512 * 1024;
 
 /// A name, namespace, group, version, kind or resource: short shared text.
 pub type Name = Arc<str>;
 
-/// `metadata.uid`: any non-empty text, compared byte for byte. The canonical form is packed, other forms are stored as
-/// text.
+/// `metadata.uid`: any non-empty text, compared byte for byte. The canonical form is stored in 16 bytes, other forms
+/// are stored as text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(UidForm);
 
@@ -104,7 +104,7 @@ const DIGITS: [u8; 256] = {
 };
 
 /// Packs only the spelling that `Display` returns, so that two different texts are never one uid. Each event has
-/// several uids, so there is a single branch at the end.
+/// several uids. For speed there is a single branch, at the end.
 fn pack(text: &[u8]) -> Option<[u8; 16]> {
     let text: &[u8; CANONICAL] = text.try_into().ok()?;
     let mut wrong = (text[8] ^ b'-') | (text[13] ^ b'-') | (text[18] ^ b'-') | (text[23] ^ b'-');
@@ -250,7 +250,7 @@ impl OwnerReference {
     }
 }
 
-/// The facts that a decision about an object can rest on. Other changes of the object do not change the decision.
+/// The facts that a decision about an object can depend on. Other changes of the object do not change the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Distinct entries. Empty if there is an `excess`.
@@ -263,7 +263,7 @@ pub struct Facts {
     pub terminating: bool,
     /// The hold annotation is present, with any value.
     pub hold: bool,
-    /// `metadata.deletionTimestamp` in seconds since the Unix epoch, if known. For readers; no decision rests on it.
+    /// `metadata.deletionTimestamp` in seconds since the Unix epoch, if known. For readers; no decision depends on it.
     pub deletion_time: Option<NonZeroU32>,
 }
 
@@ -272,13 +272,13 @@ pub struct Facts {
 pub struct Excess {
     /// The number of distinct references.
     pub count: u32,
-    /// [`Facts::digest`] continues with this.
+    /// The hash of the distinct references. [`Facts::digest`] continues with it.
     pub digest: u64,
 }
 
 impl Facts {
-    /// Removes duplicate references, and replaces too many by an [`Excess`]. Both services do this with all objects, so
-    /// that their digests are of the same list.
+    /// Removes duplicate references, and replaces too many references by an [`Excess`]. Both services do this with all
+    /// objects, so that their digests cover the same list.
     pub fn bound(&mut self) {
         if self.owners.len() > 1 {
             self.take_out_repeats();
@@ -345,9 +345,9 @@ impl Facts {
         self.finalizers.iter().any(|name| &**name == finalizer)
     }
 
-    /// FNV-1a over references, both GC finalizers, deletion mark and hold annotation, in a fixed order with lengths.
-    /// With equal digests an executor may retry after a conflict. The digest protects from accidents and not from an
-    /// adversary, because the API server's own precondition still applies.
+    /// FNV-1a over references, both garbage-collection finalizers, deletion mark and hold annotation, in a fixed order
+    /// with lengths. If the digests are equal, an executor may retry after a conflict. The digest protects from
+    /// accidents and not from an adversary, because the API server still checks the precondition.
     pub fn digest(&self) -> u64 {
         let mut digest = self.digest_of_references();
         for fact in [
@@ -425,13 +425,14 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// An object by uid and full coordinates, with the data for a request to it.
+/// An object by uid and full coordinates, with the data for a request to it. Upstream's `objectReference` embeds an
+/// `OwnerReference`, and its `identity` adds a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectRef {
     pub group: Name,
     /// The API version for requests.
     pub version: Name,
-    /// Plural.
+    /// The plural name of the resource.
     pub resource: Name,
     pub kind: Name,
     /// Empty for cluster scope.
@@ -473,7 +474,7 @@ pub struct ServedKind {
     pub namespaced: bool,
     pub access: Access,
     pub backend: Backend,
-    /// Has the delete verb: deleting all content of a namespace deletes these, too.
+    /// The kind has the delete verb. The deletion of a namespace's contents includes such kinds.
     pub deletable: bool,
     /// Its singular and short names, in lower case.
     pub names: Vec<Name>,
@@ -484,8 +485,8 @@ pub struct ServedKind {
 pub enum Access {
     /// Listed, watched and deleted: it has a collection in the graph.
     Watched,
-    /// Has the list verb, and is not watched: no watch or delete verb, or ignored by configuration. Its objects can be
-    /// owners.
+    /// Has the list verb, but is not watched: it lacks the watch or delete verb, or the configuration ignores it. Its
+    /// objects can be owners.
     Listed,
     /// Has no list verb: only single reads.
     ReadOnly,
@@ -501,7 +502,7 @@ pub enum Backend {
     Aggregated,
 }
 
-/// Cuts a foreign text to at most `max_bytes`, at a character boundary.
+/// Cuts a text from outside to at most `max_bytes`, at a character boundary.
 pub fn clip(text: &str, max_bytes: usize) -> String {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {
@@ -510,7 +511,8 @@ pub fn clip(text: &str, max_bytes: usize) -> String {
     String::from(&text[..end])
 }
 
-/// Splits the references at `indices`: those whose uid another reference has, too, cannot be removed by uid alone.
+/// Splits the references at `indices`. The first part shares its uid with another reference, so it cannot be removed by
+/// uid alone.
 pub(crate) fn sharing_uid(owners: &[OwnerReference], indices: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut uids: Vec<&Uid> = owners.iter().map(|owner| &owner.uid).collect();
     uids.sort_unstable();

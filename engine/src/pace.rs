@@ -7,16 +7,16 @@ use core::time::Duration;
 /// Writes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
-    /// In millionths, so that a small share of a rate is still a rate.
+    /// In millionths of a write, so that a small share of a rate is not rounded to zero.
     micros: u64,
 }
 
 /// One write in the unit of a bucket's level: a rate in millionths times nanoseconds.
 const ONE: i128 = 1_000_000_000_000_000;
-/// A bucket with a waiting caller may hold the writes of this time, so that clocks with a coarse tick keep up with a
-/// high rate.
+/// A bucket with a waiting caller saves the writes of this time, so that clocks with a coarse tick keep up with a high
+/// rate.
 const TICK: Duration = Duration::from_millis(20);
-/// A bucket without a waiting caller may hold the writes of this time, and never more than one. So all buckets that
+/// A bucket without a waiting caller saves the writes of this time, and never more than one write. So all buckets that
 /// share a rate save at most one second of it together.
 const SAVED: Duration = Duration::from_secs(1);
 /// The highest rate.
@@ -26,7 +26,7 @@ impl Rate {
     /// No writes.
     pub const ZERO: Rate = Rate { micros: 0 };
 
-    /// This many writes each second.
+    /// The rate of this many writes each second.
     pub fn per_second(writes: u32) -> Rate {
         Rate::from_micros(u64::from(writes) * 1_000_000)
     }
@@ -70,15 +70,15 @@ impl fmt::Display for Rate {
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// Negative if more was written than had accrued.
+    /// Negative if more writes were sent than the rate allowed so far.
     level: i128,
     filled: Time,
-    /// A caller wanted more than there was.
+    /// A caller asked for a write when the bucket was empty.
     awaited: bool,
 }
 
 impl Bucket {
-    /// Empty from `since` on.
+    /// A bucket that is empty at `since`.
     pub(crate) fn new(since: Time, rate: Rate) -> Bucket {
         Bucket { rate, level: 0, filled: since, awaited: false }
     }
@@ -93,7 +93,7 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// Holds exactly one write at `at`, and nothing before.
+    /// Sets the level so that the bucket holds exactly one write at `at`, and none earlier.
     pub(crate) fn hold_until(&mut self, at: Time) {
         (self.level, self.filled) = (ONE, at);
     }
@@ -113,13 +113,13 @@ impl Bucket {
         !self.awaited
     }
 
-    /// No caller waits now.
+    /// Records that no caller waits now.
     pub(crate) fn rest(&mut self, now: Time) {
         self.fill(now);
         self.awaited = false;
     }
 
-    /// The time of the next write; never at a rate of zero.
+    /// The time of the next write. `None` at a rate of zero.
     pub(crate) fn next(&self) -> Option<Time> {
         if self.rate == Rate::ZERO {
             return None;

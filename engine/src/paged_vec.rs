@@ -1,4 +1,4 @@
-//! A vector that grows without moving its items: moving ten million entries takes longer than a round may.
+//! A vector that grows without moving its items. Moving ten million entries would take too long between two inputs.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -8,7 +8,7 @@ const PIECE: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct PagedVec<T> {
-    /// All but the last are full, and only the last may be empty.
+    /// All pages but the last are full. Only the last page may be empty.
     pieces: Vec<Vec<T>>,
 }
 
@@ -38,7 +38,7 @@ impl<T> PagedVec<T> {
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        // An empty page stays until the one before it is needed, for callers that alternate between pop and push.
+        // An empty page stays until the previous page is needed, for callers that alternate between pop and push.
         if self.pieces.last()?.is_empty() {
             self.pieces.pop();
         }

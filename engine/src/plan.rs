@@ -2,9 +2,9 @@
 //!
 //! The plan applies the verdict repeatedly to a small copy of the graph, and simulates the API server: a deleted object
 //! without finalizers is gone, one with finalizers is marked. Finalizers of other controllers stay. A step carries out
-//! everything decided at the end of the step before, so objects of one step do not wait for each other. A deleted
-//! namespace is emptied by its controller, and a definition loses its instances (`contents`). Objects that a pause
-//! holds stay (`brake`).
+//! everything decided at the end of the previous step, so objects of one step do not wait for each other. The namespace
+//! controller empties a deleted namespace, and a deleted definition loses its instances (`contents`). Objects that a
+//! pause holds stay (`brake`).
 
 use crate::containers::Container;
 use crate::coverage::{Coverage, KindId, Undiscovered};
@@ -38,7 +38,7 @@ pub(crate) struct Copied {
     pub(crate) presence: Presence,
     /// It is remembered as orphaning its dependents.
     pub(crate) orphaned: bool,
-    /// Its dependents are copied, too, so it can be judged.
+    /// The copy includes the node's dependents, so the node can be judged.
     pub(crate) whole: bool,
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct Copy {
 pub struct PlanOptions {
     /// The objects to delete.
     pub targets: Vec<Uid>,
-    /// `None`: the policy of each object's own finalizers, or else the default of its kind.
+    /// `None`: the policy that the finalizers of each object name, or else the default of its kind.
     pub propagation_policy: Option<PropagationPolicy>,
     /// Objects that the plan assumes to be gone.
     pub assume_gone: Vec<Uid>,
     /// Ignore hold annotations and pauses.
     pub ignore_holds: bool,
-    /// Most objects of a plan.
+    /// Maximum number of objects of a plan.
     pub max_objects: usize,
 }
 
@@ -195,7 +195,8 @@ impl World {
     }
 
     fn run(&mut self) {
-        // The loop ends: each step removes objects, references or finalizers, or adds marks, and no step reverses that.
+        // The loop ends, because each step removes objects, references or finalizers, or adds marks, and no step
+        // reverses that.
         while !self.marked.is_empty() {
             for id in self.graph.find_knots() {
                 self.mark(id);

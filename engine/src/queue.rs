@@ -1,5 +1,5 @@
-//! Decisions that are not carried out yet: one item for each target uid, in fair order, with a waiting rule for each
-//! failure.
+//! Decisions that are not carried out yet: one item for each target uid, in fair order, with a rule for the wait after
+//! each kind of failure. The queue replaces upstream's `attemptToDelete` and `attemptToOrphan`.
 
 use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
@@ -25,7 +25,8 @@ mod tests;
 
 pub(crate) use blocked::{Blocker, Obstacle, PROBE_EVERY, Row};
 
-/// Most outdated entries of the lanes, beyond one for each item.
+/// Maximum number of outdated entries of the lanes, beyond one for each item. A lane is the row of ready items of one
+/// namespace.
 const LANES_SPARE: usize = 1024;
 
 /// The state of an item.
@@ -48,13 +49,13 @@ pub(crate) enum ItemState {
 pub(crate) enum Delay {
     /// Its last attempt failed; [`Item::trouble`] has the error.
     Failed,
-    /// This blocker refuses the item, although it let others pass.
+    /// This blocker refuses the item, although other items passed.
     Refused(Blocker),
     /// No executor accepts such work.
     NoTaker,
-    /// The object has changed since it was refused.
+    /// The object has changed since an attempt was refused.
     Moved,
-    /// It was just carried out, and has been undone this often in a row.
+    /// The item was just carried out, and another client has undone it this often in a row.
     Undone { times: u32 },
 }
 
@@ -107,22 +108,22 @@ pub(crate) struct Item {
     pub(crate) decided: Time,
     /// The number of started deliveries.
     pub(crate) attempts: u32,
-    /// Consecutive failures of the kind with growing delays.
+    /// Consecutive failures of a kind with growing delays.
     pub(crate) failures: u32,
     /// Consecutive refusals as invalid.
     pub(crate) invalid: u32,
     /// An attempt without an answer may have been applied.
     pub(crate) ambiguous: bool,
-    /// Since its lease, the decision was withdrawn or replaced.
+    /// The decision was withdrawn or replaced after the lease was granted.
     pub(crate) overtaken: bool,
     /// An event of this term has reported the decision.
     pub(crate) told: bool,
     /// An event has reported that a pause holds it.
     pub(crate) told_held: bool,
     pub(crate) trouble: Option<Box<Trouble>>,
-    /// The blocker that refused it last.
+    /// The blocker that refused the item last.
     met: Option<Blocker>,
-    /// Its last blocker has let others pass since: a further refusal is for this item alone.
+    /// The last blocker of the item has let others pass since. A further refusal concerns this item alone.
     apart: bool,
 }
 
@@ -186,7 +187,7 @@ pub(crate) struct Queue {
     holds: Holds,
     /// Held uids by their hold.
     held: BTreeMap<Hold, BTreeSet<Uid>>,
-    /// Items that wait for a retry of their own, by the number of attempts.
+    /// Items in a backoff of their own, by the number of attempts.
     troubled: BTreeSet<(u32, Uid)>,
     /// Items whose hold by a pause has changed. Entries may be outdated.
     held_news: BTreeSet<Uid>,
@@ -222,7 +223,7 @@ impl Queue {
         self.waiting
     }
 
-    /// A new term starts, whose log has reported nothing yet.
+    /// Starts a new term, whose log has reported no decision yet.
     pub(crate) fn forget_told(&mut self) {
         self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
         self.items.values_mut().for_each(|item| (item.told, item.told_held) = (false, false));
@@ -242,7 +243,7 @@ impl Queue {
         self.ages.of(now)
     }
 
-    /// Adds a decision, with the root of its cascade. `observe`: never grant it.
+    /// Adds a decision, with the root of its cascade. `observe` means that the item is never granted.
     pub(crate) fn put(&mut self, now: Time, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
         let uid = draft.target.uid.clone();
         let Some(item) = self.items.get_mut(&uid) else {
@@ -344,7 +345,7 @@ impl Queue {
         }
         match state {
             ItemState::Ready => self.make_ready(uid),
-            // Holds are checked first: a held item must not stand where others wait for its attempt.
+            // Holds are checked first, because a held item must not be the one whose attempt probes a blocker.
             ItemState::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
                 self.make_ready(uid);
             }
@@ -392,7 +393,7 @@ impl Queue {
     fn leave_state(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
         match &item.state {
-            // Outdated entries leave the lanes in their turn.
+            // The lanes drop outdated entries when their turn comes.
             ItemState::Ready | ItemState::Observed => {}
             ItemState::Held(hold) => {
                 if let Some(held) = self.held.get_mut(hold) {
@@ -434,7 +435,7 @@ impl Queue {
                 self.sweep_lanes();
             }
             ItemState::Held(hold) => {
-                // The next blocker of its row has its turn.
+                // The next item behind the same blocker becomes the probe.
                 self.blockers.is_no_probe(uid);
                 self.held.entry(hold).or_default().insert(uid.clone());
             }
@@ -456,7 +457,7 @@ impl Queue {
         }
     }
 
-    /// Removes outdated entries from the lanes: while nothing is granted, no lane has a turn.
+    /// Removes outdated entries from the lanes. While nothing is granted, no lane has a turn and drops them.
     fn sweep_lanes(&mut self) {
         if self.lanes.len() <= LANES_SPARE + 2 * self.items.len() {
             return;
@@ -467,13 +468,13 @@ impl Queue {
         self.lanes.retain(|uid| is_ready(uid) && seen.insert(uid.clone()));
     }
 
-    /// The next ready item in turn. It stays ready until it is placed, and is not returned again.
+    /// The next ready item in turn. The item stays ready until it is placed, and `pop` does not return it again.
     pub(crate) fn pop(&mut self) -> Option<Uid> {
         let mut lanes = core::mem::take(&mut self.lanes);
         let mut blocked = Vec::new();
         let next = lanes.pop(|uid| {
             let Some(item) = self.items.get(uid).filter(|item| item.state == ItemState::Ready) else { return false };
-            // It became ready before its blocker was known.
+            // The item became ready before its blocker was known.
             let blocker = self.met_by(item).filter(|_| !self.blockers.may_pass(uid));
             let passes = blocker.is_none();
             blocked.extend(blocker.map(|blocker| (uid.clone(), blocker)));
@@ -494,7 +495,7 @@ impl Queue {
         !self.lanes.is_empty()
     }
 
-    /// Ready after its blocker is gone, with a clean record.
+    /// Makes an item ready after its blocker is gone, and clears its failures.
     fn wake(&mut self, uid: &Uid) {
         self.waiting -= 1;
         if let Some(item) = self.items.get_mut(uid) {
@@ -517,7 +518,7 @@ impl Queue {
     }
 }
 
-/// The number of attempts of an item with this delay.
+/// The number of attempts of an item that waits with this delay.
 fn tries(item: &Item, why: &Delay) -> u32 {
     match why {
         Delay::Undone { times } => item.attempts.max(*times),
@@ -525,7 +526,7 @@ fn tries(item: &Item, why: &Delay) -> u32 {
     }
 }
 
-/// Whether a check of the object itself refuses it.
+/// Whether the API server refuses the object itself.
 fn is_refused(place: &ItemState) -> bool {
     match place {
         ItemState::Behind(blocker) | ItemState::Backoff { why: Delay::Refused(blocker), .. } => {

@@ -4,7 +4,7 @@ use crate::index::Index;
 use crate::object::Uid;
 use alloc::collections::VecDeque;
 
-/// Numbers in the index wrap around: a power of two, far more than are kept.
+/// Numbers in the index wrap around at this power of two. It is far more than the number of kept entries.
 const NUMBERS: u64 = 1 << 31;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<V> Recent<V> {
     /// Drops the oldest entry if the condition holds. False if it stays, or there is none.
     pub(crate) fn drop_first_if(&mut self, drops: impl FnOnce(&V) -> bool) -> bool {
         let Some((uid, _)) = self.entries.pop_front_if(|(_, value)| drops(value)) else { return false };
-        // Absent if there is a newer entry of this uid.
+        // The index has no such entry if there is a newer one of this uid.
         self.index.take(self.index.hash(&uid), 0, self.number(0));
         self.first += 1;
         true

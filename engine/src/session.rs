@@ -8,14 +8,14 @@
 //! Over        drained, or refused for good
 //! ```
 //!
-//! The session outlives its streams: it ends one TTL after the *send* of the last acknowledged heartbeat (or hello).
-//! Between two streams started attempts continue and their reports wait. Nothing is started, because the leader could
-//! not be told. At the end of the session buffered leases are void and started ones are cancelled.
+//! The session outlives its streams. It ends one TTL after the *send* of the last acknowledged heartbeat (or hello).
+//! Between two streams, started attempts continue and their reports wait. The executor starts no attempt, because it
+//! could not report the start. At the end of the session, buffered leases are void and started ones are cancelled.
 //!
-//! Terms: the session keeps the highest term number of the election in the last accepted welcome, and returns leases of
-//! lower terms. A welcome may name another election (the Lease was deleted, the demo restarted); the hello has already
-//! ensured that both sides belong to the same cluster. Leases of the former election are then forgotten and not
-//! returned, because lease ids are unique only within one election.
+//! Terms: the session keeps the highest term number that an accepted welcome named for this election, and returns
+//! leases of lower terms. A welcome may name another election, because the Lease was deleted or the demo restarted. The
+//! hello has already ensured that both sides belong to the same cluster. Leases of the former election are then
+//! forgotten and not returned, because lease ids are unique only within one election.
 
 use crate::jitter::Jitter;
 use crate::object::{GroupResource, Name};
@@ -41,21 +41,22 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-/// Longest time for a stream to open or be refused.
+/// Maximum time for a stream to open or be refused.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// The same limit for the first attempt after a session: the network is known to work.
+/// Maximum time for the first attempt after a session to open a stream. It is shorter, because the network is known to
+/// work.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Shortest limit for the answer to a hello. A suspended process accepts connections and does not answer.
+/// Minimum time to wait for the answer to a hello. A suspended process accepts connections and does not answer.
 const WELCOME_LIMIT_MIN: Duration = Duration::from_millis(750);
-/// After this many consecutive missing answers the limit doubles with each further one. By then a new leader has been
-/// elected, so no wait at the old leader's address delays it for long.
+/// Number of consecutive missing answers after which the limit doubles with each further one. By then a new leader has
+/// been elected, so no wait at the old leader's address delays the executor for long.
 const IMPATIENT_SILENCES: u32 = 3;
-/// The limit doubles up to this, so that a slow graph service is heard eventually.
+/// Maximum of the doubled limit. It is long enough for the answer of a slow graph service.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
-/// After this long without a session the known term no longer counts: an earlier leader has given up by then, and the
+/// Time without a session after which the known term no longer counts. An earlier leader has given up by then, and the
 /// election's Lease may have been restored together with the store.
 const TERM_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-/// Most unacknowledged reports. Only an executor without a leader for a long time gets near it.
+/// Maximum number of unacknowledged reports. Only an executor that has no leader for a long time gets near it.
 const REPORTS_MAX: usize = 10_000;
 
 /// The identity of this executor, and its concurrency.
@@ -66,9 +67,9 @@ pub struct Config {
     /// Unique for each start of a process.
     pub incarnation: Name,
     pub version: String,
-    /// uid of namespace kube-system, read with the executor's own credentials.
+    /// Uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,
-    /// Most attempts in progress. The window is twice that.
+    /// Maximum number of attempts in progress. The window is twice that number.
     pub concurrency: Concurrency,
     pub kinds: Vec<ActionKind>,
     /// Supported versions of the protocol.
@@ -81,9 +82,9 @@ pub struct Config {
 /// The number of attempts in progress; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// This many, regardless of the API server's answers.
+    /// This number, regardless of the API server's answers.
     Fixed(u32),
-    /// As many as the API server answers without delay, and at most this many.
+    /// As many as the API server answers without delay, and at most this number.
     Adaptive { max: u32 },
 }
 
@@ -98,7 +99,7 @@ pub enum Input {
     Message(ToExecutor),
     /// The stream ended, or could not be opened.
     Disconnected {
-        /// The address of the leader, according to the peer.
+        /// The address of the leader, if the peer named it.
         leader_endpoint: Option<String>,
         /// Set if the peer refused this executor; some refusals are final.
         refusal: Option<Refusal>,
@@ -107,9 +108,9 @@ pub enum Input {
     /// An attempt of [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the
     /// lease.
     Finished(WorkReport),
-    /// An attempt in progress repeated its write this many times. Comes before its [`Input::Finished`].
+    /// An attempt in progress has repeated its write this number of times. Comes before its [`Input::Finished`].
     WroteAgain { times: u32 },
-    /// The check of [`Output::CheckCredentials`] has ended: the API server accepts the credentials, or the error.
+    /// The check of [`Output::CheckCredentials`] has ended. `Ok` means that the API server accepts the credentials.
     CredentialsChecked(Result<(), String>),
     /// A request to stop: return unstarted leases, finish the rest, then [`Output::Exit`].
     Drain { reason: String, deadline: Duration },
@@ -128,13 +129,13 @@ pub enum Output {
     Send(ToLeader),
     /// Start an attempt. The `Started` message precedes this output.
     Start(WorkLease),
-    /// Retry nothing, and send nothing that is not sent yet, for this attempt: it ends with `Abandoned`, or with the
-    /// result of the request in flight. It may have ended already, with [`Input::Finished`] pending.
+    /// For this attempt, send no further request. The attempt ends with `Abandoned`, or with the result of the request
+    /// in flight. It may have ended already, with [`Input::Finished`] pending.
     Cancel(LeaseId),
     /// No write may be sent at or after this instant. Sent whenever it moves. Before the first one no write may be
     /// sent.
     WritesEnd(Time),
-    /// One cheap read at the API server, to find out whether it accepts the credentials again. Answered by
+    /// Read once from the API server, at low cost, to find out whether it accepts the credentials again. Answered by
     /// [`Input::CredentialsChecked`].
     CheckCredentials,
     /// The session is over.
@@ -147,7 +148,7 @@ pub enum Output {
 pub enum Exit {
     /// Drained: everything is returned or reported.
     Drained,
-    /// The deadline of the drain has passed, or the leader accepts no more reports; this many leases were neither
+    /// The deadline of the drain has passed, or the leader accepts no more reports. `outstanding` leases were neither
     /// reported nor returned.
     DrainTimedOut { outstanding: u32 },
     /// A newer process has this executor's name.
@@ -165,16 +166,17 @@ pub enum Event {
     Welcomed { term: Term, protocol: u32, adopted: usize, dropped: usize },
     /// The stream is gone. The next attempt follows after `retry_in`.
     Lost { why: String, retry_in: Duration },
-    /// The leader asked this executor to reconnect elsewhere.
+    /// The leader asked this executor to connect to another address.
     SentAway { cause: GoAwayCause },
     /// No heartbeat was acknowledged in time: nothing is written until a new session opens.
     Lapsed,
     /// A grant of a deposed leader was returned.
     StaleTerm { lease: LeaseId, term: Term },
-    /// The leader did not renew this executor's share of the writes in time: the executor writes little until then.
+    /// The leader did not renew this executor's share of the writes in time. The executor writes little until the
+    /// leader renews the share.
     ShareLapsed,
-    /// The API server refuses this executor's credentials: it takes no work until a check succeeds. The next check
-    /// follows after `check_in`.
+    /// The API server refuses this executor's credentials. The executor accepts no work until a check succeeds. The
+    /// next check follows after `check_in`.
     CredentialsRefused { why: String, check_in: Duration },
     /// The API server accepts the credentials again.
     CredentialsAccepted { refused_for: Duration },
@@ -205,12 +207,13 @@ pub struct Status {
     pub writes_end: Option<Time>,
     pub started: usize,
     pub buffered: usize,
-    /// Most attempts in progress.
+    /// Maximum number of attempts in progress.
     pub concurrency: usize,
     /// Reports that the leader has not acknowledged.
     pub unacknowledged: usize,
     pub draining: bool,
-    /// Since when the API server refuses this executor's credentials. It takes no work meanwhile.
+    /// The time since which the API server refuses this executor's credentials. The executor accepts no work during
+    /// that time.
     pub credentials_refused: Option<Time>,
 }
 
@@ -221,7 +224,8 @@ pub struct Session {
     jitter: Jitter,
     outputs: VecDeque<Output>,
     link: Link,
-    /// Connection attempts since the last acknowledged heartbeat, and consecutively followed hints.
+    /// Connection attempts since the last acknowledged heartbeat, and the number of consecutive attempts at an address
+    /// that a peer named.
     retries: u32,
     /// Consecutive attempts without any answer in time.
     silences: u32,
@@ -243,13 +247,14 @@ pub struct Session {
     flush_at: Option<Time>,
     drain: Option<Drain>,
     unaccepted: Option<Unaccepted>,
-    /// The window has changed since the hello: heartbeats then repeat it, so that a delayed message does not last.
+    /// The window has changed since the hello. Heartbeats then repeat the window, so that a delayed message has no
+    /// lasting effect.
     window_moved: bool,
     /// `None`: no limit.
     share: Option<Share>,
-    /// When the last input came, until its consequences are settled.
+    /// The time of an input whose consequences are not settled yet.
     unsettled: Option<Time>,
-    /// `None`: always the most attempts.
+    /// `None`: the concurrency is always the maximum.
     limit: Option<ConcurrencyLimit>,
 }
 
@@ -300,7 +305,7 @@ struct Started {
     term: Term,
     /// [`Output::Cancel`] was sent.
     cancelled: bool,
-    /// The leader of this session counts it against the window.
+    /// The leader of this session counts the attempt against the window.
     counted: bool,
 }
 
@@ -370,8 +375,8 @@ impl Session {
         }
     }
 
-    /// Takes a fact. Poll afterwards, or after several: a lease that is granted and recalled in between is never
-    /// started.
+    /// Takes a fact. Poll afterwards. If several facts come before a poll, a lease that is granted and recalled in
+    /// between is never started.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.expire(now);
         if matches!(self.link, Link::Over) {

@@ -1,4 +1,4 @@
-//! Deadlines by time. A deadline without a reason is ignored when it comes.
+//! Deadlines by time. When a deadline comes whose reason is gone, the owner of the timers ignores it.
 
 use crate::time::Time;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -9,8 +9,8 @@ use core::time::Duration;
 pub(crate) struct Timers<K> {
     at: BTreeSet<(Time, K)>,
     /// Deadlines with a common delay. Time never goes back, so each queue is in order. Every lease and every write has
-    /// such a deadline, and nearly all of them lose their reason long before they come; in one tree they would be most
-    /// of its entries.
+    /// such a deadline, and nearly all of them lose their reason long before they come. In one tree they would be most
+    /// of the entries.
     after: Vec<(Duration, VecDeque<(Time, K)>)>,
 }
 
@@ -25,8 +25,8 @@ impl<K: Ord> Timers<K> {
         self.at.insert((at, what));
     }
 
-    /// Sets a deadline with a common delay: there is one queue for each `wait`. `now` must not be before that of the
-    /// last call.
+    /// Sets a deadline with a common delay. There is one queue for each `wait`. `now` must not be before the `now` of
+    /// the last call.
     pub(crate) fn set_after(&mut self, now: Time, wait: Duration, what: K) {
         let at = now + wait;
         match self.after.iter_mut().find(|(of, _)| *of == wait) {

@@ -1,4 +1,4 @@
-//! Recently deleted objects, for readers.
+//! Tombstones: recently deleted objects, for readers.
 
 use crate::decision::Cause;
 use crate::object::{ObjectRef, ResourceVersion, Uid};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-/// Most remembered objects.
+/// Maximum number of remembered objects.
 pub(crate) const TOMBSTONES_MAX: usize = 16_384;
 /// How long an object is remembered.
 pub(crate) const TOMBSTONE_AGE_MAX: Duration = Duration::from_secs(600);
@@ -20,7 +20,7 @@ pub struct Tombstone {
     pub at: Time,
     /// A DELETE of this collector had been accepted.
     pub caused_by_us: bool,
-    /// The causes of its deletion, if it was the collector's.
+    /// The causes of the deletion, if the collector deleted the object.
     pub causes: Vec<Cause>,
     pub resource_version: Option<ResourceVersion>,
     /// The version of its DELETED event, if there was one.

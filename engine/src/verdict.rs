@@ -13,10 +13,10 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// Most references to follow, to find out whether an object to be deleted is in a cycle.
+/// Maximum number of references to follow to find out whether an object to be deleted is in a cycle.
 const LOOKED_AT_MAX: usize = 1000;
 
-/// The meaning of one reference for the dependent.
+/// The meaning of one reference for the dependent, as in upstream's `classifyReferences`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The owner exists and does not wait for this object.
@@ -25,7 +25,7 @@ pub(crate) enum Standing {
     Dangling,
     /// The owner is in foreground deletion.
     Waiting,
-    /// The owner is, or was at its deletion, orphaning its dependents: the reference is removed, the object stays.
+    /// The owner orphans its dependents, or did so at its deletion. The reference is removed, the object stays.
     Orphaning,
     /// Neither presence nor absence is known.
     Unverified(Undecided),
@@ -45,21 +45,22 @@ pub(crate) enum Verdict {
         drop: Vec<usize>,
     },
     Undecided(Undecided),
-    /// Would be deleted, and has the hold annotation, or an invalid reference if those are held.
+    /// The verdict is deletion, but the object has the hold annotation, or an invalid reference if the policy holds
+    /// those.
     Held,
     Collectable(Collection),
     /// Terminating, and waits only for finalizers of other controllers or for its grace period.
     Terminating {
         drop: Vec<usize>,
     },
-    /// In foreground deletion with this many blocking references to it. `unblock` are the indices of references that
-    /// close a cycle of such deletions.
+    /// In foreground deletion. `blocking` references to the object block the deletion. `unblock` are the indices of
+    /// references that close a cycle of such deletions.
     Foreground {
         blocking: usize,
         drop: Vec<usize>,
         unblock: Vec<usize>,
     },
-    /// In orphaning deletion with this many references to it.
+    /// In orphaning deletion, with this number of references to the object.
     Orphaning {
         dependents: usize,
         drop: Vec<usize>,
@@ -70,7 +71,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     pub(crate) propagation_policy: PropagationPolicy,
-    /// Indices of references to waiting owners, whose waiting the decision rests on.
+    /// Indices of references to waiting owners. The decision depends on their waiting.
     pub(crate) waiting: Vec<usize>,
     /// Indices of blocking references inside a cycle, to be unblocked first.
     pub(crate) unblock: Vec<usize>,
@@ -105,8 +106,8 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if standings.contains(&Standing::InvalidScope) {
         return Verdict::Kept { drop: at(&[Standing::Orphaning]) };
     }
-    // An orphaned reference is removed together with the dangling ones: otherwise those would decide alone about the
-    // object.
+    // An orphaned reference is removed together with the dangling ones. Otherwise the dangling ones would decide alone
+    // about the object.
     let asked = Standing::Unverified(Undecided::OwnerUnverified);
     if standings.contains(&Standing::Orphaning) && !standings.contains(&Standing::Solid) && standings.contains(&asked) {
         return Verdict::Undecided(Undecided::OwnerUnverified);
@@ -143,7 +144,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
             return Standing::Unverified(Undecided::CollectionUnsynced);
         }
         Known::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
-        // It may be in a resource that the reference does not name.
+        // The owner may be in a resource that the reference does not name.
         Known::Absent(_) | Known::Virtual { .. } if kind.ambiguous && !graph.is_orphaned(owner) => {
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         }
@@ -155,7 +156,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
         Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
     }
     let Some(served) = &kind.served else {
-        // Another group has shown this owner, and this group may show it when it is served again.
+        // Another group has shown this owner. This group may show the owner when the group is served again.
         let orphaned = matches!(known, Known::Virtual { .. }) && graph.is_orphaned(owner);
         return if orphaned { Standing::Orphaning } else { Standing::Unverified(Undecided::OwnerKindUnresolved) };
     };
@@ -177,7 +178,8 @@ fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize
     if !waiting.is_empty() && graph.dependent_count(coverage, id) > 0 {
         let mut budget = LOOKED_AT_MAX;
         // The owner's foreground deletion waits, directly or indirectly, for this object, which in turn waits for the
-        // owner. Until the last of them is terminating, nothing is stuck: the deletion proceeds along the cycle.
+        // owner. Until the last member of this cycle is terminating, nothing is stuck: the deletion proceeds along the
+        // cycle.
         let mut in_cycle =
             |reference: Reference<'_>| reference.blocks() && leads_back(graph, reference.owner(), id, &mut budget);
         let unblock = node.references().enumerate().filter(|&(_, reference)| in_cycle(reference));
@@ -194,9 +196,9 @@ fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize
     Collection { propagation_policy, waiting, unblock: Vec::new() }
 }
 
-/// In a cycle whose members are all in foreground deletion, each waits for the next. Returns the indices of this
-/// member's blocking references to unblock: at least one in every such cycle, because uids cannot decrease all the way
-/// around.
+/// In a cycle whose members are all in foreground deletion, each member waits for the next one. Returns the indices of
+/// this member's blocking references to unblock. Every such cycle has at least one, because uids cannot decrease all
+/// the way around.
 fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     let node = graph.node(id);
     let uid = node.uid();
@@ -207,10 +209,10 @@ fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     still.map(|(slot, _)| slot).collect()
 }
 
-/// Whether `of` is reachable from `from` along blocking references, the last one from a node in foreground deletion.
-/// That node is a dependent of `of`; without one the search ends at once. Both ends are searched in turn, so that
-/// neither a long chain nor many dependents are expensive. Gives up after `budget` nodes: a missed cycle is found once
-/// all of it is in foreground deletion.
+/// Whether `of` is reachable from `from` along blocking references. The last reference must be that of a node in
+/// foreground deletion that depends on `of`; without such a node the search ends at once. The search starts at both
+/// ends and takes turns, so that neither a long chain nor many dependents are expensive. It gives up after `budget`
+/// nodes. A missed cycle is found once all of its members are in foreground deletion.
 fn leads_back(graph: &Graph, from: NodeId, of: NodeId, budget: &mut usize) -> bool {
     let waits = |id: NodeId| graph.node(id).deletes_dependents();
     let mut below = graph.node(of).dependents();

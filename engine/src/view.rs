@@ -24,7 +24,7 @@ pub struct Status {
     pub virtual_nodes: usize,
     /// Bytes of the large parts of the graph.
     pub graph_bytes: usize,
-    /// Decided, and waiting for an executor.
+    /// Decided, and ready for an executor.
     pub queued: usize,
     /// Waiting in backoff or behind a blocker.
     pub backing_off: usize,
@@ -33,9 +33,9 @@ pub struct Status {
     /// Held by pauses, or because Pause objects cannot be read.
     pub held: usize,
     pub leased: usize,
-    /// The oldest decision that is to be carried out and is not held, in whole seconds.
+    /// The time of the oldest decision that is to be carried out and is not held, in whole seconds.
     pub oldest_pending: Option<Time>,
-    /// The oldest held decision, in whole seconds.
+    /// The time of the oldest held decision, in whole seconds.
     pub oldest_held: Option<Time>,
     /// Dependents without a verdict, by cause.
     pub undecided: Vec<(Undecided, usize)>,
@@ -50,12 +50,12 @@ pub struct Status {
     pub questions: Questions,
     /// Collections with recent contradictory answers, and the last contradiction.
     pub inconsistent: Vec<(GroupResource, String)>,
-    /// Collections whose lists do not match the main store, and that are not among
-    /// [`crate::leader::Policy::separate_stores`].
+    /// Collections whose lists do not match the main store. [`crate::leader::Policy::separate_stores`] does not name
+    /// them.
     pub kept_apart: Vec<GroupResource>,
     /// Kinds that exist, are missing in discovery, and hold terminating owners.
     pub hidden: Vec<Unseen>,
-    /// Executors with wrong reports, the first 20.
+    /// The first 20 executors with wrong reports.
     pub untrue: Vec<UntrueView>,
 }
 
@@ -92,7 +92,7 @@ pub struct Unanswered {
     pub asking: bool,
 }
 
-/// Most objects with too many references in a [`Status`].
+/// Maximum number of objects with too many references in a [`Status`].
 pub const EXCESSIVE_NAMED: usize = 5;
 
 /// One pause.
@@ -102,23 +102,24 @@ pub struct PauseView {
     pub uid: Uid,
     pub scope: Scope,
     pub reason: String,
-    /// Who created it, according to its resource.
+    /// The creator of the pause, according to its resource.
     pub actor: String,
     /// Creation time, since 1970.
     pub created: Duration,
-    /// The lifetime from then on.
+    /// The lifetime, counted from the creation time.
     pub lifetime: Duration,
-    /// Its end on this replica, which may be some seconds after creation time plus lifetime.
+    /// The end of the pause on this replica. It may be some seconds after creation time plus lifetime.
     pub until: Time,
     /// Its lifetime has passed.
     pub over: bool,
     /// No write in its scope can still be sent or be in flight. Known only on the leader.
     pub effective: bool,
-    /// Sessions that may still send such a write or have one in flight. Those of earlier leaders count as one.
+    /// The number of sessions that may still send such a write or have one in flight. Sessions of earlier leaders count
+    /// as one.
     pub sessions_remaining: usize,
-    /// Why it is not effective; empty when it is effective or over.
+    /// Why the pause is not effective; empty when it is effective or over.
     pub pending: String,
-    /// Items that it holds. An item that several pauses hold counts for the first of them by name.
+    /// The number of items that the pause holds. An item that several pauses hold counts for the first of them by name.
     pub held: usize,
     /// An error in its resource; empty if there is none.
     pub problem: String,
@@ -165,7 +166,7 @@ impl Undecided {
     }
 }
 
-/// One collection, for readiness and coverage.
+/// One collection, for readiness and coverage. A collection is what upstream calls a monitor (`monitors`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionStatus {
     pub kind: ServedKind,
@@ -174,11 +175,11 @@ pub struct CollectionStatus {
     pub objects: usize,
     /// Last error, empty when there is none.
     pub error: String,
-    /// Since when the collection is in this state.
+    /// The time since which the collection is in this state.
     pub since: Time,
-    /// The last event, bookmark or completed list.
+    /// The time of the last event, bookmark or completed list.
     pub progress: Option<Time>,
-    /// Its lists do not match the main store, and no separate store is declared: its lists prove nothing.
+    /// Its lists do not match the main store, and the configuration names no separate store. Its lists prove nothing.
     pub kept_apart: bool,
     /// The last recent contradiction between answers about it.
     pub inconsistent: Option<String>,
@@ -188,20 +189,20 @@ pub struct CollectionStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
     pub state: State,
-    /// The graph has everything that its watch has sent up to here. `None` before the end of the first list, and after
-    /// a restore of the store until the next one.
+    /// The graph has everything that the watch has sent up to this version. `None` before the end of the first list,
+    /// and between a restore of the store and the end of the next list.
     pub position: Option<ResourceVersion>,
     /// The API version for requests.
     pub version: Name,
 }
 
-/// A kind in references that the API server does not serve, or serves as several resources, with the number of waiting
-/// dependents.
+/// A kind that references name, and that the API server does not serve or serves as several resources. `dependents`
+/// wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedKind {
     pub group: Name,
     pub kind: Name,
-    /// Empty, or several: a reference does not say which one it means.
+    /// Empty, or several. With several, a reference does not say which one it means.
     pub resources: Vec<GroupResource>,
     pub since: Time,
     pub dependents: usize,
@@ -255,15 +256,16 @@ pub enum PresenceView {
 /// A blocker of many items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockerView {
-    /// The rule, webhook or collection, in words that begin with `in_doubt`, `forbidden`, `webhook`, `throttled`, `unreadable`,
-    /// `undiscovered` or `ambiguous`.
+    /// The rule, webhook or collection. The text begins with `in_doubt`, `forbidden`, `webhook`, `throttled`,
+    /// `unreadable`, `undiscovered` or `ambiguous`.
     pub what: String,
     /// The number of waiting items.
     pub items: usize,
     pub since: Time,
-    /// The result of the last attempt that it refused; empty without one.
+    /// The result of the last attempt that the blocker refused; empty without one.
     pub said: String,
-    /// The next probe of these items, or of those behind a similar blocker. `None` if all are released gradually.
+    /// The time of the next probe of these items, or of those behind a similar blocker. `None` if all are released
+    /// gradually.
     pub next_probe: Option<Time>,
     /// A probe is in progress.
     pub probing: bool,
@@ -294,7 +296,7 @@ pub struct ExecutorView {
     pub overdue: usize,
     pub last_heard: Time,
     pub draining: bool,
-    /// It takes no work, because the API server refuses its credentials.
+    /// The executor accepts no work, because the API server refuses its credentials.
     pub unauthenticated: bool,
     pub connected: bool,
     /// Wrong reports of this process: impossible ones, or ones that the API server contradicts.
@@ -346,7 +348,7 @@ pub enum OwnerStanding {
     Dangling,
     /// The owner is in foreground deletion.
     Waiting,
-    /// The owner is, or was at its deletion, orphaning its dependents.
+    /// The owner orphans its dependents, or did so at its deletion.
     Orphaning,
     /// Neither presence nor absence is proven yet.
     Unverified,
@@ -367,7 +369,7 @@ pub struct Explanation {
     pub verdict: VerdictView,
     /// The most important first.
     pub reasons: Vec<Reason>,
-    /// The first [`LISTED_MAX`] references, in order; `object` has their number.
+    /// The first [`LISTED_MAX`] references, in order. `object` has the total number.
     pub owners: Vec<EdgeView>,
     pub item: Option<ItemView>,
 }
@@ -383,9 +385,9 @@ pub enum VerdictView {
     Collectable,
     /// Facts are missing.
     Undecided,
-    /// It would be collected, and is held.
+    /// It would be deleted, and is held.
     Held,
-    /// It is being deleted, and nothing blocks that.
+    /// It is being deleted, and nothing blocks the deletion.
     InProgress,
     /// It is being deleted, and waits for finalizers or dependents.
     Blocked,
@@ -410,9 +412,9 @@ pub struct Reason {
     pub until: Option<Time>,
 }
 
-/// Most related objects of one reason.
+/// Maximum number of related objects of one reason.
 pub const RELATED_MAX: usize = 20;
-/// Most references, and most finalizers, in the view of one object.
+/// Maximum number of references, and of finalizers, in the view of one object.
 pub const LISTED_MAX: usize = 100;
 
 /// The kind of reason.
@@ -520,7 +522,7 @@ pub enum PlaceView {
 pub struct PlanEntry {
     pub object: ObjectRef,
     pub effect: Effect,
-    /// Order of execution. Equal steps do not wait for each other.
+    /// The step of the plan. Objects of the same step do not wait for each other.
     pub step: u32,
     pub reasons: Vec<Reason>,
 }
@@ -553,7 +555,7 @@ pub struct Plan {
     pub missing: Vec<Uid>,
     /// Collections whose state left effects undecided.
     pub unsynced: Vec<GroupResource>,
-    /// The plan is incomplete: the targets have more dependents than the limit.
+    /// The plan is incomplete, because the targets have more dependents than the limit.
     pub cut: bool,
 }
 

@@ -18,11 +18,11 @@ pub use about::{AUDIT_ID_MAX_BYTES, About, audit_id};
 pub const PROTOCOL: u32 = 2;
 /// The first protocol in which a report names its target.
 pub const PROTOCOL_REPORTS_SAY_WHAT: u32 = 2;
-/// Most leases, reports or starts in one message.
+/// Maximum number of leases, reports or starts in one message.
 pub const BATCH_MAX_ENTRIES: usize = 100;
-/// Most findings in one report.
+/// Maximum number of findings in one report.
 pub const CHECKS_MAX: usize = 50;
-/// Longest free text in a report.
+/// Maximum length of free text in a report.
 pub const MESSAGE_MAX_BYTES: usize = 1024;
 
 /// The supported protocols of the work stream, a range with both ends included.
@@ -39,12 +39,12 @@ impl Protocols {
     /// The protocols of this build.
     pub const OURS: Protocols = Protocols::of_release(PROTOCOL);
 
-    /// The protocols of a release whose newest is this one.
+    /// The supported protocols of a release. `newest` is its newest protocol.
     pub const fn of_release(newest: u32) -> Protocols {
         Protocols { oldest: if newest > 1 { newest - 1 } else { newest }, newest }
     }
 
-    /// The newest protocol that both support.
+    /// The newest protocol that both ranges include.
     pub fn common(self, other: Protocols) -> Option<u32> {
         let (oldest, newest) = (self.oldest.max(other.oldest), self.newest.min(other.newest));
         (oldest <= newest).then_some(newest)
@@ -65,7 +65,7 @@ impl fmt::Display for Protocols {
 /// A term of leadership, which fences leaders. Numbers are comparable only for one election uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// uid of the election Lease.
+    /// Uid of the election Lease.
     pub election: Name,
     /// Grows by one with each acquisition.
     pub number: u64,
@@ -106,8 +106,8 @@ pub enum PropagationPolicy {
 pub enum Action {
     Delete {
         propagation_policy: PropagationPolicy,
-        /// Waiting owners behind the decision: each must still be terminating with `foregroundDeletion` when the DELETE
-        /// is sent.
+        /// Waiting owners that the decision depends on. Each must still be terminating with `foregroundDeletion` when
+        /// the DELETE is sent.
         owner_checks: Vec<ObjectRef>,
     },
     /// Remove all entries of `owner_uids`, and exactly `entries`.
@@ -174,15 +174,15 @@ pub struct Preconditions {
     pub must_be_terminating: bool,
 }
 
-/// A decision as work. One live lease for each `target.uid`.
+/// A decision as work. At most one valid lease exists for each `target.uid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkItem {
-    /// The same in every delivery.
+    /// The same number in every delivery.
     pub id: u64,
     pub target: ObjectRef,
     pub preconditions: Preconditions,
     pub action: Action,
-    /// Read the target before the write: its server may ignore preconditions.
+    /// The executor must read the target before the write, because the target's server may ignore preconditions.
     pub read_first: bool,
     /// Raised when a newer decision replaces the item.
     pub generation: u64,
@@ -196,9 +196,9 @@ pub struct WorkLease {
     pub item: WorkItem,
     /// 1 on the first delivery. Unstarted returns do not count.
     pub attempt: u32,
-    /// Longest time from the start to the report.
+    /// Maximum time from the start to the report.
     pub execution_limit: Duration,
-    /// An earlier attempt may have been applied: read before writing.
+    /// An earlier attempt may have been applied. The executor must read the target before the write.
     pub previous_attempt_ambiguous: bool,
     /// The trace context of the lease: passed on and never read.
     pub traceparent: Option<String>,
@@ -320,7 +320,7 @@ pub struct Finding {
     pub result: FindingResult,
 }
 
-/// The result of one read of an owner. An absent owner is no proof of absence.
+/// The result of one read of an owner. An answer "absent" is no proof of absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingResult {
     Exists(Sighting),
@@ -340,8 +340,8 @@ pub struct WorkReport {
     pub outcome: Outcome,
     /// The target in the last answer, if it contained it.
     pub observed: Option<Sighting>,
-    /// Waiting owners that were found not to wait, for [`Outcome::OwnerExists`] and the [`Outcome::Conflict`] of an
-    /// owner check.
+    /// Owners that the decision expected to wait, and that did not, for [`Outcome::OwnerExists`] and the
+    /// [`Outcome::Conflict`] of an owner check.
     pub findings: Vec<Finding>,
     /// 0 without an answer.
     pub http_status: u16,
@@ -357,12 +357,13 @@ pub struct WorkReport {
     /// The id of the last answer to a write in the API server's audit log: at most [`AUDIT_ID_MAX_BYTES`] visible ASCII
     /// characters, or empty. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
     pub audit_id: String,
-    /// For a leader that did not grant the lease. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
+    /// The target and action of the lease, for a leader that did not grant the lease. Not on streams before
+    /// [`PROTOCOL_REPORTS_SAY_WHAT`].
     pub about: Option<Box<About>>,
 }
 
 impl WorkReport {
-    /// The report of a lease that one answer ended.
+    /// Creates the report of a lease that ended with one answer.
     pub fn new(lease: &WorkLease, outcome: Outcome, http_status: u16) -> WorkReport {
         WorkReport {
             lease: lease.id,
@@ -409,11 +410,11 @@ pub enum ReturnCause {
     SessionLapsed,
 }
 
-/// The leader's result for a report.
+/// The leader's answer to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportResult {
     Accepted,
-    /// The lease was no longer valid: the facts were used, the lease was not credited.
+    /// The lease was no longer valid. The leader uses the facts of the report, and does not count the lease as done.
     AcceptedLate,
     /// Unknown item.
     Unknown,
@@ -451,7 +452,7 @@ pub struct Hello {
     /// The first session of this process. It tells a new leader which of two processes of one name is newer.
     pub first_session: Option<SessionNumber>,
     pub version: String,
-    /// uid of namespace kube-system, read with the executor's own credentials.
+    /// Uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,
     pub origin: Origin,
 }
@@ -487,7 +488,7 @@ pub enum ToLeader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToExecutor {
     Welcome(Welcome),
-    /// The session is valid until the local send time of that heartbeat plus the TTL.
+    /// The session is valid for the TTL, counted from the executor's send time of that heartbeat.
     HeartbeatAck {
         sequence: u64,
         session_ttl: Duration,
@@ -504,8 +505,8 @@ pub enum ToExecutor {
         mode: RevokeMode,
         reason: String,
     },
-    /// This executor's share of the allowed writes of all executors, valid for this time. Replaces the last one. Before
-    /// the first there is no limit.
+    /// This executor's share of the allowed writes of all executors, valid for this time. It replaces the previous
+    /// share. Before the first share there is no limit.
     Throttle {
         max_writes_per_second: Rate,
         valid_for: Duration,
@@ -542,7 +543,7 @@ pub struct Welcome {
 pub enum RevokeMode {
     /// Recall: only unstarted leases.
     IfNotStarted,
-    /// Also retry nothing, and send nothing that is not sent yet.
+    /// All leases. The executor sends no further request for them.
     Stop,
 }
 

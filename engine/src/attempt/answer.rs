@@ -9,11 +9,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Longest wait that an answer may ask for. A server that asks for a day has a wrong clock or unit.
+/// Maximum wait that an answer may ask for. A server that asks for a day has a wrong clock or unit.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
-/// Longest webhook or policy name. Object names end at 253 bytes.
+/// Maximum length of a webhook or policy name. Object names end at 253 bytes.
 const WEBHOOK_NAME_MAX_BYTES: usize = 253;
-/// Reasons are single words.
+/// Maximum length of a reason. Reasons are single words.
 const REASON_MAX_BYTES: usize = 128;
 /// Prefix of a denial by a webhook, whatever its status code.
 const WEBHOOK_DENIAL: &str = "admission webhook \"";
@@ -41,7 +41,7 @@ pub struct Reply<W> {
     pub audit_id: String,
 }
 
-/// The relevant parts of a `metav1.Status`.
+/// The parts of a `metav1.Status` that the engine uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     pub reason: String,
@@ -63,15 +63,15 @@ pub enum NotFound {
     Other,
 }
 
-/// Whether a request may change something.
+/// Whether a request may change an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Read,
     Write,
 }
 
-/// The end of an attempt, without the common fields of reports. Also the meaning of one answer: a 2xx is
-/// [`Outcome::Done`]; any 409 is [`Outcome::Conflict`], because only a read tells a lost race from a webhook that
+/// The end of an attempt, without the common fields of reports. It is also the meaning of one answer: a 2xx is
+/// [`Outcome::Done`], and any 409 is [`Outcome::Conflict`]. Only a read can distinguish a lost race from a webhook that
 /// answers 409.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -109,13 +109,13 @@ pub(super) enum Written {
     Conflict(Box<Ending>),
     /// 415: the kind does not support this form of patch.
     UnknownPatch(Box<Ending>),
-    /// 400 or 422: the uid in the body may differ from the object's.
+    /// 400 or 422. The uid in the body may differ from the object's.
     Refused(Box<Ending>),
     Ended(Box<Ending>),
 }
 
 impl Ending {
-    /// An ending without an answer.
+    /// An ending for an attempt without an answer.
     pub fn because(outcome: Outcome, message: &str) -> Box<Ending> {
         Box::new(Ending {
             outcome,
@@ -160,7 +160,7 @@ pub fn failed(question: Question, failure: &Failure) -> Box<Ending> {
     let outcome = match (failure.kind, question) {
         (FailureKind::NoCredentials, Question::Read | Question::Write) => Outcome::Unauthenticated,
         (FailureKind::Unaddressable, Question::Read | Question::Write) => Outcome::Invalid,
-        // A read changes nothing: it can be repeated safely.
+        // A read changes nothing, so it can be repeated safely.
         (FailureKind::NotSent, Question::Read | Question::Write) | (FailureKind::NoAnswer, Question::Read) => {
             Outcome::Transient
         }
@@ -238,7 +238,7 @@ pub(super) fn written<W>(target: &ObjectRef, answer: Answer<W>, left: bool) -> W
     let mut ending = classify(&reply);
     ending.audit_id = audit_id(&reply.audit_id);
     if ending.outcome == Outcome::Done {
-        // An answer with another uid comes from a server that ignores the precondition.
+        // An answer with another uid comes from a server that ignores the uid precondition.
         let shown = reply.object.map(|live| live.sighting);
         ending.observed = shown.filter(|sighting| sighting.uid == target.uid);
         Written::Accepted(ending)
@@ -258,7 +258,7 @@ fn by_code(code: u16, not_found: Option<NotFound>) -> Outcome {
         401 => Outcome::Unauthenticated,
         403 => Outcome::Forbidden,
         404 if not_found == Some(NotFound::ThisObject) => Outcome::Gone,
-        // The caller has another form for a patch with a 415; otherwise the request is not supported.
+        // After a 415 the caller has another form for a patch. Otherwise the server does not support the request.
         405 | 415 => Outcome::Unsupported,
         400 | 422 => Outcome::Invalid,
         429 => Outcome::Throttled,
@@ -270,8 +270,8 @@ fn shape(not_found: NotFound) -> Option<&'static str> {
     match not_found {
         NotFound::ThisObject => None,
         NotFound::Resource => Some("the resource is not served"),
-        NotFound::Group => Some("the group is not served"),
-        NotFound::Other => Some("not about this object"),
+        NotFound::Group => Some("the API group is not served"),
+        NotFound::Other => Some("the Status names another object"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The next step of each action: pure functions from the content of an answer to the next request or the end.
+//! The next step of each action: pure functions from the content of an answer to the next request or to the end.
 
 use super::answer::{Written, written};
 use super::{
@@ -29,7 +29,7 @@ pub(super) enum Next<W> {
 pub(super) enum Then<W> {
     /// Before the first write.
     First,
-    /// The list must be known before it is written back.
+    /// The current list must be known before the executor writes it back.
     Rewrite,
     /// This write got a 409.
     Conflict { write: Box<Write<W>>, refused: Box<Ending> },
@@ -53,7 +53,7 @@ enum Form {
     Delete,
     /// A strategic merge patch. Other forms follow if the kind does not support it.
     Strategic,
-    /// At exactly the version that was read. Starts again after a lost race.
+    /// A patch at exactly the version that was read. The flow starts again after a lost race.
     Rewrite,
 }
 
@@ -72,7 +72,7 @@ impl<W: Clone> Attempt<W> {
         flat(self.first_step(merge_only))
     }
 
-    /// Handles the answer to the present request.
+    /// Handles the answer to the current request.
     pub(super) fn answered(&mut self, answer: Answer<W>, merge_only: &mut BTreeSet<GroupResource>) -> Next<W> {
         if answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Unaddressable) {
             self.api_calls -= 1;
@@ -137,9 +137,9 @@ impl<W: Clone> Attempt<W> {
             Then::First => self.first_look(live, merge_only),
             Then::Rewrite => self.rewrite(live),
             Then::Conflict { write, refused } if live.sighting.resource_version == write.against => {
-                // A lost race does not explain the conflict.
+                // A lost race does not explain this conflict.
                 let message = format!(
-                    "HTTP 409 though the object is still at version {}: it was no lost race, a webhook answers 409: {}",
+                    "HTTP 409 although the object is still at version {}; probably a webhook answers 409: {}",
                     write.against, refused.message
                 );
                 let Ending { message, .. } = *Ending::because(Outcome::AdmissionFailed, &message);
@@ -157,7 +157,7 @@ impl<W: Clone> Attempt<W> {
                 (_, Form::Strategic) => self.rewrite(live),
                 (_, Form::Delete | Form::Rewrite) => self.rewrite_again(live),
             },
-            // A failed test of a JSON Patch is a 422, too.
+            // A failed test of a JSON Patch has status 422, too.
             Then::Refused { write, .. }
                 if write.form == Form::Rewrite
                     && !matches!(self.lease.item.action, Action::RemoveFinalizer { .. })
@@ -165,7 +165,7 @@ impl<W: Clone> Attempt<W> {
             {
                 self.rewrite_again(live)
             }
-            // The server may not support removing one entry from a list.
+            // The server may not support a removal of single list entries.
             Then::Refused { write, .. }
                 if matches!(write.request, Request::Patch { patch: Patch::DropFinalizer { .. }, .. }) =>
             {
@@ -185,7 +185,7 @@ impl<W: Clone> Attempt<W> {
                 Ok(self.delete(*propagation_policy, live.sighting.resource_version))
             }
             Action::RemoveOwnerReferences { .. } if self.meant(&live).is_empty() => {
-                ended(Outcome::Unchanged, "the references are not there", live)
+                ended(Outcome::Unchanged, "the object no longer has these references", live)
             }
             Action::RemoveOwnerReferences { .. } => {
                 let live = self.as_decided(live)?;
@@ -194,7 +194,7 @@ impl<W: Clone> Attempt<W> {
             Action::UnblockOwnerReferences { .. } => {
                 let places = self.meant(&live);
                 if places.is_empty() {
-                    return ended(Outcome::Unchanged, "no entry blocks", live);
+                    return ended(Outcome::Unchanged, "none of the references blocks", live);
                 }
                 let live = self.as_decided(live)?;
                 if shares_uid(&live, &places) || merge_only.contains(&self.target().group_resource()) {
@@ -213,7 +213,7 @@ impl<W: Clone> Attempt<W> {
     fn wrote(&self, write: Box<Write<W>>, written: Written) -> Step<W> {
         match (written, write.form) {
             (Written::Ended(ending), _) => Err(ending),
-            // The server accepted the patch and does not support removing one entry from a list.
+            // The server accepted the patch, but does not support a removal of single list entries.
             (Written::Accepted(ending), Form::Strategic) if self.is_finalizer_left(&ending) => {
                 Ok(Next::Read(Then::Rewrite))
             }
@@ -272,7 +272,7 @@ impl<W: Clone> Attempt<W> {
         Ok(self.delete(policy, live.sighting.resource_version))
     }
 
-    /// Removes references: by uid alone if that is enough and the kind supports it. Such a patch needs neither a read
+    /// Removes references by uid alone if that is enough and the kind supports it. Such a patch needs neither a read
     /// nor a version, and removes every entry of a uid.
     fn remove(&self, known: Option<Box<Live<W>>>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
         if let Action::RemoveOwnerReferences { owner_uids, entries } = &self.lease.item.action
@@ -289,7 +289,7 @@ impl<W: Clone> Attempt<W> {
         }
     }
 
-    /// After a lost race: a gone owner stays gone, so a removal continues whatever else has changed.
+    /// Continues a removal after a lost race, whatever else has changed: a deleted owner never returns.
     fn rewrite_again(&mut self, live: Live<W>) -> Step<W> {
         if self.retries == CONFLICT_RETRIES_MAX {
             return ended(Outcome::Conflict, TOO_FAST, live);
@@ -307,7 +307,7 @@ impl<W: Clone> Attempt<W> {
             Action::RemoveOwnerReferences { entries, .. } => {
                 let places = self.meant(&live);
                 if places.is_empty() {
-                    return ended(Outcome::Unchanged, "the references are as they should be", live);
+                    return ended(Outcome::Unchanged, "the references already have the wanted state", live);
                 }
                 // Single entries need their indices, because another entry of the same uid stays.
                 if entries.is_empty() {
@@ -320,7 +320,7 @@ impl<W: Clone> Attempt<W> {
             Action::UnblockOwnerReferences { .. } => {
                 let places = self.meant(&live);
                 if places.is_empty() {
-                    return ended(Outcome::Unchanged, "the references are as they should be", live);
+                    return ended(Outcome::Unchanged, "the references already have the wanted state", live);
                 }
                 let live = self.as_decided(live)?;
                 if shares_uid(&live, &places) {
@@ -338,7 +338,7 @@ impl<W: Clone> Attempt<W> {
 
     fn remove_finalizer(&self, finalizer: &str, live: Live<W>) -> Step<W> {
         if !live.sighting.facts.has_finalizer(finalizer) {
-            return ended(Outcome::Unchanged, "the finalizer is not there", live);
+            return ended(Outcome::Unchanged, "the object no longer has the finalizer", live);
         }
         if self.preconditions().must_be_terminating && !live.sighting.facts.terminating {
             return ended(Outcome::Conflict, "the object is not being deleted", live);
@@ -362,7 +362,7 @@ impl<W: Clone> Attempt<W> {
         &self.lease.item.preconditions
     }
 
-    /// The object, if its facts are still those of the decision.
+    /// Returns the object, if its facts are still those of the decision.
     fn as_decided(&self, live: Live<W>) -> Result<Live<W>, Box<Ending>> {
         if live.sighting.facts.digest() == self.preconditions().facts_digest {
             return Ok(live);

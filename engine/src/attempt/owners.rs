@@ -1,4 +1,5 @@
-//! Owner checks: waiting owners are read right before a DELETE that rests on their waiting, once for all attempts.
+//! Owner checks. A DELETE that depends on waiting owners needs a read of them right before it. All attempts share these
+//! reads.
 
 use super::{Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, Request, RequestId, Seen, State, seen};
 use crate::object::{ObjectRef, REFERENCES_MAX_BYTES, clip};
@@ -10,19 +11,20 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long the answer about an owner is valid, counted from its request: the answer was true no earlier than that.
+/// How long the answer about an owner is valid. The time counts from the request, because the answer describes a moment
+/// after it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// A slower answer is valid for this many quarters of its own duration. The read takes four quarters, a write that
-/// follows at once takes four, and one that waits for that write is sent within the last.
+/// A slow answer is valid for this many quarters of its own duration. The read takes four quarters. A write that
+/// follows at once takes four. A second write that waits for the first one is sent within the last quarter.
 const GOOD_FOR_QUARTERS: u32 = 9;
-/// Longest validity of an answer. No request takes longer than half of it.
+/// Maximum validity of an answer. No request takes longer than half of it.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
-/// Most owners whose answers are shared. Beyond this, reads are not shared.
+/// Maximum number of owners whose answers are shared. If there are more, reads are not shared.
 const OWNERS_MAX: usize = 4096;
-/// Most bytes of references in the findings of one report, besides the first finding. A message holds several times as
-/// much.
+/// Maximum size of references in the findings of one report, besides the first finding. A message can hold several
+/// times as much.
 const TOLD_MAX_BYTES: usize = REFERENCES_MAX_BYTES;
-/// How often the owners of one write are read again because an answer became too old.
+/// Maximum number of times that the owners of one write are read again because an answer became too old.
 const ROUNDS_MAX: u32 = 5;
 
 /// The read of one owner.
@@ -51,7 +53,7 @@ pub(super) struct Known {
 #[derive(Clone, Debug)]
 enum OwnerState {
     Waiting,
-    /// It has the uid, and does not wait, or no longer.
+    /// The owner has the uid, and does not wait for its dependents.
     NotWaiting(Sighting),
     Absent,
     OtherUid,
@@ -80,8 +82,8 @@ impl Check {
 }
 
 impl<W: Clone> Attempts<W> {
-    /// Requests all owners without a valid answer, a bounded number at a time. True while answers are missing; an
-    /// ending if an answer forbids the write.
+    /// Requests all owners without a valid answer, a bounded number at a time. Returns true while answers are missing,
+    /// and an ending if an answer forbids the write.
     pub(super) fn read_owners(
         &mut self,
         now: Time,
@@ -104,7 +106,7 @@ impl<W: Clone> Attempts<W> {
             {
                 check.known = Some(known.clone());
             }
-            // Answers that are too old are read again after all answers of this round have allowed the write.
+            // Answers that are too old are read again, after all answers of this round have allowed the write.
             if check.known.as_ref().is_some_and(|known| !is_settled || now < known.good_until) {
                 continue;
             }
@@ -115,8 +117,7 @@ impl<W: Clone> Attempts<W> {
         }
         attempt.rounds += u32::from(is_outdated);
         if attempt.rounds > ROUNDS_MAX {
-            let message = "no write could leave while the answers about all waiting owners were good: \
-                           the API server answers too unevenly, or gives no connection in time";
+            let message = "the owner checks became too old before the write could be sent: the API server answers too unevenly, or accepts no connection in time";
             return Err(Ending::because(Outcome::Transient, message));
         }
         if pending == 0 {
@@ -187,8 +188,8 @@ impl OwnerState {
     }
 }
 
-/// An error if an owner does not wait. Owners that are alive and not waiting come first, then gone ones, then
-/// unreadable ones. The findings have this order, as many as a report holds, and at least one.
+/// Returns an error if an owner does not wait. The findings begin with owners that are alive and not waiting, then gone
+/// ones, then unreadable ones. A report holds a limited number of findings, and at least one.
 fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
     let (mut living, mut gone, mut unreadable) = (Vec::new(), Vec::new(), None);
     for check in checks {
@@ -203,7 +204,7 @@ fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
     }
     let (outcome, message) = match (living.is_empty(), gone.is_empty(), unreadable) {
         (false, _, _) => (Outcome::OwnerExists, "an owner exists and does not wait for its dependents"),
-        (true, false, _) => (Outcome::Conflict, "an owner that waited for its dependents no longer exists"),
+        (true, false, _) => (Outcome::Conflict, "an owner that should wait for its dependents no longer exists"),
         (true, true, Some(ending)) => {
             let about_us = matches!(ending.outcome, Outcome::Forbidden | Outcome::Unauthenticated);
             let outcome = if about_us { ending.outcome } else { Outcome::Transient };

@@ -1,12 +1,12 @@
-//! Resources that share a group and a kind. Each has its own collection. A reference names only the kind, and does not
-//! say which resource it means.
+//! Rivals: resources that share a group and a kind. Each has its own collection. A reference names only the kind, and
+//! does not say which resource it means.
 
 use super::{Coverage, KindId};
 use crate::object::{GroupResource, Name, ObjectRef};
 use alloc::vec::Vec;
 
 impl Coverage {
-    /// The kind of a resource: the only one of its group and kind, unless another resource has that.
+    /// The kind entry of a resource. It is the entry of its group and kind, unless another resource has that entry.
     pub(crate) fn place_of(&mut self, resource: &GroupResource, kind: &Name) -> KindId {
         if let Some(&rival) = self.rivals.get(resource).filter(|rival| self.kind(**rival).kind == *kind) {
             return rival;
@@ -46,8 +46,9 @@ impl Coverage {
         resources
     }
 
-    /// Finds out whether references by this kind lead to one resource, after one has come or gone. Unlistable resources
-    /// do not count beside a listable one. `None` if nothing has changed, else the former target of references.
+    /// Finds out whether references by this kind lead to one resource, after a resource has come or gone. Resources
+    /// that cannot be listed do not count beside one that can. Returns `None` if nothing has changed, else the former
+    /// target of references.
     pub(crate) fn compare_resources(&mut self, id: KindId) -> Option<KindId> {
         if self.rivals.is_empty() {
             return None;

@@ -6,9 +6,10 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// The manual of `etcdutl --bump-revision` recommends adding a thousand million. No cluster writes as much in a moment.
+/// Minimum step of a version that counts as a jump. The manual of `etcdutl --bump-revision` recommends adding a
+/// thousand million. No cluster writes as much in a moment.
 const LEAP_MIN: u128 = 100_000_000;
-/// No cluster writes faster than this for long.
+/// Maximum rate of writes. No cluster writes faster for long.
 const WRITES_PER_SECOND_MAX: u128 = 50_000;
 
 pub(super) fn leaps(high: Option<&(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) -> bool {
@@ -31,15 +32,16 @@ pub(crate) enum Placement {
     Main {
         /// The collection was seen at or past the highest version known of the main store.
         keeps_up: bool,
-        /// The number of answers in a row that speak against this placement.
+        /// The number of consecutive answers that contradict this placement.
         against: u32,
     },
-    /// In a store of its own. The administrator says so, because of `--etcd-servers-overrides`.
+    /// In a store of its own, because of `--etcd-servers-overrides`. The administrator has named the collection.
     Apart,
-    /// Unknown. Answers stand elsewhere than those of the other collections, and the administrator does not name this
-    /// collection: it has a store of its own, or another server answers for it. No list of it proves anything.
+    /// Unknown. The positions of answers differ from those of the other collections, and the administrator does not
+    /// name this collection. Either it has a store of its own, or another server answers for it. No list of it proves
+    /// anything.
     Unknown {
-        /// The number of answers in a row that go along with the main store.
+        /// The number of consecutive answers that agree with the main store.
         along: u32,
         /// The version of the last answer.
         stood: Option<ResourceVersion>,
@@ -63,7 +65,7 @@ impl Kind {
         matches!(self.placement, Placement::Unknown { .. })
     }
 
-    /// Sets whether the administrator says that the collection has a store of its own.
+    /// Sets whether the collection has a store of its own according to the administrator.
     pub(crate) fn set_apart(&mut self, apart: bool) {
         if apart {
             self.placement = Placement::Apart;
@@ -80,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Records an answer that speaks against the placement of the collection in the main store.
+    /// Records an answer that contradicts the placement of the collection in the main store.
     pub(crate) fn speak_against(&mut self) {
         if let Placement::Main { keeps_up: false, against } = &mut self.placement
             && self.state == State::Synced
@@ -89,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Forgets how many answers in a row have spoken for or against the placement.
+    /// Resets the number of consecutive answers for or against the placement.
     pub(crate) fn begin_count(&mut self) {
         match &mut self.placement {
             Placement::Main { against: count, .. } | Placement::Unknown { along: count, .. } => *count = 0,
@@ -97,9 +99,9 @@ impl Kind {
         }
     }
 
-    /// Records that a collection whose store is unknown stands at this version. A collection of the main store stands no
-    /// earlier than that was seen at, and the main store was seen where the collection stood a round ago. Returns the
-    /// number of answers in a row for which that is so.
+    /// Records the position of a collection whose store is unknown. The position agrees with the main store if it is
+    /// not before the collection's earlier position, and if the main store was seen at the collection's position of the
+    /// previous round. Returns the number of consecutive answers that agree.
     pub(crate) fn go_along(&mut self, main: Option<&ResourceVersion>, version: &ResourceVersion) -> u32 {
         let Placement::Unknown { along, stood } = &mut self.placement else { return 0 };
         let before = stood.replace(version.clone());
@@ -116,7 +118,7 @@ impl Coverage {
             && !leaps(self.main.as_ref(), now, version);
         let kind = self.kind_mut(id);
         kind.raise(now, version);
-        // Remains of an old history say nothing about the present store.
+        // Data of an old history says nothing about the current store.
         if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
             if !kind.keeps_up() && reaches_main {
                 kind.placement = Placement::Main { keeps_up: true, against: 0 };
@@ -128,7 +130,7 @@ impl Coverage {
     /// Records that the store accepted a write to an object of this collection at this version.
     pub(crate) fn wrote(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
-        // If a collection has not kept up with the others, its store is unknown.
+        // If a collection has not kept up with the others, its store becomes unknown.
         if kind.is_in_main_store() && kind.keeps_up() && version.is_ordered() {
             raise(&mut self.main, now, version);
         }
@@ -143,8 +145,8 @@ impl Coverage {
         }
     }
 
-    /// No answer of this collection's store can have a lower version. The collections of the main store share one such
-    /// floor; every other collection has its own.
+    /// The lowest version that an answer of this collection's store can have. The collections of the main store share
+    /// one such floor. Every other collection has its own.
     pub(crate) fn floor(&self, id: KindId) -> Option<&ResourceVersion> {
         let kind = self.kind(id);
         let own = kind.high.as_ref().map(|(high, _)| high);
@@ -158,12 +160,12 @@ impl Coverage {
         self.main.as_ref().map(|(main, _)| main)
     }
 
-    /// Whether this version is too far beyond everything seen of the main store.
+    /// Whether this version is too far beyond all known versions of the main store.
     pub(crate) fn is_far_ahead(&self, now: Time, id: KindId, version: &ResourceVersion) -> bool {
         self.kind(id).is_in_main_store() && leaps(self.main.as_ref(), now, version)
     }
 
-    /// The main store has another history: neither its position nor its collections are known.
+    /// Forgets the position of the main store, and which collections it has, because its history has changed.
     pub(crate) fn forget_main_store(&mut self) {
         self.main = None;
         self.shown = None;
@@ -201,8 +203,9 @@ impl Coverage {
     }
 
     /// Collections that do not share the main store, after their positions have differed from it for `rounds` requests.
-    /// If most collections differ, the main store is the other one: then the ones ahead of it or far behind it do not
-    /// share it. None do if only resources that are no longer served have shown the assumed position.
+    /// If most collections differ, the other store is the main store. Then the collections that are ahead of it or far
+    /// behind it are the ones that do not share it. Returns none if only resources that are no longer served have shown
+    /// the assumed position.
     pub(crate) fn apart(&self, now: Time, rounds: u32) -> Option<Vec<KindId>> {
         let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against() >= rounds).collect();
         let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();

@@ -3,7 +3,7 @@
 use crate::object::{GroupResource, Name};
 use alloc::string::String;
 
-/// In place of a resource: all resources of the group.
+/// Stands in the place of a resource name for all resources of the group.
 pub const ALL_RESOURCES: &str = "*";
 
 /// A group, or one of its resources, whose definition exists and that discovery has not shown yet.
@@ -17,7 +17,8 @@ pub struct Undiscovered {
 }
 
 impl Undiscovered {
-    /// As a collection. The resource is [`ALL_RESOURCES`] if the resources of the group are unknown.
+    /// Returns the group and resource as a collection. The resource is [`ALL_RESOURCES`] if the resources of the group
+    /// are unknown.
     pub fn group_resource(&self) -> GroupResource {
         let resource = self.resource.clone().unwrap_or_else(|| Name::from(ALL_RESOURCES));
         GroupResource { group: self.group.clone(), resource }

@@ -10,7 +10,8 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-/// The duration of a released Lease, as client-go writes it: valid, and short for clients that look only at the clock.
+/// The duration of a released Lease, as client-go writes it. It is valid, and short for clients that look only at the
+/// clock.
 const RELEASED_DURATION: Duration = Duration::from_secs(1);
 
 impl Elector {
@@ -31,7 +32,7 @@ impl Elector {
         self.write(now, Purpose::Renew, write);
     }
 
-    /// Releases the Lease, or ends.
+    /// Releases the Lease, or ends the release.
     pub(super) fn give_back(&mut self, now: Time) {
         let State::Releasing(Release { held: Some(record), .. }) = &self.state else {
             self.state = State::Over;
@@ -85,7 +86,7 @@ impl Elector {
         }
     }
 
-    /// The call has no usable answer. A write may have succeeded nevertheless.
+    /// Handles a call without a usable answer. A write may have succeeded nevertheless.
     pub(super) fn fail(&mut self, now: Time, call: &Call, why: String) {
         let what = match call.purpose {
             Purpose::Read => "read the Lease",
@@ -203,7 +204,7 @@ impl Elector {
                 self.next_call = next;
                 self.observe(now, record);
             }
-            // The term ended while this call was in flight, and stays ended. The record counts like any other.
+            // The term ended while this call was in flight, and stays ended. Handle the record like any other.
             State::Following => self.observe(now, record),
             State::Releasing(_) => {
                 self.hold(record);
@@ -218,7 +219,8 @@ impl Elector {
             self.unsure = None;
         }
         match &mut self.state {
-            // The next round shows the winner. An immediate read could loop on a server that refuses everything.
+            // The next read shows the winner. An immediate read could repeat without end on a server that refuses every
+            // write.
             State::Following => self.next_call = now + self.retry(),
             State::Leading(leadership) => {
                 leadership.refused = leadership.refused.saturating_add(1);
@@ -251,8 +253,8 @@ impl Elector {
         }
     }
 
-    /// When the acquisition behind this record was sent, if this process acquired it and lost the answer. The identity
-    /// alone proves nothing.
+    /// The time at which the acquisition behind this record was sent, if this process acquired the Lease and did not
+    /// get the answer. The identity alone proves nothing.
     fn landed_unseen(&mut self, record: &LeaseRecord) -> Option<Time> {
         let unsure = self.unsure.as_ref()?;
         let same_lease = unsure.election.as_ref().is_none_or(|election| *election == record.uid);
@@ -266,7 +268,7 @@ impl Elector {
         None
     }
 
-    /// When the observed record may be taken over.
+    /// The time from which the observed record may be taken over.
     fn free_at(&self, now: Time) -> Time {
         match &self.observed {
             None => now,

@@ -6,9 +6,9 @@ use crate::time::Time;
 use alloc::format;
 use alloc::string::String;
 
-/// Most attempts for a page before all earlier pages are discarded.
+/// Maximum number of attempts for a page before all earlier pages are discarded.
 const PAGE_TRIES_MAX: u32 = 5;
-/// A server with this many pages never finishes.
+/// Maximum number of pages of a list. A server that sends more never finishes.
 const PAGES_MAX: u32 = 1_000_000;
 
 /// The pages so far.
@@ -16,11 +16,11 @@ const PAGES_MAX: u32 = 1_000_000;
 pub(super) struct Pages {
     /// `None`: all objects in one page.
     limit: Option<u32>,
-    /// The position of the first page: all pages show the collection as of it.
+    /// The position of the first page. All pages show the collection as of this position.
     position: Option<ResourceVersion>,
     token: Option<String>,
     count: u32,
-    /// Attempts for the present page.
+    /// Attempts for the current page.
     tries: u32,
 }
 
@@ -74,11 +74,12 @@ impl Follow {
 
     fn page_failed(&mut self, now: Time, pages: Pages, failure: Failure) {
         if failure.is_expired() && pages.limit.is_some() {
-            // The token of the next page has expired: reading in pages is too slow, so everything is requested at once.
+            // The token of the next page has expired, so reading in pages is too slow. The next request asks for all
+            // objects at once.
             return self.ask_page(Pages::new(None));
         }
-        // A page after the first is worth another attempt: its token is valid for minutes, and many objects may precede
-        // it.
+        // A page after the first is worth another attempt, because its token is valid for minutes, and many objects may
+        // precede it.
         if pages.token.is_some() && failure.may_pass() && pages.tries < PAGE_TRIES_MAX {
             let wait = self.wait(&failure, RESUME_BACKOFF_MAX);
             return self.rest(now + wait, Next::Page(pages));

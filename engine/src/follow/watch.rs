@@ -1,4 +1,4 @@
-//! A watch over several streams.
+//! A watch of a collection. It continues over several streams.
 
 use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell, WatchEnd};
 use crate::object::ResourceVersion;
@@ -8,9 +8,9 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-/// After a watch that lived this long, a new list may start at once.
+/// Minimum life of a watch after which a new list may start at once.
 const RELIST_AT_ONCE_AFTER: Duration = Duration::from_secs(5);
-/// After this many consecutive streams with only failures, a new list starts.
+/// Number of consecutive streams with only failures after which a new list starts.
 const FRUITLESS_WATCHES_MAX: u32 = 3;
 
 /// The position of the watch, and the results of its streams.
@@ -18,7 +18,7 @@ const FRUITLESS_WATCHES_MAX: u32 = 3;
 pub(super) struct Watch {
     position: ResourceVersion,
     began: Time,
-    /// The present stream has sent data.
+    /// The current stream has sent data.
     progress: bool,
     /// One of the earlier streams has sent data.
     fruitful: bool,
@@ -98,7 +98,7 @@ impl Follow {
         if watch.fruitless == 0 {
             return self.ask_watch(now, watch);
         }
-        // Back off if the server ends every watch at once.
+        // Wait before the next watch, in case the server ends every watch at once.
         let wait = self.backoff.next_delay();
         self.rest(now + wait, Next::Watch(watch));
     }
@@ -119,7 +119,7 @@ impl Follow {
         }
     }
 
-    /// Reports the loss of the watch, unless the leader knows it for this reason.
+    /// Reports the loss of the watch, unless the leader already knows the loss and its reason.
     fn lose(&mut self, watch: &mut Watch, end: WatchEnd, failure: Failure) {
         if watch.lost.as_ref() != Some(&failure.sentence) {
             watch.lost = Some(failure.sentence.clone());

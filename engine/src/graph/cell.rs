@@ -1,4 +1,4 @@
-//! The storage of a node: 64 bytes, its name, and its share of common values.
+//! The storage of a node: a cell of 64 bytes, the name of the object, and references to values that nodes share.
 
 use super::texts::TextId;
 use super::{NodeId, Proof};
@@ -15,7 +15,7 @@ impl Flags {
     pub(super) const LIVE: Flags = Flags(1);
     /// A list or watch of its collection showed it, or a read while nothing newer was known.
     pub(super) const OBSERVED: Flags = Flags(1 << 1);
-    /// Checked without a usable answer.
+    /// A question about the node had no usable answer.
     pub(super) const UNREADABLE: Flags = Flags(1 << 2);
     /// [`Told`] has more knowledge about it.
     pub(super) const TOLD: Flags = Flags(1 << 3);
@@ -47,9 +47,9 @@ impl Flags {
 
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// For a uid in another form, its number is in the first bytes.
+    /// The uid in canonical form. For a uid in another form, the first bytes hold the uid's number.
     pub(super) uid: [u8; 16],
-    /// Of an observed object, if it is a number.
+    /// The version of an observed object, if it is a number.
     pub(super) version: u64,
     pub(super) owners: Owners,
     pub(super) name: TextId,
@@ -57,14 +57,14 @@ pub(super) struct Cell {
     pub(super) place: u32,
     /// The number of its list of dependents plus one; 0 without dependents.
     pub(super) dependents: u32,
-    /// The number of its list of finalizers plus one; 0 without finalizers.
+    /// The number of the node's list of finalizers plus one; 0 without finalizers.
     pub(super) finalizers: u32,
     /// The last list of its collection that showed it.
     pub(super) list: u32,
     pub(super) flags: Flags,
 }
 
-/// The references of an observed object, in order: usually one or none.
+/// The references of an observed object, in order: none or one in most cases.
 #[derive(Debug, Default)]
 pub(super) enum Owners {
     #[default]
@@ -83,12 +83,12 @@ pub(super) struct OwnerEdge {
     pub(super) how: How,
 }
 
-/// The rest of a reference besides the name and uid of the owner: the number of its `apiVersion` and `kind`, and two
+/// The parts of a reference besides the name and uid of the owner: the number of its `apiVersion` and `kind`, and two
 /// optional flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct How(u32);
 
-/// The owner's end of a reference.
+/// A reference, as stored at its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DependentEdge {
     pub(super) dependent: NodeId,
@@ -96,7 +96,7 @@ pub(super) struct DependentEdge {
     slot: u32,
 }
 
-/// The references to a node: usually one, if any.
+/// The references to a node: none or one in most cases.
 #[derive(Debug, Default)]
 pub(super) enum Dependents {
     #[default]
@@ -189,7 +189,7 @@ impl Cell {
     }
 }
 
-/// The bytes of a cell for a uid with this number.
+/// The bytes of a cell whose uid has this number.
 pub(super) fn odd_uid_bytes(number: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -249,4 +249,4 @@ fn flag(bits: u32) -> Option<bool> {
     }
 }
 
-const _: () = assert!(size_of::<Cell>() == 64, "what a node costs is a budget");
+const _: () = assert!(size_of::<Cell>() == 64, "the memory of a node has a budget");

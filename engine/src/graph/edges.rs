@@ -8,8 +8,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Graph {
-    /// The target of a reference. The scope is that of the owner's kind. While it is unknown, the dependent's namespace
-    /// is assumed.
+    /// The target of a reference. The scope is that of the owner's kind. While the scope is unknown, the dependent's
+    /// namespace is assumed.
     pub(crate) fn target(coverage: &mut Coverage, namespace: &Name, reference: &OwnerReference) -> Coordinates {
         let kind = coverage.kind_id(reference.group(), &reference.kind);
         let namespace =
@@ -29,7 +29,7 @@ impl Graph {
                 let at = Self::target(coverage, &namespace, reference);
                 self.link(dependent, reference, &at);
             }
-            // Last, so that the other owners keep all knowledge.
+            // This comes last, so that the other owners keep all knowledge.
             self.drop_unused_owners(dependent, before.as_slice());
             self.give_back(before);
             self.note_waiting(dependent, true);
@@ -87,10 +87,10 @@ impl Graph {
     /// Removes the references of a node from its owners.
     pub(super) fn detach(&mut self, id: NodeId) -> Owners {
         let edges = core::mem::take(&mut self.cell_mut(id).owners);
-        // From the back: the edges of one owner then leave its list in the order in which moves fill earlier slots.
+        // From the back, so that the edges of one owner leave its list in the order in which moves fill earlier slots.
         for (slot, edge) in edges.as_slice().iter().enumerate().rev() {
             let list = self.dependents_mut(edge.owner);
-            // An earlier removal of this loop may have moved this edge; the reverse edge then has its present place.
+            // An earlier removal of this loop may have moved this edge. The reverse edge then has its current place.
             let is_it = |back: &DependentEdge| back.dependent == id && back.slot() == slot;
             let mut at = edge.back as usize;
             if !list.as_slice().get(at).is_some_and(is_it) {

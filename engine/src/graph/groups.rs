@@ -1,4 +1,4 @@
-//! One object that several groups serve with one uid is one owner: its dependents count regardless of the group in
+//! One object that several groups serve with one uid is one owner. Its dependents count regardless of the group in
 //! their reference.
 
 use super::{Coordinates, Graph, Node, NodeId};
@@ -6,19 +6,21 @@ use crate::coverage::Coverage;
 use alloc::vec::Vec;
 
 impl Graph {
-    /// The nodes of the object at this node: observed and read ones, those remembered as orphaning, and those of a
+    /// The nodes of the object at this node: observed and read nodes, nodes remembered as orphaning, and nodes of a
     /// served kind with the same namespace and name that may turn out to be the object.
     pub(crate) fn same_object(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = Node<'_>> + Clone {
         let this = self.node(id);
         let namesake = move |node: &Node<'_>| {
             node.namespace() == this.namespace() && node.name() == this.name() && !node.is_absent()
         };
-        // A reference by an unserved kind holds an owner only while it can be removed: during orphaning deletion.
+        // A reference by an unserved kind keeps an owner only while the reference can be removed: during orphaning
+        // deletion.
         let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
         let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || (served(node) && namesake(node));
         let uid = this.uid();
         let few = self.few_by_uid(&uid);
-        // Of many claims to the uid, only those with this name count. There is at most one for each kind.
+        // If very many nodes claim the uid, only those with this name count. There is at most one of them for each
+        // kind.
         let mut crowd: Vec<NodeId> = Vec::new();
         if self.is_crowded(&uid) {
             let named = |(kind, _)| Coordinates { kind, ..this.at() };

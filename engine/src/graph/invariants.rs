@@ -1,4 +1,4 @@
-//! Invariants between any two calls.
+//! Invariants of the graph, which hold between any two calls.
 
 use super::cell::Flags;
 use super::{Graph, Node, NodeId};
@@ -43,7 +43,7 @@ impl Graph {
             }
         }
         if node.owners().len() > 0 && !node.is_observed() {
-            return Some(String::from("it has references, and is not observed"));
+            return Some(String::from("has references, but is not observed"));
         }
         let mut blocking = 0;
         for (at, edge) in node.edges_of_dependents().iter().enumerate() {
@@ -53,12 +53,15 @@ impl Graph {
                 return Some(format!("dependent {at} does not refer to it"));
             }
             if owner.is_none_or(|owner| (owner.how.blocks() == Some(true)) != edge.blocks()) {
-                return Some(format!("dependent {at} blocks in another way"));
+                return Some(format!("dependent {at} differs in blockOwnerDeletion"));
             }
             blocking += usize::from(edge.blocks());
         }
         if blocking != node.blocking_count() {
-            return Some(format!("{blocking} dependents block it, counted {}", node.blocking_count()));
+            return Some(format!(
+                "{blocking} dependents block its deletion, but the counter is {}",
+                node.blocking_count()
+            ));
         }
         if !self.by_uid(&node.uid()).any(|other| other == id) {
             return Some(String::from("not found by its uid"));
@@ -67,22 +70,22 @@ impl Graph {
             return Some(String::from("not found by its address"));
         }
         if node.cell.flags.has(Flags::TOLD) != self.told.contains_key(&id) || node.is_observed() && node.is_absent() {
-            return Some(String::from("what is told of it is not kept with it"));
+            return Some(String::from("its flag and the map of unobserved knowledge differ"));
         }
         if node.cell.flags.has(Flags::ODD_VERSION) != self.versions.contains_key(&id) {
-            return Some(String::from("its version is not kept with it"));
+            return Some(String::from("its flag and the map of versions differ"));
         }
         if node.cell.flags.has(Flags::DELETION_TIME) != self.deletion_times.contains_key(&id) {
-            return Some(String::from("the time of its deletion is not kept with it"));
+            return Some(String::from("its flag and the map of deletion times differ"));
         }
         if node.cell.flags.has(Flags::EXCESS) != self.excesses.contains_key(&id) {
-            return Some(String::from("what stands for its references is not kept with it"));
+            return Some(String::from("its flag and the map of placeholders differ"));
         }
         let listed = self.unobserved.get(&node.kind()).is_some_and(|ids| ids.contains(&id));
         if listed == node.is_observed() {
-            return Some(String::from("wrongly among the unobserved"));
+            return Some(String::from("is in the list of unobserved nodes, or missing there"));
         }
-        (!node.is_observed() && node.dependent_count() == 0).then(|| String::from("nothing refers to it"))
+        (!node.is_observed() && node.dependent_count() == 0).then(|| String::from("is neither observed nor referenced"))
     }
 
     /// Observed nodes of each kind, and how many of them have this list number.

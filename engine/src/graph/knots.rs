@@ -1,8 +1,8 @@
 //! Knots: cycles of foreground deletions, in which each object waits for the next one.
 //!
 //! Knots are the strongly connected components among observed objects in foreground deletion, along blocking
-//! references. After a change that may have created or removed one, all are computed again, once for all changes: a
-//! walk for each object of a long chain would cost the square of its length.
+//! references. A change that may have created or removed a knot marks them as stale, and the next query computes all of
+//! them once for all changes. A search after each change of a long chain would cost the square of its length.
 
 use super::cell::Flags;
 use super::{Graph, NodeId};
@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 pub(super) struct Knots {
     /// Observed nodes in foreground deletion.
     waiting: BTreeSet<NodeId>,
-    /// The number of the knot of each node in one.
+    /// The number of the knot of each node that is in a knot.
     tied: BTreeMap<NodeId, usize>,
     /// A change may have created or removed a knot.
     stale: bool,
 }
 
 impl Graph {
-    /// The acting node of the target of a reference.
+    /// The acting node of a reference's target.
     fn acting(&self, owner: NodeId) -> NodeId {
         self.primary(&self.node(owner).uid()).unwrap_or(owner)
     }
@@ -31,7 +31,8 @@ impl Graph {
         self.knots.tied.get(&self.acting(owner)) == Some(knot)
     }
 
-    /// Records that an observed node has changed, or is no longer observed. `moved`: its references may have changed.
+    /// Records that an observed node has changed, or is no longer observed. `moved` means that its references may have
+    /// changed.
     pub(super) fn note_waiting(&mut self, id: NodeId, moved: bool) {
         let flags = self.cell(id).flags;
         let is = [Flags::OBSERVED, Flags::TERMINATING, Flags::FOREGROUND].iter().all(|&flag| flags.has(flag));
@@ -48,8 +49,9 @@ impl Graph {
         self.knots.stale |= may_tie || may_cut;
     }
 
-    /// Whether the node blocks a waiting object and a waiting object blocks it: the last change that creates a knot is
-    /// of such a node. A chain that is deleted from its root has none, so no step of it walks the whole chain.
+    /// Whether the node blocks a waiting object and a waiting object blocks the node. The last change that creates a
+    /// knot concerns such a node. A chain that is deleted from its root has no such node, so no step of the deletion
+    /// searches the whole chain.
     fn is_between(&self, id: NodeId) -> bool {
         let node = self.node(id);
         let waits = |id: NodeId| self.knots.waiting.contains(&id);
@@ -58,7 +60,8 @@ impl Graph {
         blocks && blockers.any(|edge| edge.blocks() && waits(edge.dependent))
     }
 
-    /// Computes the knots again if they may have changed. Returns the nodes that were or are in one.
+    /// Computes the knots again if they may have changed. Returns the nodes that were in a knot before or are in one
+    /// now.
     pub(crate) fn find_knots(&mut self) -> Vec<NodeId> {
         if !core::mem::take(&mut self.knots.stale) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The knowledge about a node. Common data is in its cell, rare data in maps.
+//! The knowledge about a node. Common data is in the cell of the node, rare data in maps.
 
 use super::cell::{Cell, Flags, Told};
 use super::{Graph, NodeId, Presence};

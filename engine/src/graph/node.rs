@@ -25,13 +25,13 @@ pub(crate) enum Known<'a> {
     Observed,
     /// Known only from references.
     Virtual { unreadable: bool },
-    /// A read found it, although its collection has not shown it or shows nothing.
+    /// A read found the object, although its collection has not shown it.
     Read { facts: &'a Facts, position: &'a ResourceVersion },
     /// Proven absent.
     Absent(&'a Proof),
 }
 
-/// A reference of an observed object.
+/// A reference of an observed object to a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Reference<'a> {
     graph: &'a Graph,
@@ -113,7 +113,7 @@ impl<'a> Node<'a> {
         self.cell.flags.has(Flags::DIRTY)
     }
 
-    /// Of an observed object.
+    /// The version of an observed object.
     pub(crate) fn resource_version(self) -> Option<ResourceVersion> {
         self.is_observed().then(|| self.graph.version_of(self.id))
     }
@@ -123,7 +123,7 @@ impl<'a> Node<'a> {
         self.is_observed().then_some(self.cell.list)
     }
 
-    /// The facts of the object, from its collection or from a read. Built for each call.
+    /// The facts of the object, from its collection or from a read. The call builds them anew.
     pub(crate) fn facts(self) -> Option<Facts> {
         if self.is_observed() { Some(self.own_facts()) } else { self.read().cloned() }
     }
@@ -186,7 +186,7 @@ impl<'a> Node<'a> {
         self.read().map_or_else(|| self.own_finalizers(), |facts| &facts.finalizers)
     }
 
-    /// Of an observed object.
+    /// The finalizers of an observed object.
     pub(super) fn own_finalizers(self) -> &'a [Name] {
         self.cell.finalizers.checked_sub(1).map_or(&[], |list| self.graph.finalizers.get(list))
     }
@@ -201,7 +201,7 @@ impl<'a> Node<'a> {
         self.cell.owners.as_slice().iter().map(move |edge| Reference { graph, edge })
     }
 
-    /// Whether the facts of an observed object are exactly these.
+    /// Whether the facts of an observed object equal `facts`.
     pub(crate) fn has_said(self, facts: &Facts) -> bool {
         self.has_references(&facts.owners)
             && *self.own_finalizers() == *facts.finalizers
@@ -211,7 +211,7 @@ impl<'a> Node<'a> {
             && self.excess() == facts.excess
     }
 
-    /// Whether these are its references, in this order.
+    /// Whether the references equal `references`, in the same order.
     pub(super) fn has_references(self, owners: &[OwnerReference]) -> bool {
         self.references().len() == owners.len() && self.references().zip(owners).all(|(known, owner)| known.is(owner))
     }
@@ -242,7 +242,7 @@ impl<'a> Node<'a> {
     }
 
     /// The dependents at these indices, the last one first. A walk from the last index down misses no dependent that
-    /// stays: a removal moves only the last one, and downwards.
+    /// stays, because a removal moves only the last one, to a lower index.
     pub(crate) fn dependents_at(self, places: core::ops::Range<usize>) -> impl Iterator<Item = NodeId> + use<'a> {
         let edges = self.edges_of_dependents().get(places).unwrap_or_default();
         edges.iter().rev().map(|edge| edge.dependent)
@@ -264,7 +264,7 @@ impl<'a> Node<'a> {
         self.graph.deletion_times.get(&self.id).copied()
     }
 
-    /// Set if an observed object has more references than the collector reads.
+    /// The placeholder for the references, if an observed object has more than the collector reads.
     pub(crate) fn excess(self) -> Option<Excess> {
         if !self.cell.flags.has(Flags::EXCESS) {
             return None;
@@ -272,7 +272,7 @@ impl<'a> Node<'a> {
         self.graph.excesses.get(&self.id).copied()
     }
 
-    /// Of an observed object.
+    /// The facts of an observed object.
     fn own_facts(self) -> Facts {
         Facts {
             owners: self.references().map(Reference::to_owned).collect(),
@@ -323,7 +323,7 @@ impl Reference<'_> {
         }
     }
 
-    /// Whether it was written like this.
+    /// Whether the reference was written in this form.
     fn is(self, reference: &OwnerReference) -> bool {
         let how = self.edge.how;
         let (api_version, kind) = self.graph.kinds.get(how.kind());

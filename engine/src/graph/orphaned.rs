@@ -1,7 +1,7 @@
-//! Owners that orphan their dependents, remembered after they are gone.
+//! Records of owners that orphan their dependents. A record remains after the owner is gone.
 //!
-//! The memory is for a uid: several groups may serve one object, and one of them may lag. If in doubt it keeps
-//! dependents.
+//! The record belongs to a uid, because several groups may serve one object, and one of them may lag. If in doubt, the
+//! record keeps dependents.
 
 use super::{Coordinates, Graph, Node, NodeId};
 use crate::coverage::KindId;
@@ -9,21 +9,21 @@ use crate::object::{Digest, Facts, Name, Uid};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// The memory of an owner that orphans its dependents.
+/// The record of an owner that orphans its dependents.
 #[derive(Debug)]
 pub(super) struct Orphaned {
-    /// The places that showed it: several if several groups serve it. Never empty.
+    /// The places that showed the orphaning, one for each group that serves the owner. Never empty.
     places: Vec<Place>,
     lost: Option<Lost>,
 }
 
-/// The orphaning was seen in a history that the store may have lost. In the present history the owner may exist without
-/// a deletion mark. So the memory counts once the owner is proven absent, and ends when a watch shows that the owner
+/// The orphaning was seen in a history that the store may have lost. In the current history the owner may exist without
+/// a deletion mark. So the record counts once the owner is proven absent. It ends when a watch shows that the owner
 /// went without orphaning.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
-    /// Since then, its collection has shown the owner without a deletion mark. An owner that is terminating at first
-    /// sight may have orphaned before.
+    /// Since the loss of the history, the owner's collection has shown the owner without a deletion mark. This flag
+    /// matters because an owner that is terminating at first sight may have orphaned before.
     alive: bool,
 }
 
@@ -36,7 +36,7 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Shown,
-    /// It left its collection. It may be forgotten after this round of the barrier.
+    /// The owner left its collection. The record may be dropped after this round of the barrier.
     Gone {
         until: u64,
     },
@@ -44,7 +44,7 @@ enum Stage {
     Passed,
 }
 
-/// Namespace and name of an owner, as one number. A user who finds a collision only keeps the user's own object.
+/// Namespace and name of an owner, as one number. A user who finds a collision can only keep the user's own object.
 pub(crate) fn address(namespace: &str, name: &str) -> u64 {
     let mut digest = Digest::default();
     digest.text(namespace);
@@ -82,8 +82,8 @@ impl Graph {
         self.orphaned.contains_key(uid)
     }
 
-    /// The node's collection no longer shows it. If its object orphaned its dependents, this is remembered until this
-    /// round of the barrier has passed.
+    /// Records that the node's collection no longer shows it. If its object orphaned its dependents, the record remains
+    /// until this round of the barrier has passed.
     pub(crate) fn remember_orphaned(&mut self, id: NodeId, until: u64) {
         let (uid, at) = (self.node(id).uid(), self.node(id).at());
         if let Some(orphaned) = self.orphaned.get_mut(&uid) {
@@ -91,34 +91,35 @@ impl Graph {
         }
     }
 
-    /// Marks every memory as belonging to a history that the store may have lost.
+    /// Marks every record as belonging to a history that the store may have lost.
     pub(crate) fn lose_orphaned(&mut self) {
         for orphaned in self.orphaned.values_mut() {
             orphaned.lost = Some(Lost::default());
         }
     }
 
-    /// The collection is listed again: an owner's orphaning may have been missed.
+    /// Notes that the collection is listed again, so the orphaning of an owner may have been missed.
     pub(crate) fn lose_sight_of_orphaned(&mut self, kind: KindId) {
         for orphaned in self.orphaned.values_mut().filter(|of| of.places.iter().any(|place| place.at.kind == kind)) {
             orphaned.lost = orphaned.lost.map(|_| Lost::default());
         }
     }
 
-    /// Copies the memory of orphaning for this node from another graph.
+    /// Copies the record of this node's orphaning from another graph.
     pub(crate) fn set_orphaned(&mut self, uid: Uid, at: &Coordinates) {
         let orphaned = self.orphaned.entry(uid).or_insert(Orphaned { places: Vec::new(), lost: None });
         orphaned.place_mut(at);
     }
 
-    /// The namespaces of remembered owners that left their collection. The memory waits for a new round in each.
+    /// The namespaces of recorded owners that left their collection. Their records wait for a new round in each
+    /// namespace.
     pub(crate) fn namespaces_of_gone_orphaned(&self) -> BTreeSet<Name> {
         let places = self.orphaned.values().flat_map(|orphaned| &orphaned.places);
         places.filter(|place| place.stage != Stage::Shown).map(|place| place.at.namespace.clone()).collect()
     }
 
-    /// The rounds of the barrier start again: owners of this namespace that left their collection are remembered until
-    /// this one has passed.
+    /// The rounds of the barrier start again. The records of owners in this namespace that left their collection remain
+    /// until this round has passed.
     pub(crate) fn remember_orphaned_longer(&mut self, namespace: &Name, until: u64) {
         let places = self.orphaned.values_mut().flat_map(|orphaned| &mut orphaned.places);
         for place in places.filter(|place| place.stage != Stage::Shown && place.at.namespace == *namespace) {
@@ -126,8 +127,8 @@ impl Graph {
         }
     }
 
-    /// A round of the barrier has passed for these namespaces: forgets the owners that waited for it and are not
-    /// referenced. The others are forgotten with the last reference.
+    /// A round of the barrier has passed for these namespaces. Drops the records that waited for it and whose owners
+    /// are not referenced. The other records are dropped with the last reference.
     pub(crate) fn forget_orphaned(&mut self, namespaces: &BTreeSet<Name>, round: u64) {
         let mut passed = Vec::new();
         for (uid, orphaned) in &mut self.orphaned {
@@ -144,7 +145,8 @@ impl Graph {
         }
     }
 
-    /// Forgets an orphaning owner once its rounds have passed, no group shows it, and no group's reference names it.
+    /// Drops the record of an owner once its rounds have passed, no group shows the owner, and no group's reference
+    /// names it.
     pub(super) fn forget_if_unused(&mut self, uid: &Uid) {
         let Some(orphaned) = self.orphaned.get(uid) else { return };
         let is_it = |node: Node<'_>| {
@@ -152,7 +154,7 @@ impl Graph {
             node.is_observed() || places.any(|at| at.namespace == *node.namespace() && *at.name == *node.name())
         };
         let is_over = orphaned.places.iter().all(|place| place.stage == Stage::Passed);
-        // If very many references claim the uid, not all are checked.
+        // If very many references claim the uid, this check does not see all of them.
         if is_over && !self.is_crowded(uid) && !self.few_by_uid(uid).any(|id| is_it(self.node(id))) {
             let address = orphaned.places.first().map(|place| address(&place.at.namespace, &place.at.name));
             self.orphaned.remove(uid);
@@ -165,15 +167,16 @@ impl Graph {
         core::mem::take(&mut self.forgotten)
     }
 
-    /// A watch has shown that this owner went without orphaning: the memory belongs to a lost history.
+    /// Drops the record of an owner after a watch has shown that the owner went without orphaning. The record belongs
+    /// to a lost history.
     pub(crate) fn end_orphaned(&mut self, uid: &Uid) {
         if self.orphaned.get(uid).is_some_and(|orphaned| orphaned.lost.is_some_and(|lost| lost.alive)) {
             self.orphaned.remove(uid);
         }
     }
 
-    /// Remembers the owner at this node again, while it is referenced. `lost`: from a history that the store may have
-    /// lost.
+    /// Adds a record of the owner at this node again, while the owner is referenced. `lost` means that it comes from a
+    /// history that the store may have lost.
     pub(crate) fn remember_again(&mut self, id: NodeId, lost: bool) {
         let (uid, at) = (self.node(id).uid(), self.node(id).at());
         self.set_orphaned(uid.clone(), &at);
@@ -183,12 +186,12 @@ impl Graph {
         }
     }
 
-    /// The number of remembered owners.
+    /// The number of records.
     pub(crate) fn orphaned_count(&self) -> usize {
         self.orphaned.len()
     }
 
-    /// Forgets all owners that left their collection and are not referenced, without a round.
+    /// Drops the records of all owners that left their collection and are not referenced, without a round.
     pub(crate) fn forget_gone_orphaned(&mut self) {
         let mut gone = Vec::new();
         for (uid, orphaned) in &mut self.orphaned {
@@ -202,7 +205,7 @@ impl Graph {
         }
     }
 
-    /// Records what this place shows. True if the memory of the owner changes.
+    /// Records what this place shows. Returns true if the record of the owner changes.
     pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) -> bool {
         if facts.orphans_dependents() {
             let orphaned =
@@ -218,8 +221,8 @@ impl Graph {
                 lost.alive = true;
                 return false;
             }
-            // Deletion cannot be undone. Another group may only lag, so it withdraws only its own entry. If the store
-            // may have been restored, one of its servers may lag, too.
+            // A deletion cannot be undone. A group without the orphaning may only lag, so it withdraws only its own
+            // entry. If the store may have been restored, one of its servers may lag, too.
             let known = orphaned.places.len();
             orphaned.places.retain(|place| place.at != *at);
             let left = orphaned.places.len();

@@ -1,9 +1,9 @@
 //! Prefetches the memory that many facts need.
 //!
 //! In a large graph nearly every step of a fact waits for memory: its slot in an index, the node, its name, its owner.
-//! The steps of one fact depend on one another, those of different facts do not, and a processor can wait for a dozen
-//! memory accesses at once. So each step is done for all facts before the next step. The only result is the content of
-//! the caches.
+//! The steps of one fact depend on one another. The steps of different facts do not, and a processor can wait for a
+//! dozen memory accesses at once. So each step runs for all facts before the next step. The call changes only the
+//! content of the processor's caches.
 
 use super::{Graph, NodeId};
 use crate::coverage::KindId;
@@ -11,7 +11,7 @@ use crate::object::Object;
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-/// A smaller graph fits into the caches.
+/// Minimum size of a graph to prefetch. A smaller graph fits into the caches.
 const WORTH_IT_FROM: usize = 1 << 18;
 
 impl Graph {

@@ -1,5 +1,5 @@
-//! Names of objects, each stored once in a few large pages. Most have about two dozen bytes, and a heap allocation of
-//! its own would double that.
+//! Names of objects, each stored once in a few large pages. Most have about two dozen bytes. A heap allocation for each
+//! name would double that.
 
 use crate::paged_vec::PagedVec;
 use alloc::boxed::Box;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// Alignment of texts.
 const GRAIN: usize = 8;
 const PAGE: usize = 64 * 1024;
-/// A longer text is stored separately. No Kubernetes name is that long.
+/// Maximum length of a text in the pages. A longer text is stored separately. No Kubernetes name is that long.
 const SHORT_MAX: usize = 255;
 /// Number of size classes, by grains. A text includes its length.
 const SIZES: usize = (SHORT_MAX + 1) / GRAIN + 1;
@@ -16,7 +16,7 @@ const GRAINS_PER_PAGE: usize = PAGE / GRAIN;
 /// Marks a long text.
 const LONG: u32 = 1 << 31;
 
-/// Identifies a text. Give it back once.
+/// Identifies a text. The owner of the id returns it exactly once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TextId(u32);
 
@@ -70,7 +70,7 @@ impl Texts {
         let (page, start) = (id.0 as usize / GRAINS_PER_PAGE, id.0 as usize % GRAINS_PER_PAGE * GRAIN);
         let page = &self.pages[page];
         let end = start + 1 + usize::from(page[start]);
-        core::str::from_utf8(&page[start + 1..end]).expect("what was put here is text")
+        core::str::from_utf8(&page[start + 1..end]).expect("the pages hold valid UTF-8")
     }
 
     /// Reads memory near this text.
@@ -89,7 +89,7 @@ impl Texts {
         }
     }
 
-    /// Room after all texts.
+    /// Allocates room after all texts.
     fn room(&mut self, grains: usize) -> usize {
         if self.pages.is_empty() || self.used + grains > GRAINS_PER_PAGE {
             self.pages.push(alloc::vec![0; PAGE].into_boxed_slice());

@@ -1,4 +1,4 @@
-//! The meaning of the names in a scope. As in kubectl, users may write `deploy` for `deployments.apps`.
+//! The meaning of the names in the scope of a pause. As in kubectl, users may write `deploy` for `deployments.apps`.
 
 use super::{Filter, Scope};
 use crate::coverage::{Coverage, Kind};
@@ -8,13 +8,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Most names in a sentence.
+/// Maximum number of names in a sentence.
 const LISTED_MAX: usize = 5;
 
 /// A scope with resource names of the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meaning {
-    /// The held scope. Everything, if a name matches no served kind: the author's intention is unknown.
+    /// The held scope. It is everything if a name matches no served kind, because the author's intention is unknown.
     pub(crate) scope: Scope,
     /// The meaning of each name. A kind that is no longer served keeps its name.
     known: BTreeMap<GroupResource, Vec<GroupResource>>,
@@ -27,7 +27,7 @@ impl Meaning {
         Meaning::default().again(scope, coverage)
     }
 
-    /// Resolves the same scope with the present served kinds.
+    /// Resolves the same scope again, with the kinds that are served now.
     pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage) -> Meaning {
         let mut meaning = Meaning::default();
         let mut read = |filter: &Filter| {
@@ -67,8 +67,8 @@ fn listed(names: &[GroupResource]) -> String {
 }
 
 impl Coverage {
-    /// The collections that match a name: the collection itself, or all whose resource, kind, singular or short name it
-    /// is, in any group and version that the name leaves open.
+    /// The collections that a name matches: the collection itself, or all collections with this resource, kind,
+    /// singular or short name, in any group and version that the name leaves open.
     pub(crate) fn called(&self, name: &GroupResource) -> Vec<GroupResource> {
         if self.find(name).is_some() {
             return alloc::vec![name.clone()];
@@ -88,15 +88,15 @@ impl Coverage {
     }
 }
 
-/// Resolves a requested scope. The error names its first part that matches nothing: such a pause would hold nothing.
-/// `has_namespace` says whether a namespace exists; `None` if unknown.
+/// Resolves a requested scope. The error names the first part of the scope that matches nothing, because such a pause
+/// would hold nothing. `has_namespace` says whether a namespace exists; `None` if unknown.
 pub(crate) fn resolved(
     scope: &Scope,
     coverage: &Coverage,
     has_namespace: impl Fn(&Name) -> Option<bool>,
 ) -> Result<Scope, String> {
     if coverage.served().next().is_none() {
-        // Nothing is known yet. The leader then holds everything until the names are known.
+        // No kind is known yet. The leader then holds everything until the kinds are known.
         return Ok(scope.clone());
     }
     let meaning = Meaning::of(scope, coverage);
@@ -110,7 +110,7 @@ pub(crate) fn resolved(
         let namespaced = |of: &GroupResource| coverage.find(of).and_then(|id| coverage.kind(id).namespaced());
         let outside = filter.resources.iter().find(|of| namespaced(of) == Some(false));
         if let (Some(outside), Some(namespace)) = (outside, filter.namespaces.first()) {
-            return Err(format!("names {outside} in namespace {namespace}, and {outside} are in no namespace"));
+            return Err(format!("names {outside} in namespace {namespace}, but {outside} are cluster-scoped"));
         }
     }
     Ok(meaning.scope)

@@ -25,18 +25,17 @@ use core::time::Duration;
 const UNDER_WAY_MAX: usize = 32;
 /// Maximum number of concurrent questions about one collection.
 const UNDER_WAY_EACH_MAX: usize = 24;
-/// Minimum wait in milliseconds after a failed answer. The wait doubles with each failure.
+/// Minimum wait after a failed answer. The wait doubles with each failure.
 const FAILED_MIN: Duration = Duration::from_millis(500);
-/// Maximum wait in seconds after a failed answer. The bound lets all questions be asked within ten seconds of the
-/// recovery of a server.
+/// Maximum wait after a failed answer. The bound lets all questions be asked within ten seconds of the recovery of a
+/// server.
 const FAILED_MAX: Duration = Duration::from_secs(5);
-/// Additional wait in milliseconds per failed node. With this wait, all failed nodes together cause 20 questions per
-/// second.
+/// Additional wait for each failed node. With this wait, all failed nodes together cause 20 questions per second.
 const FAILED_EACH: Duration = Duration::from_millis(50);
 /// Number of consecutive questions without an answer after which the server receives one question at a time.
 const DOWN_AFTER: u32 = 3;
 
-/// Minimum time in seconds between two lists of a collection that does not show its objects.
+/// Minimum time between two lists of a collection that does not show its objects.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 
 /// The nodes that wait for questions.
@@ -154,10 +153,10 @@ impl Row {
         at.min(failing.next)
     }
 
-    /// Takes in a credible answer about a node with `times` earlier failures.
+    /// Handles a credible answer about a node with `times` earlier failures.
     fn answered(&mut self, times: u32) {
         if times > 0 {
-            // The cause of all failures may be over.
+            // The cause of all failures may be gone.
             self.failed.clear();
             self.waiting.extend(core::mem::take(&mut self.again).into_keys());
         }
@@ -224,7 +223,7 @@ impl Questions {
         Some((kind, node))
     }
 
-    /// Takes in an answer. Returns the number of earlier failures, or `None` if the answer is no longer expected.
+    /// Handles an answer. Returns the number of earlier failures, or `None` if the answer is no longer expected.
     fn end(&mut self, kind: KindId, node: NodeId, probe: ProbeId) -> Option<u32> {
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(row) = self.rows.get_mut(&kind) {
@@ -368,7 +367,7 @@ impl Leader {
         self.cx.timers.set(at, Timer::Questions);
     }
 
-    /// Returns the answer if it can describe the present state of the store. An answer is refused if it is older than
+    /// Returns the answer if it can describe the current state of the store. An answer is refused if it is older than
     /// the knowledge at the time of the question, if it belongs to another history, or if its collection has no
     /// comparable versions.
     fn believable(
@@ -387,20 +386,19 @@ impl Leader {
         let entry = self.world.coverage().kind(kind);
         if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
             return Err(Failure::senseless(format!(
-                "a list of its name stands at {version}, before the known position"
+                "the list by name returned version {version}, which is before the known position"
             )));
         }
         if entry.is_unplaced() && !shows {
             // Questions about other names would fail in the same way.
             return Err(Failure::transport(format!(
-                "its collection stands at {version}, which does not compare with the others: if it has an etcd of its own, \
-                 --separate-stores has to name it"
+                "its collection is at version {version}, which cannot be compared with the other collections; if it has a separate etcd, add it to --separate-stores"
             )));
         }
         let leaps = entry.leaps(self.cx.now, &version) && entry.rewound.is_none();
         let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
-            let why = format!("a list stands at {version}, far past all known versions");
+            let why = format!("a list returned version {version}, far past all known versions");
             if leaps {
                 // Other answers decide the position of the store.
                 self.contradicted(kind, why.clone());
@@ -411,7 +409,7 @@ impl Leader {
         Ok(answer)
     }
 
-    /// Takes in an answer at version `at` that shows the object of a node.
+    /// Handles an answer at version `at` that shows the object of a node.
     fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
         let node = self.world.graph().node(id);
         let (kind, is_observed) = (node.kind(), node.is_observed());
@@ -422,12 +420,12 @@ impl Leader {
             let for_long = self.cx.now.since(entry.since) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
                 if for_long {
-                    self.world.relist(&mut self.cx, kind, "a question has shown an object that its watch has not");
+                    self.world.relist(&mut self.cx, kind, "a direct read shows an object that the watch has not shown");
                 }
                 self.contradicted(
                     kind,
                     format!(
-                        "a list at {at} shows {} as of {}, and its watch, which stands at {position}, does not",
+                        "a list at version {at} shows {} as of {}, but the watch, at version {position}, does not",
                         object.name, sighting.resource_version
                     ),
                 );
@@ -437,7 +435,7 @@ impl Leader {
         self.found(id, &target, &sighting, &at);
     }
 
-    /// Takes in an answer at version `at` that shows an object of the graph or a referenced object.
+    /// Handles an answer at version `at` that shows an object of the graph or a referenced object.
     pub(super) fn found(&mut self, id: NodeId, object: &ObjectRef, sighting: &Sighting, at: &ResourceVersion) {
         if sighting.uid != object.uid {
             return;
@@ -455,11 +453,14 @@ impl Leader {
         if let Some(lacked) = self.world.shown(&self.cx, id, sighting, at) {
             let kind = self.world.graph().node(id).kind();
             let name = &object.name;
-            self.contradicted(kind, format!("a list at {lacked} does not show {name}, and an answer at {at} does"));
+            self.contradicted(
+                kind,
+                format!("a list at version {lacked} does not show {name}, but an answer at version {at} does"),
+            );
         }
     }
 
-    /// Takes in an answer that did not show the object of a node.
+    /// Handles an answer that did not show the object of a node.
     fn not_there(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) {
         let node = self.world.graph().node(id);
         let kind = node.kind();
@@ -472,7 +473,7 @@ impl Leader {
             Some(Absence::Proven(proof)) => self.prove(id, proof),
             Some(Absence::Contradicts(shown)) => {
                 let at = version.map(alloc::string::ToString::to_string).unwrap_or_default();
-                let why = format!("a list at {shown} shows {name}, and one at {at} does not");
+                let why = format!("a list at version {shown} shows {name}, but a list at version {at} does not");
                 self.contradicted(kind, why.clone());
                 self.ask_again(kind, id, 0, &Failure::senseless(why));
             }

@@ -1,5 +1,5 @@
-//! Audits: regular comparisons of a collection with the object count of the server. No event announces the objects that
-//! a watch has lost.
+//! Audits: regular comparisons of a collection with the object count of the server. They find objects that a watch has
+//! lost, because no event announces such a loss.
 
 use super::{Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{KindId, State};
@@ -8,11 +8,11 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Time in seconds between two count comparisons of a collection, one hour.
+/// Time between two count comparisons of a collection.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
-/// Time in seconds before a second comparison confirms a difference.
+/// Time before a second comparison confirms a difference.
 const AUDIT_AGAIN: Duration = Duration::from_secs(10);
-/// Time in seconds before the next audit after a failed list, until the list succeeds.
+/// Time before the next audit after a failed list, until the list succeeds.
 const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
 
 /// The count of an audit.
@@ -98,14 +98,14 @@ impl Leader {
         }
     }
 
-    /// Takes in the object count of the server at the present position of the watch.
+    /// Handles the object count of the server at the current position of the watch.
     fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
         let entry = self.world.coverage().kind(kind);
         let known = (entry.observed + entry.unusable) as u64;
         if counted == known || entry.state != State::Synced {
             self.audit_in(kind, AUDIT_EVERY);
         } else if again {
-            self.world.relist(&mut self.cx, kind, "the object count of the server differs from its watch");
+            self.world.relist(&mut self.cx, kind, "the object count of the API server differs from its watch");
             self.audit_in(kind, AUDIT_EVERY);
         } else {
             self.cx.timers.set(self.cx.now + AUDIT_AGAIN, Timer::Recount(kind));

@@ -1,5 +1,6 @@
-//! Claims: reports about objects. An executor is not the API server. Its observations never enter the graph, and never change the knowledge
-//! of a collection or of its store. Each observation is a claim until the API server confirms it.
+//! Claims: reports of executors about objects. An executor is not the API server. Its observations never enter the
+//! graph, and never change the knowledge of a collection or of its store. Each observation is a claim until the API
+//! server confirms it.
 //!
 //! ```text
 //! awaited   the leader expects the watch to show the claim       -> settled (the watch shows it), asked (the time is over)
@@ -8,9 +9,10 @@
 //!                                                                   untrue (enough lists contradict)
 //! ```
 //!
-//! A claim ahead of the watch is normal, because the executor has just written. The leader decides nothing about a written object until the
-//! watch has shown the write, or until the leader's own question is answered. The leader asks at once about a claim that contradicts the
-//! known history: either the store was rewound, or the report is not true.
+//! A claim ahead of the watch is normal, because the executor has just written. The leader decides nothing about a
+//! written object until the watch has shown the write, or until the API server has answered the leader's own question.
+//! The leader asks at once about a claim that contradicts the known history. Either the store was rewound, or the
+//! report is not true.
 
 use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{KindId, State};
@@ -26,9 +28,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds in which the watch shows the observation of an executor. After this time the leader asks.
+/// Time within which the watch normally shows the observation of an executor. After this time the leader asks the API
+/// server.
 const SHOWS_WITHIN: Duration = Duration::from_secs(2);
-/// Minimum time in milliseconds between two questions about one claim. The time doubles after a failed answer.
+/// Minimum time between two questions about one claim. The time doubles after a failed answer.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent questions about claims. Further questions wait.
 const UNDER_WAY_MAX: usize = 16;
@@ -56,7 +59,7 @@ pub(super) struct Claim {
     /// The name of the report field.
     field: &'static str,
     who: Option<Process>,
-    /// The lowest version at which the object was known when the attempt was decided.
+    /// The lowest known version of the object when the attempt was decided.
     since: Option<ResourceVersion>,
     /// True if the claim holds decisions about the object until it is settled.
     holds: bool,
@@ -92,7 +95,7 @@ impl Claims {
 }
 
 impl Leader {
-    /// Takes in the observation of an attempt about its target. `holds` is true if the attempt wrote the target.
+    /// Handles the observation of an attempt about its target. `holds` is true if the attempt wrote the target.
     pub(super) fn claim_target(
         &mut self,
         session: Option<SessionId>,
@@ -103,7 +106,7 @@ impl Leader {
     ) {
         if sighting.uid != target.uid {
             if outcome != Outcome::Replaced {
-                self.untrue(session, "observed", format!("{target} was shown with the uid {}", sighting.uid));
+                self.untrue(session, "observed", format!("the report shows {target} with uid {}", sighting.uid));
             }
             return;
         }
@@ -114,7 +117,11 @@ impl Leader {
         let version = &sighting.resource_version;
         if known == *version {
             if !kind.is_aggregated() && kind.rewound.is_none() && differs(node.facts(), &sighting.facts) {
-                self.untrue(session, "observed", format!("{target} had another state at {version}"));
+                self.untrue(
+                    session,
+                    "observed",
+                    format!("the report contradicts the known state of {target} at version {version}"),
+                );
             }
             return;
         }
@@ -134,12 +141,12 @@ impl Leader {
         self.enter(claim, if at_once { Duration::ZERO } else { SHOWS_WITHIN });
     }
 
-    /// Takes in a report that the target is gone or was deleted, which the watch has not shown in time.
+    /// Handles a report that the target is gone or was deleted, which the watch has not shown in time.
     pub(super) fn claim_gone(&mut self, who: Process, target: &ObjectRef) {
         self.enter(Claim::of(target, Says::Gone, "outcome", Some(who)), ASK_AGAIN);
     }
 
-    /// Takes in the finding of an owner check.
+    /// Handles the finding of an owner check.
     pub(super) fn claim_owner(
         &mut self,
         session: Option<SessionId>,
@@ -161,7 +168,11 @@ impl Leader {
             let (facts, same) = (node.facts(), known == sighting.resource_version);
             let is_alive = facts.as_ref().is_some_and(|facts| !facts.terminating);
             if same && differs(facts, &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
-                self.untrue(session, "findings", format!("{owner} had another state at {known}"));
+                self.untrue(
+                    session,
+                    "findings",
+                    format!("the report contradicts the known state of {owner} at version {known}"),
+                );
             } else if let Some(target) = prevents.filter(|_| same || is_alive) {
                 self.cx.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
             }
@@ -236,7 +247,8 @@ impl Leader {
             }
             Err(_) => return self.settle_claim(&uid),
         };
-        // Contradicting answers of the API server say nothing about an executor. A store rewind is detected here.
+        // Answers of the API server that contradict each other say nothing about an executor. This call detects a store
+        // rewind.
         let Some(answer) = self.claim_believed(kind, known, answer) else { return self.settle_claim(&uid) };
         let at = answer.resource_version;
         let shown = answer.objects.into_iter().find(|object| object.uid == uid);
@@ -261,7 +273,7 @@ impl Leader {
         self.settle_claim(&uid);
     }
 
-    /// Returns the answer if it can describe the present state of the store.
+    /// Returns the answer if it can describe the current state of the store.
     fn claim_believed(
         &mut self,
         kind: KindId,
@@ -276,7 +288,7 @@ impl Leader {
         let leaps = entry.leaps(self.cx.now, &version);
         let answer = self.of_the_present(kind, known, answer).ok()?;
         if leaps {
-            self.contradicted(kind, format!("a list stands at {version}, far past all known versions"));
+            self.contradicted(kind, format!("a list returned version {version}, far past all known versions"));
         }
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             return None;
@@ -285,7 +297,7 @@ impl Leader {
         Some(answer)
     }
 
-    /// Takes in the answer to the leader's own question like any other sighting.
+    /// Handles the answer to the leader's own question like any other sighting.
     fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
         let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         let Some(id) = self.world.graph().find(&object.uid, &coordinates) else { return };
@@ -314,8 +326,11 @@ impl Leader {
             return;
         }
         if same && differs(node.facts(), &sighting.facts) && !self.world.coverage().kind(node.kind()).is_aggregated() {
-            let (who, field, why) =
-                (claim.who.clone(), claim.field, format!("{} had another state at {at}", claim.object));
+            let (who, field, why) = (
+                claim.who.clone(),
+                claim.field,
+                format!("the report contradicts the known state of {} at version {at}", claim.object),
+            );
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone() {
             let owner = claim.object.clone();
@@ -396,28 +411,34 @@ impl Claim {
         }
     }
 
-    /// Returns how a consistent list of the object's name, requested after the report arrived, contradicts the claim.
+    /// Returns the contradiction between the claim and a consistent list of the object's name that was requested after
+    /// the report arrived.
     fn contradiction(&self, at: &ResourceVersion, shown: Option<&Object>) -> Option<String> {
         let object = &self.object;
         match (&self.says, shown) {
             (Says::Shown(seen), _) if !seen.resource_version.is_ordered() => {
                 Some(format!("{object} has no version {}", seen.resource_version))
             }
-            (Says::Shown(seen), _) if at.is_before(&seen.resource_version) => {
-                Some(format!("{object} cannot have been at {}: the store stands at {at}", seen.resource_version))
-            }
+            (Says::Shown(seen), _) if at.is_before(&seen.resource_version) => Some(format!(
+                "{object} cannot have been at version {}: the store is at version {at}",
+                seen.resource_version
+            )),
             (Says::Shown(seen), _)
                 if self.since.as_ref().is_some_and(|since| seen.resource_version.is_before(since)) =>
             {
-                Some(format!("{object} was past {} already, and the store was not rewound", seen.resource_version))
+                Some(format!(
+                    "{object} was already past version {}, and the store was not rewound",
+                    seen.resource_version
+                ))
             }
             (Says::Shown(seen), Some(now)) if now.resource_version.is_before(&seen.resource_version) => {
                 let (at, was) = (&now.resource_version, &seen.resource_version);
-                Some(format!("{object} is at {at}, and was never at {was}"))
+                Some(format!("{object} is at version {at}, and was never at version {was}"))
             }
             (Says::Shown(seen), Some(now)) if now.resource_version == seen.resource_version => {
-                differs(Some(now.facts.clone()), &seen.facts)
-                    .then(|| format!("{object} had another state at {}", seen.resource_version))
+                differs(Some(now.facts.clone()), &seen.facts).then(|| {
+                    format!("the report contradicts the known state of {object} at version {}", seen.resource_version)
+                })
             }
             (Says::Gone, Some(now)) if !now.facts.terminating || self.field == "findings" => {
                 Some(format!("{object} exists, at {}", now.resource_version))

@@ -14,15 +14,15 @@ use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds in which executors may report leases of earlier terms. Open decisions without a report are closed
-/// after this time, which is longer than an attempt and its report take.
+/// Time in which executors may report leases of earlier terms. Open decisions without a report are closed after this
+/// time, which is longer than an attempt and its report take.
 const REPORTED_WITHIN: Duration = Duration::from_secs(60);
 /// Maximum number of decisions that are closed at once.
 const CLOSED_AT_ONCE: usize = 1000;
-/// Time in milliseconds between two batches of closed decisions.
+/// Time between two batches of closed decisions.
 const CLOSED_EVERY: Duration = Duration::from_millis(10);
 
-/// The way in which an object leaves the set of observed objects.
+/// How an object leaves the set of observed objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// The collection shows the deletion of the object, by a DELETED event at this version or by a list without the
@@ -57,7 +57,7 @@ impl Leader {
         self.tell_finalizers(id);
     }
 
-    /// Reports once which finalizers hold an object in deletion after a DELETE of an executor.
+    /// Reports once which finalizers keep an object in deletion after a DELETE of an executor.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
         let is_terminating = |id| self.world.graph().get(id).is_some_and(|node| node.is_terminating());
         if !self.ledger.has_accepted_any() || !is_terminating(id) {
@@ -80,7 +80,7 @@ impl Leader {
         }
     }
 
-    /// Takes in that an observed object is about to leave the graph. Returns whether an executor deleted the object.
+    /// Records that an observed object is about to leave the graph. Returns whether an executor deleted the object.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.world.graph().node(id).uid();
         let accepted = self.ledger.end_accepted(&uid);
@@ -187,7 +187,7 @@ impl Leader {
         let target = inherited.logged.target.clone();
         let kind = self.world.kind_of(&target);
         let entry = self.world.coverage().kind(kind);
-        // An unseen object of a served kind may exist. An object of an unserved kind is not seen again.
+        // An unseen object of a served kind may exist. An object of an unserved kind will not be seen again.
         let unseen = self.world.graph().primary(uid).is_none() && inherited.gone.is_none();
         if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
             return;
@@ -209,7 +209,7 @@ impl Leader {
         }
     }
 
-    /// Takes in a report about a lease of an earlier leader.
+    /// Handles a report about a lease of an earlier leader.
     pub(super) fn report_late(&mut self, session: Option<SessionId>, report: &WorkReport) -> ReportResult {
         let is_earlier = self.cx.term.as_ref().is_some_and(|term| {
             term.election == report.term.election

@@ -78,7 +78,7 @@ pub enum InvalidReferences {
 /// The behavior after every collection of a rewound store is listed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreRewind {
-    /// Resumes grants after a minute of consistent reads.
+    /// Whether decisions are carried out.
     #[default]
     Continue,
     /// Grants nothing until the process restarts.
@@ -105,7 +105,7 @@ pub struct PauseRead(pub u64);
 /// A fact for the leader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Discovery shows this kind for the first time, or with changes.
+    /// Discovery shows this kind for the first time, or shows it with changes.
     KindServed(ServedKind),
     /// A complete and fresh discovery does not show the resource any more. The fact proves nothing about its objects.
     KindUnserved(GroupResource),
@@ -152,7 +152,7 @@ pub enum Input {
     PauseSeen(Pause),
     /// A pause was deleted.
     PauseGone { name: Name, uid: Uid },
-    /// The answer to [`Output::ReadPauses`]. An error is any answer that does not establish the set of pauses.
+    /// The answer to [`Output::ReadPauses`]. An answer that does not establish the set of pauses is an error.
     PausesRead { read: PauseRead, answer: Result<PauseAnswer, String> },
 
     /// A message on the stream of an executor. The first message must be a hello.
@@ -163,7 +163,7 @@ pub enum Input {
     /// The API server accepted a write of this replica to an object of this collection at this version. The write that
     /// makes the replica the leader arrives before the term.
     Wrote { collection: GroupResource, resource_version: ResourceVersion },
-    /// This replica leads.
+    /// This replica leads now.
     TermGained(Term),
     /// Decisions of earlier leaders without an end in the log, in the order of their last steps. At most
     /// [`LOGGED_MAX`](crate::leader::LOGGED_MAX) entries count. The input arrives once per term if the log outlives
@@ -173,7 +173,7 @@ pub enum Input {
     TermLost { leader_endpoint: String },
     /// The process that runs the leader withholds all grants for this reason. `None` permits grants again.
     Withhold { why: Option<String> },
-    /// The process is about to stop. The leader grants nothing and sends all executors away.
+    /// The process is about to stop. The leader grants nothing and asks all executors to connect to another replica.
     Stop,
 }
 
@@ -288,7 +288,7 @@ pub enum Event {
         grounds: Box<Grounds>,
     },
     /// A decision ended without being carried out, because it is obsolete or replaced. The grounds are those of its
-    /// lease, or the present ones if it had no lease.
+    /// lease, or the current ones if it had no lease.
     Withdrawn {
         item: u64,
         target: ObjectRef,
@@ -386,7 +386,7 @@ pub enum Event {
         count: u32,
         /// True if the report is the first untrue one of this process in this field.
         first: bool,
-        /// True if the executor is sent away because of the number of untrue reports.
+        /// True if the leader refuses the executor because of the number of untrue reports.
         refused: bool,
     },
     /// A question about the object of a node ended: the object `exists`, is `absent`, or the question `failed`.
@@ -395,7 +395,7 @@ pub enum Event {
         by: CheckBy,
         answer: &'static str,
     },
-    /// The lists of a collection stand elsewhere than those of the main store, and the configuration declares no
+    /// The lists of a collection return versions that do not match the main store, and the configuration declares no
     /// separate store for the collection.
     KeptApart {
         collection: GroupResource,
@@ -454,7 +454,7 @@ pub enum Event {
         dependent: ObjectRef,
         reference: OwnerReference,
     },
-    /// A known object has a reference again to an owner that orphaned its dependents and is gone. The leader removes
+    /// A known object has again a reference to an owner that orphaned its dependents and is gone. The leader removes
     /// the reference.
     Readopted {
         dependent: ObjectRef,

@@ -10,9 +10,9 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Time in milliseconds between two questions about the position of the store while all grants are withheld.
+/// Time between two questions about the position of the store while all grants are withheld.
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
-/// Time in seconds between two questions to a collection in doubt that cannot be listed. Few decisions depend on such a
+/// Time between two questions to a collection in doubt that cannot be listed. Few decisions depend on such a
 /// collection.
 const DOUBT_AGAIN: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ impl Leader {
     }
 
     fn stop_granting(&mut self, why: &'static str) {
-        self.cx.event(Event::GrantsStopped { why: format!("{why}; asking for the position of the store") });
+        self.cx.event(Event::GrantsStopped { why: format!("{why}; reading the position of the store again") });
         self.dispatcher.stop_destroying(&mut self.cx, why);
         self.ask_suspect();
     }
@@ -66,7 +66,7 @@ impl Leader {
         }
     }
 
-    /// Takes in an answer about the position of the store. `position` is the position of the collection when the
+    /// Handles an answer about the position of the store. `position` is the position of the collection when the
     /// question was sent; its watch may have passed that position since.
     pub(super) fn suspect_answered(
         &mut self,
@@ -79,7 +79,10 @@ impl Leader {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.rewind(
                     kind,
-                    format!("the store stands at {}, after {position} was seen", answer.resource_version),
+                    format!(
+                        "the store is at version {}, which is before the known version {position}",
+                        answer.resource_version
+                    ),
                 );
                 // The kind may no longer be served.
                 if self.history.is_suspect() {
@@ -87,8 +90,8 @@ impl Leader {
                 }
             }
             Ok(answer) if answer.resource_version.reached(position) => {
-                // Collections that were seen further have not answered. Decisions that depend on these collections wait
-                // for their answers.
+                // Collections with a higher known version have not answered. Decisions that depend on these collections
+                // wait for their answers.
                 for (other, high) in self.world.witnesses() {
                     if other != kind && position.is_before(&high) {
                         self.doubt(other);
@@ -109,8 +112,8 @@ impl Leader {
         self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect);
     }
 
-    /// Counts an answer that agrees. The store was rewound if enough answers show the main store before its position at
-    /// the time of the question.
+    /// Counts an answer that agrees. The store was rewound if enough answers show the main store before its known
+    /// position at the time of the question.
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &KnownVersions) {
         let entry = self.world.coverage().kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
@@ -118,8 +121,9 @@ impl Leader {
         let ahead = known.store.as_ref().filter(|seen| is_of_main && version.is_before(seen));
         match (self.history.agree(ahead.is_some()), ahead) {
             (Some(Agreement::WentBack), Some(seen)) => {
-                let why =
-                    format!("{AGREE_AFTER} consecutive lists stand at {version} or before, after {seen} was seen");
+                let why = format!(
+                    "{AGREE_AFTER} consecutive lists returned version {version} or lower, which is before the known version {seen}"
+                );
                 self.rewind(kind, why);
             }
             (Some(Agreement::WentBack | Agreement::More), _) => self.suspect_later(),
@@ -140,14 +144,14 @@ impl Leader {
         }
     }
 
-    /// Takes in the version of an answer. Returns true if the version lies so far ahead that the store was restored
-    /// with its revision raised past all earlier revisions.
+    /// Handles the version of an answer. Returns true if the version lies so far ahead that the store was restored with
+    /// its revision raised past all earlier revisions.
     pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         let now = self.cx.now;
         let entry = self.world.coverage().kind(kind);
         let leapt = entry.leaps(now, version) && entry.rewound.is_none();
         if leapt {
-            self.rewind(kind, format!("the store stands at {version}, far past all known versions"));
+            self.rewind(kind, format!("the store is at version {version}, far past all known versions"));
         } else {
             self.world.raise(now, kind, version);
         }
@@ -199,7 +203,13 @@ impl Leader {
     ) {
         match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
-                self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
+                self.rewind(
+                    kind,
+                    format!(
+                        "it is at version {}, which is before the known version {position}",
+                        answer.resource_version
+                    ),
+                );
             }
             // The versions are not comparable, so any answer ends the doubt.
             Ok(answer) => {
@@ -216,7 +226,7 @@ impl Leader {
         }
     }
 
-    /// Makes an item wait for the position of a collection in doubt.
+    /// Makes an item wait until the position of a collection in doubt is known.
     pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
         let entry = self.world.coverage().kind(kind);
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };

@@ -14,13 +14,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds for which reports are accepted on a stream after a goodbye.
+/// Time for which the leader accepts reports on a stream after it asked the executor to leave.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// Time in milliseconds per executor over which dismissed executors spread their reconnects.
+/// Time per executor over which executors that were asked to leave spread their reconnects.
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
-/// Maximum time in seconds over which dismissed executors spread their reconnects.
+/// Maximum time over which executors that were asked to leave spread their reconnects.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
-/// Time in seconds for which an item waits for another executor after an executor does not support the item.
+/// Time for which an item waits for another executor, after one executor reported that it does not support the item.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
 impl Leader {
@@ -109,7 +109,7 @@ impl Leader {
             self.await_certainty(uid, doubtful);
             return None;
         }
-        assert!(self.cx.config.mode == Mode::Enforce, "in observe nothing becomes ready");
+        assert!(self.cx.config.mode == Mode::Enforce, "no item becomes ready in mode observe");
         if !self.dispatcher.leases().session(session).is_some_and(|session| session.kinds.contains(&kind)) {
             self.dispatcher.backoff(&mut self.cx, uid, NO_TAKER, Delay::NoTaker);
             return None;
@@ -275,7 +275,7 @@ impl Leader {
         self.end_session(id, "no heartbeat", None);
     }
 
-    /// Ends a session. `send_away` contains the reason for sending the executor away, and the time span over which such
+    /// Ends a session. `send_away` contains the reason that the executor gets, and the time span over which such
     /// executors reconnect.
     pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.dispatcher.close(id) else { return };
@@ -300,8 +300,8 @@ impl Leader {
         self.dispatcher.divide_soon(&mut self.cx);
     }
 
-    /// Judges and queues the item of a lease that ended without a report again. If the lease was started, its write may
-    /// have taken effect.
+    /// Judges again the item of a lease that ended without a report, and queues it. If the lease was started, its write
+    /// may have taken effect.
     pub(super) fn requeue(&mut self, lease: &Lease) {
         match self.dispatcher.lease_ended(lease) {
             None => return,

@@ -39,7 +39,7 @@ pub(super) struct History {
     withheld: Option<String>,
     /// The most recently deleted uids, by collection. A uid that appears there again belongs to another history.
     gone: Recent<KindId>,
-    /// True if a collection was in doubt after the last time at which all owners in deletion were judged.
+    /// True if a collection was in doubt after the last judging of all owners in deletion.
     blind: bool,
     /// The first barrier round that began after the last broken connection.
     barrier_from: u64,
@@ -52,15 +52,15 @@ enum Trust {
     Rewound {
         unlisted: BTreeSet<KindId>,
     },
-    /// `fitted` counts consecutive consistent reads. `behind` counts consecutive reads that stand before a position
-    /// seen since the rewind.
+    /// `fitted` counts consecutive consistent reads. `behind` counts consecutive reads whose version is before a
+    /// position seen since the rewind.
     Settling {
         fitted: u32,
         behind: u32,
     },
 }
 
-/// The reason for asking for the position of the store.
+/// The reason for a question about the position of the store.
 #[derive(Debug)]
 struct Suspicion {
     why: &'static str,
@@ -70,28 +70,28 @@ struct Suspicion {
     wanted: u32,
     /// True if one of several servers may have answered from an earlier state.
     of_answers: bool,
-    /// Number of consecutive answers that stood before the known position of the main store.
+    /// Number of consecutive answers whose version was before the known position of the main store.
     behind: u32,
 }
 
 /// The conclusion from an answer during a suspicion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// Enough answers stand before the known position: the store was rewound.
+    /// Enough answers are before the known position: the store was rewound.
     WentBack,
     /// More answers are required.
     More,
-    /// The store stands at or past its known position.
+    /// The store is at or past its known position.
     Enough,
 }
 
 /// The result of a read while the history settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The read stands at or past the known position.
+    /// The version of the read is at or past the known position.
     Fits,
-    /// The read stands before a position that was seen since the rewind. Either the server of the read lags, or the
-    /// position belongs to the history before.
+    /// The version of the read is before a position that was seen since the rewind. Either the server of the read lags,
+    /// or the position belongs to the earlier history.
     Behind,
     /// The read contradicts the objects of its own collection.
     Contradicts,
@@ -104,7 +104,7 @@ pub(super) enum Read {
 pub(super) enum Settled {
     /// More reads are required.
     More,
-    /// Enough reads stand behind the known position: the store was rewound again.
+    /// Enough reads are behind the known position: the store was rewound again.
     WentBack,
     /// The history is trusted again.
     Trusted,
@@ -155,10 +155,10 @@ impl History {
     pub(super) fn stopped(&self, config: &Config) -> Option<String> {
         let why = match (&self.trust, &self.suspicion) {
             (Trust::Settling { .. }, _) if config.policy.on_store_rewind == OnStoreRewind::Hold => {
-                "the store's history changed; restart this process to go on"
+                "the store was rewound; restart this process to resume grants (--on-store-rewind=hold)"
             }
             (Trust::Rewound { .. } | Trust::Settling { .. }, _) => {
-                "the store's history changed, and the reads after the change are not yet known to be consistent"
+                "the store was rewound, and its reads are not yet known to be consistent"
             }
             (Trust::Trusted, Some(suspicion)) => {
                 return Some(format!("{}, and the position of the store is unknown", suspicion.why));
@@ -170,7 +170,7 @@ impl History {
 
     /// Records a broken connection or a watch that ended early. Returns the reason if no suspicion existed before.
     pub(super) fn suspect_connection(&mut self) -> Option<&'static str> {
-        let why = "a connection broke, or a watch ended before its time";
+        let why = "a connection broke, or a watch ended too early";
         self.suspect(Suspicion { why, asked: 0, wanted: 1, of_answers: false, behind: 0 })
     }
 
@@ -206,7 +206,7 @@ impl History {
         }
     }
 
-    /// Takes in an answer that does not contradict its collection. `is_behind` is true if the answer stands before the
+    /// Handles an answer that does not contradict its collection. `is_behind` is true if its version is before the
     /// known position of the main store. Returns `None` without a suspicion.
     pub(super) fn agree(&mut self, is_behind: bool) -> Option<Agreement> {
         let suspicion = self.suspicion.as_mut()?;
@@ -263,7 +263,7 @@ impl History {
         }
     }
 
-    /// Takes in a read. Returns `None` if the history is not settling.
+    /// Handles a read. Returns `None` if the history is not settling.
     pub(super) fn settle(&mut self, read: Read) -> Option<Settled> {
         let Trust::Settling { fitted, behind } = &mut self.trust else { return None };
         (*fitted, *behind) = match read {
@@ -292,7 +292,7 @@ impl History {
         self.withheld.take().is_some()
     }
 
-    /// Remembers a uid after its DELETED event. A uid that appears again belongs to another history.
+    /// Remembers a uid after its DELETED event. If the uid appears again, it belongs to another history.
     pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
         // A uid that is deleted twice takes only one place.
         if !self.has_gone(&uid, kind) {

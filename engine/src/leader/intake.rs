@@ -1,4 +1,4 @@
-//! Facts from discovery and watches.
+//! Facts from discovery and watches: the counterpart of upstream's `processGraphChanges`.
 
 use super::closing::Left;
 use super::{Event, Leader, Undiscovered};
@@ -66,7 +66,7 @@ impl Leader {
         self.barrier.unserved(kind);
         self.relisted(kind);
         if self.world.coverage().kind(kind).doubtful {
-            // This collection can no longer be asked. Another collection must report the position of the store.
+            // The leader can no longer ask this collection. Another collection must report the position of the store.
             self.suspect();
         }
         // Another group that still serves an object acts for the object.
@@ -148,7 +148,7 @@ impl Leader {
         self.compare_stores_later();
         self.world.tell_collection(&mut self.cx, kind);
         if advance == Advance::Rewind {
-            self.rewind(kind, format!("a new list ends at {version}, which does not follow the known positions"));
+            self.rewind(kind, format!("a new list ended at version {version}, which is before the known positions"));
         }
         // Part of a list from another history may have been taken for the known history. Only the next list counts.
         if self.world.coverage().kind(kind).rewound.is_none() {
@@ -219,7 +219,10 @@ impl Leader {
                 true
             }
             Advance::Rewind => {
-                self.rewind(kind, format!("the watch goes on at {version}, which does not follow the known positions"));
+                self.rewind(
+                    kind,
+                    format!("the watch continues at version {version}, which is before the known positions"),
+                );
                 false
             }
         }
@@ -252,7 +255,7 @@ impl Leader {
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
             let node = self.world.graph().node(id);
-            let version = node.resource_version().expect("filtered by being observed");
+            let version = node.resource_version().expect("the filter keeps only observed nodes");
             let older = object.resource_version.is_before(&version);
             let was_fresh = node.list() == Some(current);
             let moved = object.resource_version != version;
@@ -265,7 +268,7 @@ impl Leader {
                     self.world.note_regression(kind, version);
                 }
                 if source == Source::List && !ahead {
-                    let why = format!("a list shows {} at a version before the known one", object.name);
+                    let why = format!("a list shows {} at a lower version than the known one", object.name);
                     self.rewind(kind, why);
                 } else {
                     // A read or a write was ahead of the watch.
@@ -280,8 +283,8 @@ impl Leader {
             if source != Source::Watch && moved {
                 self.world.end_deletion(id);
             }
-            // A decision about an object names the version of the object. An object in deletion may need a new record
-            // as an orphaning owner.
+            // A decision about an object contains the version of the object. An object in deletion may need a new
+            // record as an orphaning owner.
             let is_decided = || self.dispatcher.queue().get(&object.uid).is_some();
             if source == Source::Watch && was_fresh && !is_decided() && self.world.moves_alone(id, &object) {
                 return self.settle_shown(id);
@@ -317,7 +320,7 @@ impl Leader {
             self.world.mark_dependents(id);
         }
         if change.remembered {
-            // An orphaning owner orphans under each group that references use.
+            // The orphaning counts under each group that references use.
             let uid = self.world.graph().node(id).uid();
             for claim in self.world.graph().few_by_uid(&uid).collect::<Vec<_>>() {
                 self.world.mark_dependents(claim);

@@ -24,7 +24,7 @@ impl Leader {
                 return Some(format!("leases {other} and {id} for {}", lease.target));
             }
             if !self.dispatcher.leases().session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
-                return Some(format!("lease {id} is not among its session's"));
+                return Some(format!("lease {id} is not in the list of its session"));
             }
         }
         for uid in self.dispatcher.queue().uids() {
@@ -34,6 +34,6 @@ impl Leader {
             }
         }
         let held: usize = self.dispatcher.leases().sessions().map(|(_, session)| session.leases.len()).sum();
-        (held != by_target.len()).then(|| format!("{held} leases in sessions, {} in all", by_target.len()))
+        (held != by_target.len()).then(|| format!("the sessions hold {held} leases, the total is {}", by_target.len()))
     }
 }

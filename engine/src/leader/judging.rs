@@ -1,4 +1,4 @@
-//! Conversion of verdicts to queue items. This module creates every item, from the present state of its node.
+//! Conversion of verdicts to queue items. This module creates every item, from the current state of its node.
 
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::{NodeId, Presence};
@@ -11,8 +11,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds before the retry of an object that a webhook refused and that has changed since. Further changes do
-/// not shorten or extend the wait.
+/// Time before the retry of an object that a webhook refused and that has changed since. Further changes neither
+/// shorten nor extend the wait.
 const MOVED: Duration = Duration::from_secs(1);
 
 impl Leader {
@@ -27,8 +27,8 @@ impl Leader {
 
     fn judge_object(&mut self, id: NodeId) {
         let uid = self.world.graph().node(id).uid();
-        // An object that two groups serve has two nodes, of which one acts. An accepted write must first be shown by
-        // the watch.
+        // An object that two groups serve has two nodes, one of which acts for both. Before the next decision, the
+        // watch must show an accepted write.
         if self.world.graph().primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid)
         {
             return;
@@ -94,9 +94,9 @@ impl Leader {
         (Some(finish(FOREGROUND_FINALIZER, Cause::NoBlockingDependents)), None)
     }
 
-    /// Returns whether a dependent's deletion that rests on the waiting of this owner is in progress. The owner waits
-    /// for such an attempt. If the finalizer were removed first, another owner could keep the dependent. The owner does
-    /// not wait for refused or failed attempts.
+    /// Returns whether a deletion of a dependent is in progress that depends on the waiting of this owner. The owner
+    /// waits for such an attempt. If the finalizer were removed first, another owner could keep the dependent. The
+    /// owner does not wait for refused or failed attempts.
     fn is_being_left(&mut self, id: NodeId) -> bool {
         let owner = self.world.graph().node(id);
         let owner_uid = owner.uid();
@@ -128,11 +128,11 @@ impl Leader {
         first.is_some()
     }
 
-    /// Returns whether all objects from before the deletion of this owner was first seen are shown. Requests a barrier
-    /// round if none is requested.
+    /// Returns whether the watches have shown all objects from before the time at which the deletion of this owner was
+    /// first seen. Requests a barrier round if none is requested.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
         let namespace = self.world.graph().node(id).namespace().clone();
-        // A round from before a broken connection does not count for objects of a possibly different history.
+        // A round from before a broken connection does not count, because its objects may belong to another history.
         let from = if self.history.is_blind() && self.world.is_any_dependent_hidden(&self.cx, id) {
             self.history.barrier_from()
         } else {
@@ -263,7 +263,7 @@ impl Leader {
         }
     }
 
-    /// Drops an item with these grounds. The decision of the item ends.
+    /// Drops an item, and ends its decision. The event has these grounds.
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
         let Some(item) = self.dispatcher.drop_item(uid) else { return };
         let action = item.draft.action.kind();

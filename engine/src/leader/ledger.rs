@@ -19,7 +19,7 @@ pub(super) struct Ledger {
     accepted: BTreeMap<Uid, AcceptedDelete>,
     /// Decisions of earlier leaders, by target.
     inherited: BTreeMap<Uid, Inherited>,
-    /// The last target that the present round of closing inherited decisions has reached.
+    /// The last target that the current round of closing inherited decisions has reached.
     closed_up_to: Option<Uid>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Returns whether an executor had the deletion.
+    /// Returns whether an executor carried out the deletion.
     pub(super) fn is_by_executor(&self) -> bool {
         self.logged.action == ActionKind::Delete && self.logged.step != LoggedStep::Waiting
     }
@@ -71,7 +71,7 @@ impl Ledger {
         self.removals.insert(uid, AwaitedRemoval { since: now, by });
     }
 
-    /// Records that the object is gone, or is shown as remaining.
+    /// Ends the wait for the removal of an object, because the object is gone or is shown as remaining.
     pub(super) fn end_removal(&mut self, uid: &Uid) {
         self.removals.remove(uid);
     }

@@ -6,7 +6,7 @@ use crate::time::Time;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Time in seconds after the last confirmation for which the set of pauses counts as known.
+/// Time after the last confirmation for which the set of pauses counts as known.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Pauses {
     doubt: String,
     /// True if an event has reported the doubt.
     doubt_reported: bool,
-    /// True if a pause was left out for lack of room since the present list began.
+    /// True if a pause was left out for lack of room since the current list began.
     left_out: bool,
 }
 
@@ -38,7 +38,7 @@ impl Pauses {
         self.doubt = String::from(why);
     }
 
-    /// Begins a term. A list that was requested before says nothing.
+    /// Begins a term. A list that was requested before the term does not count.
     pub(super) fn begin_term(&mut self) {
         self.reading = None;
     }

@@ -8,9 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds between two attempts to read all pauses while the set of pauses is unknown.
+/// Time between two attempts to read all pauses while the set of pauses is unknown.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// Time in seconds between two reads of all pauses while their watch is lost.
+/// Time between two reads of all pauses while their watch is lost.
 const READ_INSTEAD: Duration = Duration::from_secs(2);
 /// Number of waiting effects above which no further hold changes are reported.
 const TOLD_AT_ONCE: usize = 1000;
@@ -44,14 +44,14 @@ impl Leader {
     pub(super) fn begin_pauses(&mut self) {
         self.dispatcher.begin_pauses(&mut self.cx);
         self.pauses.begin_term();
-        self.doubt_pauses("they are being asked for");
+        self.doubt_pauses("the leader has not read them yet");
     }
 
     /// Discards the versions of pauses, which belong to another history.
     pub(super) fn forget_pause_versions(&mut self) {
         self.pauses.forget_versions();
         self.dispatcher.forget_pause_versions();
-        self.doubt_pauses("the store's history changed");
+        self.doubt_pauses("the store was rewound");
     }
 
     fn doubt_pauses(&mut self, why: &str) {
@@ -76,7 +76,7 @@ impl Leader {
     }
 
     pub(super) fn pauses_read(&mut self, read: PauseRead, answer: Result<PauseAnswer, String>) {
-        // A list that was requested before the present knowledge says nothing.
+        // A list that was requested before the current knowledge says nothing.
         if !self.pauses.end_read(read) {
             return;
         }
@@ -120,7 +120,7 @@ impl Leader {
         self.dispatcher.hold_all();
     }
 
-    /// Takes in the list with which the watch of pauses begins.
+    /// Handles the list with which the watch of pauses begins.
     pub(super) fn pauses_listed(&mut self, list: PauseList) {
         self.pauses.followed(Some(list.position.clone()));
         self.replace_pauses(list);
@@ -134,7 +134,7 @@ impl Leader {
         }
     }
 
-    /// Takes in a list of all pauses. Pauses that are newer than the list remain.
+    /// Handles a list of all pauses. Pauses that are newer than the list remain.
     fn replace_pauses(&mut self, list: PauseList) {
         let listed: BTreeSet<&Uid> = list.pauses.iter().map(|pause| &pause.uid).collect();
         let gone = |pause: &Pause| {
@@ -161,7 +161,7 @@ impl Leader {
         }
     }
 
-    /// Takes in a pause from the watch or from the answer to its creation.
+    /// Handles a pause from the watch or from the answer to its creation.
     pub(super) fn pause_seen(&mut self, pause: Pause) {
         match self.take_pause(pause) {
             Taken::New | Taken::Rescoped => self.dispatcher.press(&mut self.cx),

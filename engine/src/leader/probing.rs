@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub(super) enum Purpose {
     /// Asks, after a broken connection, whether the store is still at or past this position.
     Suspect(KindId, ResourceVersion),
-    /// Asks the same for one aggregated collection. The doubt holds only what depends on this collection.
+    /// Asks the same for one aggregated collection. The doubt holds only decisions that depend on this collection.
     Doubt(KindId, ResourceVersion),
     /// Asks, after a store rewind, whether reads are consistent with each other.
     Settle(KindId, ResourceVersion),
@@ -174,7 +174,7 @@ impl Prober {
                 | Purpose::Settle(of, _)
                 | Purpose::Store(of)
                 | Purpose::Audit { kind: of, .. } => kinds.contains(of),
-                // The answer to a question about a single object frees its place. Barrier rounds begin again.
+                // The answer to a question about a single object frees its slot. Barrier rounds begin again.
                 Purpose::Existence { .. } | Purpose::Claim { .. } => false,
                 Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Stale => false,
             };
@@ -202,7 +202,7 @@ impl Leader {
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
         let Some(Asked { purpose, known }) = self.prober.end(probe) else {
-            return self.cx.event(Event::Rejected { why: format!("an answer to the unknown probe {}", probe.0) });
+            return self.cx.event(Event::Rejected { why: format!("answer to unknown probe {}", probe.0) });
         };
         let of = match &purpose {
             Purpose::Suspect(kind, _)
@@ -262,8 +262,9 @@ impl Leader {
         }
     }
 
-    /// Returns the answer if it is of the present state. A consistent list shows its store at or past the position
-    /// known when it was requested. Any other list comes from a lagging server or another history, and says nothing.
+    /// Returns the answer if it describes the current state. The version of a consistent list is at or past the
+    /// position of the store that was known when the list was requested. Any other list comes from a lagging server or
+    /// another history, and says nothing.
     pub(super) fn of_the_present(
         &mut self,
         kind: KindId,
@@ -277,7 +278,7 @@ impl Leader {
             return Ok(answer);
         }
         let seen = known.store.as_ref().map(ToString::to_string).unwrap_or_default();
-        let why = format!("a list stands at {version}, after {seen} was seen");
+        let why = format!("a list returned version {version}, which is before the known version {seen}");
         if !is_before(&known.own) && entry.is_listed() {
             if !entry.keeps_up() {
                 // The collection may have a separate store. The comparison of stores decides.
@@ -361,7 +362,7 @@ impl Leader {
         self.barrier.listed(kind, namespace, ok);
     }
 
-    /// Takes in the objects of a consistent list that the watch of the collection has not shown yet and that concern
+    /// Handles the objects of a consistent list that the watch of the collection has not shown yet and that concern
     /// owners in deletion. Returns false if the watch has overtaken the list, because the list may then show deleted or
     /// outdated objects.
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {

@@ -93,7 +93,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// Returns the waiting decisions by place, with their waiting time at `now`.
+    /// Returns the waiting decisions by state, with their waiting time at `now`.
     pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
         self.dispatcher.queue().waits(now.max(self.cx.now))
     }
@@ -165,7 +165,7 @@ impl<'a> Queries<'a> {
         self.world.coverage().kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
-    /// Returns at most `max` kinds that references name and that no API server serves or that several resources share.
+    /// Returns at most `max` kinds in references that no API server serves or that several resources share.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
             let kind = self.world.coverage().kind(id);

@@ -23,24 +23,24 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds in which the watch shows DELETED after an accepted delete. After this time the leader investigates.
+/// Time within which the watch normally shows DELETED after an accepted delete. After this time the leader asks the API
+/// server.
 const WRITE_SHOWS_WITHIN: Duration = Duration::from_secs(30);
-/// Time in seconds before the retry of an item that was refused as invalid twice or is not supported. A change of its
-/// facts ends the wait.
+/// Time before the retry of an item that was refused as invalid twice or is not supported. A change of its facts ends
+/// the wait.
 const PARKED: Duration = Duration::from_secs(600);
 const CONFLICT_MIN: Duration = Duration::from_millis(50);
-/// Maximum wait in milliseconds after a conflict. The bound prevents a busy writer of the target from starving its
-/// deletion.
+/// Maximum wait after a conflict. The bound prevents a busy writer of the target from starving its deletion.
 const CONFLICT_MAX: Duration = Duration::from_millis(250);
 const TRANSIENT_MIN: Duration = Duration::from_millis(100);
-/// Maximum wait in seconds after a transient failure. The bound lets all work finish within ten seconds of the recovery
-/// of a server.
+/// Maximum wait after a transient failure. The bound lets all work finish within ten seconds of the recovery of a
+/// server.
 const TRANSIENT_MAX: Duration = Duration::from_secs(5);
-/// Time in seconds for which an item waits if no other executor has room.
+/// Time for which an item waits if no other executor has room.
 const UNAUTHENTICATED: Duration = Duration::from_secs(1);
-/// Time in seconds for which the API server receives no requests if its push-back names no time.
+/// Time for which the API server receives no requests if its 429 answer names no time.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// Maximum time in seconds for which a push-back of the API server counts.
+/// Maximum time for which a 429 answer of the API server counts.
 const THROTTLED_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum plausible number of API calls of one attempt.
@@ -52,8 +52,8 @@ const EXECUTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 enum Next {
     /// Closes the item. The target is judged from the state that its collection shows.
     Close,
-    /// Closes the item of a target that is about to be deleted. The leader decides nothing about the target until it is
-    /// deleted, or until the deletion is overdue.
+    /// Closes the item of a target that is about to be deleted. The leader decides nothing about the target until the
+    /// target is deleted, or until the deletion is overdue.
     AwaitRemoval,
     Backoff(Duration),
     Behind(Blocker, Duration),
@@ -82,7 +82,7 @@ impl Leader {
             // The lease is of another term, or was given up. The watches show its effects, and the target is judged
             // again.
             if known && self.dispatcher.leases().is_foreign(session, report.lease) {
-                self.untrue(session, "lease_id", format!("lease {} was not granted to it", report.lease));
+                self.untrue(session, "lease_id", format!("lease {} was not granted to this executor", report.lease));
             }
             let Some(uid) = self.dispatcher.queue().uid_of(report.item).filter(|_| known).cloned() else {
                 return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
@@ -142,15 +142,15 @@ impl Leader {
             format!("the lease is for attempt {}, not {attempt}", lease.attempt),
         );
         let is_status = matches!(http_status, 0 | 100..=599);
-        untrue("http_status", !is_status, format!("{http_status} is no HTTP status"));
-        untrue("api_calls", *api_calls > API_CALLS_MAX, format!("{api_calls} calls in one attempt"));
+        untrue("http_status", !is_status, format!("{http_status} is not an HTTP status"));
+        untrue("api_calls", *api_calls > API_CALLS_MAX, format!("{api_calls} API calls in one attempt"));
         let is_unasked = outcome.is_success() && *api_calls == 0;
         untrue("outcome", is_unasked, format!("{} without a request", outcome.as_str()));
         let lasts_too_long = *execution_time > EXECUTION_MAX;
         untrue(
             "execution_time",
             lasts_too_long,
-            String::from("the attempt lasted longer than a day, or no time there is"),
+            String::from("the duration of the attempt is longer than a day, or invalid"),
         );
     }
 
@@ -263,8 +263,8 @@ impl Leader {
             Outcome::Abandoned => Next::Backoff(Duration::ZERO),
             Outcome::Unauthenticated => {
                 self.dispatcher.uncount_attempt(&target.uid);
-                // A correct executor closes its window after this report. The wait protects against an executor that
-                // does not.
+                // A correct executor closes its window after this report. The wait protects against executors that do
+                // not.
                 let taker =
                     self.dispatcher.leases().sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
                 if taker { Next::GiveBack } else { Next::Backoff(UNAUTHENTICATED) }
@@ -301,7 +301,7 @@ impl Leader {
         }
     }
 
-    /// Takes in an answer of the API server to the leader about an object in the graph, if the answer is newer.
+    /// Handles an answer of the API server to the leader about an object in the graph, if the answer is newer.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.world.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
         let known = self.world.graph().node(id).resource_version();
@@ -318,14 +318,14 @@ impl Leader {
         self.take_in(self.world.graph().node(id).kind(), object, Source::Ahead);
     }
 
-    /// Takes in an owner check that found an owner that is alive and not waiting.
+    /// Handles an owner check that found an owner that is alive and not waiting.
     fn owner_found(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
             let FindingResult::Exists(sighting) = &finding.result else { continue };
             if sighting.uid == finding.owner.uid {
                 self.claim_owner(session, &finding.owner, Says::Shown(sighting.clone()), Some(target));
             } else {
-                let why = format!("{} was shown with the uid {}", finding.owner, sighting.uid);
+                let why = format!("the report shows {} with uid {}", finding.owner, sighting.uid);
                 self.untrue(session, "findings", why);
             }
         }
@@ -350,12 +350,12 @@ impl Leader {
         };
         let (ours, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| checks.contains(&finding.owner));
         if let Some(other) = others.first() {
-            self.untrue(session, "findings", format!("{} was not to be checked", other.owner));
+            self.untrue(session, "findings", format!("the lease did not ask for a check of {}", other.owner));
         }
         ours
     }
 
-    /// Takes in an owner check that did not find an owner. The finding proves nothing. The leader waits for the owner's
+    /// Handles an owner check that did not find an owner. The finding proves nothing. The leader waits for the owner's
     /// collection, or asks for an owner that no collection shows.
     fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
@@ -380,7 +380,7 @@ impl Leader {
         let owed = |&(version, ref at): &(&ResourceVersion, ResourceVersion)| at.reached(version) && was_there(version);
         if let Some((version, position)) = version.zip(position).filter(owed) {
             let why =
-                format!("a list at {version} does not show {name}, and its watch, which stands at {position}, does");
+                format!("a list at version {version} does not show {name}, but the watch, at version {position}, does");
             self.contradicted(kind, why);
         }
         if self.world.coverage().kind(kind).state == State::Synced {

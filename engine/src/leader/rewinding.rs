@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds between two reads while the history settles.
+/// Time between two reads while the history settles.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
 
 impl Leader {
@@ -23,7 +23,7 @@ impl Leader {
         self.prober.void(&lost.kinds);
         if lost.everything {
             self.forget_pause_versions();
-            self.cx.event(Event::GrantsStopped { why: String::from("the store's history changed") });
+            self.cx.event(Event::GrantsStopped { why: String::from("the store was rewound") });
         }
         self.restart_barrier();
         self.ledger.forget_ours();
@@ -33,11 +33,11 @@ impl Leader {
         self.void_items();
     }
 
-    /// Voids all present decisions.
+    /// Voids all current decisions.
     fn void_items(&mut self) {
         let leases: Vec<_> =
             self.dispatcher.queue().uids().filter_map(|uid| self.dispatcher.queue().get(uid)?.lease()).collect();
-        self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store's history changed");
+        self.dispatcher.revoke(&mut self.cx, &leases, RevokeMode::Stop, "the store was rewound");
         for id in leases {
             if let Some(lease) = self.dispatcher.give_up(id) {
                 self.drop_item(&lease.target, lease.grounds);
@@ -85,7 +85,7 @@ impl Leader {
         let is_behind = |version: &ResourceVersion| known.store.as_ref().is_some_and(|seen| version.is_before(seen));
         let read = match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
-                self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
+                self.rewind(kind, format!("the store is at version {} again", answer.resource_version));
                 Read::Contradicts
             }
             Ok(answer) if is_behind(&answer.resource_version) => Read::Behind,
@@ -96,7 +96,7 @@ impl Leader {
             None => {}
             Some(Settled::More) => self.settle_later(),
             Some(Settled::WentBack) => {
-                self.rewind(kind, format!("{AGREE_AFTER} consecutive lists stand before the known position"));
+                self.rewind(kind, format!("{AGREE_AFTER} consecutive lists are before the known position"));
                 // The kind is no longer served, so this read cannot be judged. The reads of other collections decide.
                 if self.history.is_settling() {
                     self.settle_later();
@@ -110,8 +110,8 @@ impl Leader {
     }
 
     /// Removes the objects of kinds that the new history does not serve. Only the lost history shows these objects, and
-    /// they would block the deletion of their owners forever. After this call they count as little as after a restart
-    /// of the process.
+    /// they would block the deletion of their owners forever. After this call the leader knows as little about them as
+    /// after a restart of the process.
     fn forget_unserved(&mut self) {
         for id in self.world.of_lost_kinds() {
             // The removal of another node may have removed this node.

@@ -1,12 +1,12 @@
 //! Detection of collections that share the main store of the main API server. Only the positions of these collections
 //! are comparable with each other.
 //!
-//! A consistent list of a collection in the main store stands at or past the positions of the others at the time of the
-//! request. A collection may stand elsewhere for a minute of questions because it has a separate store
+//! The version of a consistent list in the main store is at or past the positions of the other collections at the time
+//! of the request. For a minute of questions, a collection may return other versions because it has a separate store
 //! (`--etcd-servers-overrides`), or because a lagging server answers. No answer distinguishes the two cases, so only
 //! the configuration declares a separate store. Without that declaration, no list proves the absence of an owner in the
-//! collection, no list proves anything to its objects, and an event reports the collection. The collection counts as
-//! part of the main store again once its position moves with the others.
+//! collection, no list proves anything to the collection's objects, and an event reports the collection. The collection
+//! counts as part of the main store again once its position moves with the others.
 
 use super::{KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::KindId;
@@ -15,11 +15,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds between two rounds of questions.
+/// Time between two rounds of questions.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// Number of rounds that a collection stands elsewhere before it counts as outside the main store.
+/// Number of rounds in which the positions of a collection must differ before it counts as outside the main store.
 const APART_AFTER: u32 = 4;
-/// Number of rounds that a collection moves with the main store before it counts as part of the main store again.
+/// Number of rounds in which a collection must move with the main store before it counts as part of the main store
+/// again.
 const REJOINED_AFTER: u32 = 2;
 /// Maximum number of collections that one round asks.
 const ASKED_MAX: usize = 64;
@@ -39,7 +40,8 @@ impl Leader {
         }
     }
 
-    /// Compares the stores of collections. A collection that kept up with the main store stands behind it now.
+    /// Compares the stores of collections. A collection that kept up with the main store and is behind it now has
+    /// contradicted its placement.
     pub(super) fn compare_stores(&mut self) {
         self.world.compare_stores();
         self.compare_in_a_moment();
@@ -79,15 +81,17 @@ impl Leader {
         match before {
             Some(store) if known.own.as_ref().is_some_and(|own| version.is_before(own)) => {
                 self.world.begin_count(kind);
-                let why = alloc::format!("a list stands at {version}, after {store} was seen");
+                let why = alloc::format!(
+                    "a list returned version {version}, which is before the known version {store} of the main store"
+                );
                 self.contradicted(kind, why);
             }
             _ => self.world.speaks_against(kind),
         }
     }
 
-    /// Records the position of a collection that counts as outside the main store. A collection of the main store
-    /// stands at or past the position at which the main store was seen. That position is at or past the position of the
+    /// Records the position of a collection that counts as outside the main store. A collection of the main store is at
+    /// or past the position at which the main store was seen. That position is at or past the position of the
     /// collection one round earlier.
     fn went_along(&mut self, kind: KindId, known: &KnownVersions, version: &ResourceVersion) {
         if self.leapt(kind, version) {

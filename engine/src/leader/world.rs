@@ -1,4 +1,5 @@
-//! Knowledge of the cluster: the graph, its completeness, and the evidence about owners.
+//! Knowledge of the cluster: the graph, its completeness, and the evidence about owners. Upstream's counterpart is
+//! `GraphBuilder`.
 
 use super::{InvalidReferences, Policy, Undiscovered};
 use crate::changes::Changes;
@@ -42,7 +43,7 @@ pub(super) struct World {
     undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
     /// Definitions that reported the deletion of their instances, by kind.
     emptied: BTreeMap<KindId, emptied::Emptied>,
-    /// For each object with many references, an owner that an open question concerns.
+    /// For each object with many references, one owner whose existence is an open question.
     awaited: BTreeMap<NodeId, NodeId>,
     /// Owners in deletion, with the barrier round that each one waits for. `None` means that no round is requested yet.
     deletions: BTreeMap<NodeId, Option<u64>>,

@@ -1,4 +1,5 @@
-//! Pauses in a plan: they hold the collector's deletions, and not those of users and of the API server's controllers.
+//! Pauses in a plan. They hold the collector's deletions. They do not hold deletions by users and by controllers of the
+//! API server.
 
 use crate::coverage::Kind;
 use crate::hold::{Scope, is_exempt};
@@ -14,7 +15,7 @@ pub(crate) struct Brake {
     pub(crate) until: Option<Time>,
 }
 
-/// The first one that holds an object of this kind and namespace.
+/// The first brake that holds an object of this kind and namespace.
 pub(super) fn brake<'b>(brakes: &'b [Brake], kind: &Kind, namespace: &str) -> Option<&'b Brake> {
     let at = &kind.served.as_ref()?.group_resource;
     if is_exempt(&at.group, &at.resource) {

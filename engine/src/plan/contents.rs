@@ -20,7 +20,7 @@ struct Filled {
     inside: Vec<NodeId>,
     /// The number of remaining contents.
     left: usize,
-    /// All contents have been sent a DELETE.
+    /// Every object in the container has been sent a DELETE.
     emptied: bool,
 }
 
@@ -76,7 +76,7 @@ impl Contents {
         }
     }
 
-    /// The contents, to be sent a DELETE, once.
+    /// The contents to send a DELETE to. The call returns them once.
     pub(super) fn empty(&mut self, id: NodeId) -> Vec<NodeId> {
         let Some(filled) = self.places.get_mut(&id) else { return Vec::new() };
         filled.emptied = true;
@@ -84,7 +84,7 @@ impl Contents {
         filled.inside.iter().copied().filter(gone).collect()
     }
 
-    /// An object is gone: returns its containers.
+    /// Removes an object that is gone from its containers, and returns them.
     pub(super) fn leave(&mut self, id: NodeId) -> Vec<NodeId> {
         let around = self.around.remove(&id).unwrap_or_default();
         for place in &around {
@@ -100,14 +100,14 @@ impl Contents {
         self.place(id).map(|place| place.unseen(coverage).collect()).unwrap_or_default()
     }
 
-    /// Whether its contents are unknown.
+    /// Whether the contents of the container are unknown.
     pub(super) fn is_hidden(&self, id: NodeId, coverage: &Coverage) -> bool {
         let Some(place) = self.place(id) else { return false };
         let unserved = matches!(place, Container::Instances(of) if coverage.find(of).is_none());
         unserved || place.unseen(coverage).next().is_some()
     }
 
-    /// Why it still exists.
+    /// The reasons why the container still exists.
     pub(super) fn reasons(&self, id: NodeId, graph: &Graph, coverage: &Coverage) -> Vec<Reason> {
         let Some(filled) = self.places.get(&id) else { return Vec::new() };
         let mut reasons = Vec::new();

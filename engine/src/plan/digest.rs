@@ -9,8 +9,8 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Over the parameters and every fact behind the answer. The resourceVersion is not included: changes outside of
-/// references, finalizers and marks do not change the plan.
+/// The digest covers the parameters and every fact that the plan depends on. It does not cover the resourceVersion,
+/// because changes outside of references, finalizers and marks do not change the plan.
 pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
     let mut digest = Digest::default();
     digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));

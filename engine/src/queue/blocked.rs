@@ -15,29 +15,29 @@ use core::time::Duration;
 
 /// Interval of probes of a blocker.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// Interval of probes of a row, for any number of blockers.
+/// Interval of probes of one row, for any number of blockers in the row.
 const PROBE_ROW_EVERY: Duration = Duration::from_secs(1);
-/// Most concurrent probes of a row while probes succeed.
+/// Maximum number of concurrent probes of a row while probes succeed.
 const PROBES_MAX: usize = 64;
-/// Most items that one blocker may refuse individually. Beyond this, they share a probe.
+/// Maximum number of items that one blocker may refuse individually. Further items share a probe.
 const ALONE_MAX: usize = 1000;
-/// Delay from a change of RBAC rules to a probe: the API server watches them, too.
+/// Delay from a change of RBAC rules to a probe. The API server itself needs time to see the change.
 const RULES_SETTLE: Duration = Duration::from_secs(1);
 
 /// A cause that blocks many items. They share one probe, whose success releases them all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Blocker {
-    /// The position of the collection is not known yet. There are no probes: the collection is asked instead.
+    /// The position of the collection is not known yet. There are no probes. The leader asks the collection instead.
     InDoubt { kind: KindId, collection: GroupResource },
     /// The executor lacks this right in this namespace.
     Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
     /// A webhook or policy refuses or fails.
     Webhook { name: String },
-    /// The API server throttles. There are no probes: items behind it are released gradually.
+    /// The API server throttles. There are no probes. Items behind this blocker are released gradually.
     Throttled { collection: GroupResource },
 }
 
-/// Blockers that probably appear and vanish together, so that their probes take turns: a missing rule is usually
+/// Blockers that probably appear and vanish together, and therefore take turns at probes. A missing rule is usually
 /// missing in every namespace, and thousands of namespaces must not cause thousands of probes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Row {
@@ -55,7 +55,7 @@ impl Blocker {
         }
     }
 
-    /// Whether a member tries from time to time.
+    /// Whether the leader probes the blockers of this row.
     fn is_probed(&self) -> bool {
         !matches!(self, Blocker::InDoubt { .. } | Blocker::Throttled { .. })
     }
@@ -89,14 +89,15 @@ impl fmt::Display for Blocker {
 
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// The lane and position of each member. A newer decision may be about other coordinates of the same uid.
+    /// The lane and position of each item behind the blocker. A newer decision may concern other coordinates of the
+    /// same uid.
     members: BTreeMap<Uid, (Name, u64)>,
-    /// Members by lane, so that no namespace waits for another, in the order of arrival. A returned probe goes to the
-    /// end. No lane is empty.
+    /// Items behind the blocker by lane, in the order of arrival, so that no namespace waits for another. A returned
+    /// probe goes to the end. No lane is empty.
     lanes: BTreeMap<Name, BTreeMap<u64, Uid>>,
     last_arrival: u64,
     since: Time,
-    /// The result of the last attempt that it refused.
+    /// The result of the last attempt that the blocker refused.
     said: Option<Box<Trouble>>,
     /// Its position in its row.
     turn: i64,
@@ -142,7 +143,8 @@ struct Turns {
     last_turn: i64,
     /// Blockers with a probe in progress.
     probing: BTreeMap<Blocker, Uid>,
-    /// Doubled by each success, so that a rule that returns for all is found quickly; reset to one by a failure.
+    /// The number of concurrent probes. Each success doubles it, so that the leader quickly finds a rule that returns
+    /// in all namespaces. A failure resets it to one.
     at_once: usize,
     due: Time,
 }
@@ -153,9 +155,9 @@ pub(crate) struct Obstacle<'a> {
     pub(crate) blocker: &'a Blocker,
     pub(crate) items: usize,
     pub(crate) since: Time,
-    /// The result of the last attempt that it refused.
+    /// The result of the last attempt that the blocker refused.
     pub(crate) said: Option<&'a Trouble>,
-    /// When its row is probed next, and whether a probe is in progress. `None` without probes.
+    /// The time of the next probe of the blocker's row, and whether a probe is in progress. `None` without probes.
     pub(crate) due: Option<Time>,
     pub(crate) probing: bool,
 }
@@ -166,9 +168,9 @@ pub(super) struct Blockers {
     rows: BTreeMap<Row, Turns>,
     /// Items in progress, with the blocker that they probe.
     probes: BTreeMap<Uid, Blocker>,
-    /// Items released from a blocker that stays.
+    /// Items released from a blocker that still exists.
     pub(super) released: BTreeSet<Uid>,
-    /// Items that wait alone for a blocker that lets others pass. No set is empty.
+    /// Items that the blocker refuses individually while others pass. No set is empty.
     alone: BTreeMap<Blocker, BTreeSet<Uid>>,
 }
 
@@ -177,7 +179,7 @@ impl Blockers {
         self.blocked.is_empty()
     }
 
-    /// Whether this item may try although its blocker is known.
+    /// Whether this item may be attempted although its blocker is known.
     pub(super) fn may_pass(&self, uid: &Uid) -> bool {
         self.probes.contains_key(uid) || self.released.contains(uid)
     }
@@ -197,7 +199,7 @@ impl Blockers {
         }
     }
 
-    /// The number of items that wait alone.
+    /// The number of items that a blocker refuses individually.
     pub(super) fn loners(&self) -> usize {
         self.alone.values().map(BTreeSet::len).sum()
     }
@@ -227,7 +229,7 @@ impl Blockers {
         self.probes.contains_key(uid)
     }
 
-    /// The item is no longer a probe. Returns the blocker that it probed.
+    /// Records that the item is no longer a probe. Returns the blocker that it probed.
     pub(super) fn is_no_probe(&mut self, uid: &Uid) -> Option<Blocker> {
         let blocker = self.probes.remove(uid)?;
         if let Some(turns) = self.rows.get_mut(&blocker.row()) {
@@ -274,12 +276,13 @@ impl Blockers {
 }
 
 impl Queue {
-    /// Whether this item is refused individually: others passed the blocker after its first refusal. It then waits
-    /// alone, so that no other item waits behind the same cause. `looks`: the blocker decides by the object.
+    /// Whether this item is refused individually, because others passed the blocker after the item's first refusal. It
+    /// then waits alone, so that no other item waits behind the same cause. `looks` means that the blocker decides by
+    /// the object.
     pub(crate) fn is_refused_alone(&mut self, uid: &Uid, blocker: &Blocker, looks: bool) -> bool {
         let room = self.blockers.alone.get(blocker).is_none_or(|alone| alone.len() < ALONE_MAX);
         let Some(item) = self.get_mut(uid) else { return false };
-        // A failing webhook fails at random, regardless of the object.
+        // The failures of a webhook are random, and do not depend on the object.
         item.apart &= looks || !matches!(blocker, Blocker::Webhook { .. });
         room && item.apart && item.met.as_ref() == Some(blocker)
     }
@@ -291,7 +294,7 @@ impl Queue {
         {
             turns.at_once = 1;
         }
-        // Throttled items never pass; they are released.
+        // Throttled items never pass the blocker by themselves. The blocker releases them.
         if let Some(item) = self.get_mut(uid).filter(|_| !matches!(blocker, Blocker::Throttled { .. })) {
             item.met = Some(blocker.clone());
             item.apart = false;
@@ -306,13 +309,13 @@ impl Queue {
         new.then_some(row)
     }
 
-    /// Whether the probe of a row is due: only its own timer counts.
+    /// Whether the probe of a row is due. Only the row's own timer counts.
     pub(crate) fn is_due(&self, row: &Row, now: Time) -> bool {
         self.blockers.rows.get(row).is_some_and(|turns| turns.due <= now)
     }
 
-    /// The probe of a row is due: one member of each of the next blockers in turn tries, unless enough are in progress.
-    /// Returns the time of the next probe, which needs a timer; `None` if the row is empty.
+    /// Probes a row whose timer is due. One item of each of the next blockers in turn becomes a probe, unless enough
+    /// probes are in progress. Returns the time of the next probe, which needs a timer; `None` if the row is empty.
     pub(crate) fn probe(&mut self, row: &Row, now: Time) -> Option<Time> {
         self.drop_empty(row);
         loop {
@@ -340,7 +343,7 @@ impl Queue {
         }
     }
 
-    /// Drops blockers of a row without members and without a probe.
+    /// Drops blockers of a row that have neither items nor a probe.
     fn drop_empty(&mut self, row: &Row) {
         let Some(turns) = self.blockers.rows.get(row) else { return };
         let empty = |blocker: &&Blocker| {
@@ -353,9 +356,9 @@ impl Queue {
         }
     }
 
-    /// An attempt of this item passed every blocker except `met`: the blocker that it probed is gone, and so is the one
-    /// that refused it before. That releases all items behind them. Returns the row if it has other blockers, which are
-    /// then probed at once. `carried_out`: the attempt succeeded.
+    /// Records that an attempt of this item passed every blocker except `met`. The blocker that it probed is gone, and
+    /// so is the one that refused it before. That releases all items behind them. Returns the row if it has other
+    /// blockers, which are then probed at once. `carried_out` means that the attempt succeeded.
     pub(crate) fn passed(&mut self, now: Time, uid: &Uid, met: Option<&Blocker>, carried_out: bool) -> Option<Row> {
         let probed = self.blockers.probes.get(uid).cloned();
         let before = self.get_mut(uid).and_then(|item| item.met.take_if(|before| carried_out && Some(&*before) != met));
@@ -374,8 +377,8 @@ impl Queue {
         hurried
     }
 
-    /// An item passed this blocker. Its members, and items that it refuses individually, try again. A further refusal
-    /// is individual.
+    /// Releases the items behind this blocker, and those that it refuses individually, because another item passed it.
+    /// A further refusal is individual.
     fn let_others_try(&mut self, blocker: &Blocker) {
         let members = self.blockers.blocked.get(blocker).into_iter().flat_map(|blocked| blocked.members.keys());
         for uid in members.cloned().collect::<Vec<_>>() {
@@ -396,7 +399,7 @@ impl Queue {
         }
     }
 
-    /// Releases up to `most` items behind a blocker, one lane after the other; the blocker stays.
+    /// Releases up to `most` items behind a blocker, one lane after the other. The blocker remains.
     pub(crate) fn release(&mut self, blocker: &Blocker, most: usize) {
         for _ in 0..most {
             let Some(blocked) = self.blockers.blocked.get_mut(blocker) else { return };
@@ -429,8 +432,8 @@ impl Queue {
         self.blockers.blocked.get(blocker).map_or(0, |blocked| blocked.members.len())
     }
 
-    /// The RBAC rules of a namespace (`None`: of the cluster) have changed: forbidden items there are probed soon,
-    /// before their turn. Returns the rows with the times of their timers.
+    /// Schedules early probes of forbidden items after a change of the RBAC rules of a namespace (`None`: of the
+    /// cluster). Returns the rows with the times of their timers.
     pub(crate) fn rules_changed(&mut self, now: Time, namespace: Option<&Name>) -> Vec<(Row, Time)> {
         let due = now + RULES_SETTLE;
         let mut hurried = Vec::new();
@@ -440,7 +443,7 @@ impl Queue {
                 let (collection, namespace) = (collection.clone(), namespace.clone());
                 let blocker = Blocker::Forbidden { collection, namespace, action: *action };
                 let Some(blocked) = self.blockers.blocked.get_mut(&blocker) else { continue };
-                // To the front of the row.
+                // Moves the blocker to the front of the row.
                 turns.order.remove(&blocked.turn);
                 turns.first_turn -= 1;
                 blocked.turn = turns.first_turn;

@@ -1,4 +1,4 @@
-//! The holds on items: which items a pause holds, and which of them events have yet to report.
+//! The holds on items: the items that a pause holds, and those of them that no event has reported yet.
 
 use super::{Item, ItemState, Queue};
 use crate::hold::{Hold, Holds};
@@ -19,7 +19,8 @@ impl Queue {
         &self.holds
     }
 
-    /// After more is held, [`Queue::hold_ready`] has to be called; after less is, [`Queue::unhold`].
+    /// Returns the holds for a change. After a change that holds more, the caller calls [`Queue::hold_ready`]. After
+    /// one that holds less, the caller calls [`Queue::unhold`].
     pub(crate) fn holds_mut(&mut self) -> &mut Holds {
         &mut self.holds
     }
@@ -29,7 +30,7 @@ impl Queue {
         self.held.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether a hold applies to this item now, although it is ready.
+    /// Whether a hold applies to this item now, although its state is ready.
     pub(crate) fn is_held(&self, uid: &Uid) -> bool {
         self.items.get(uid).is_some_and(|item| item.state == ItemState::Ready && hold_on(&self.holds, item).is_some())
     }
@@ -61,8 +62,8 @@ impl Queue {
         }
     }
 
-    /// A hold covers more than before: affected items become held, also behind a blocker, where others would wait for
-    /// the attempt of a held item.
+    /// Holds affected items after a hold has been added or extended. This includes items behind a blocker, because
+    /// others would wait for the attempt of a held item.
     pub(crate) fn hold_ready(&mut self) {
         let holds = |item: &&Item| {
             matches!(item.state, ItemState::Ready | ItemState::Behind(_)) && hold_on(&self.holds, item).is_some()
@@ -74,7 +75,7 @@ impl Queue {
         }
     }
 
-    /// This hold covers less than before, or nothing: its items are checked again.
+    /// Checks the items of a hold again after the hold has been removed or reduced.
     pub(crate) fn unhold(&mut self, hold: &Hold) {
         let Some(uids) = self.held.remove(hold) else { return };
         for uid in uids {

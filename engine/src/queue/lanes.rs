@@ -1,5 +1,5 @@
-//! The order of ready items: namespaces take turns, and in each namespace the roots of cascades do. So ten objects wait
-//! neither for a hundred thousand of another namespace nor for those of another root.
+//! The order of ready items. Namespaces take turns, and in each namespace the roots of cascades take turns. So ten
+//! objects wait neither for a hundred thousand of another namespace nor for those of another root.
 
 use crate::object::{Name, Uid};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ pub(super) struct Lanes {
     entries: usize,
 }
 
-/// Keys with entries take turns.
+/// Keys with entries. The keys take turns.
 #[derive(Debug)]
 struct Turns<K, V> {
     of: BTreeMap<K, V>,
@@ -32,8 +32,8 @@ impl<K: Ord + Clone, V: Default> Turns<K, V> {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// Asks one key after the other until one gives something. Empty keys are removed. A key that gave something comes
-    /// after all others.
+    /// Asks one key after the other until one returns an entry. Empty keys are removed. A key that returned an entry
+    /// moves behind all others.
     fn find<T>(&mut self, mut ask: impl FnMut(&mut V) -> Option<T>, is_empty: impl Fn(&V) -> bool) -> Option<T> {
         while let Some(key) = self.order.pop_front() {
             let Some(mut value) = self.of.remove(&key) else { continue };

@@ -1,14 +1,14 @@
-//! The concurrency of an executor: as many attempts as the API server answers at full speed.
+//! The concurrency of an executor. The limit follows the number of attempts that the API server answers at full speed.
 //!
 //! The speed is learned for each collection, because webhooks slow some of them down: the fastest answer of the last
 //! one or two minutes counts. A round has as many answers as there may be attempts in progress. A round with a 429
 //! halves the number. A round of mostly slow answers reduces it by a quarter. A round that used the whole number adds
-//! one; before the first slow round the number doubles.
+//! one. Before the first slow round, the number doubles instead.
 //!
-//! Slow answers do not reduce the number below [`SHARE`], and do not keep it from growing to that. A slow server is
-//! slow for all its clients, and the others do not yield: a few busy clients would leave no capacity for collection,
-//! and dependents would appear faster than they are collected. The server signals overload by its fair queues and by
-//! 429.
+//! Slow answers neither reduce the number below [`SHARE`], nor prevent its growth up to that. A slow server is slow for
+//! all its clients, and other clients do not send less. Without this minimum a few busy clients would leave no capacity
+//! for collection, and dependents would appear faster than they are collected. The server signals overload by its fair
+//! queues and by 429.
 
 use super::Session;
 use crate::object::GroupResource;
@@ -21,25 +21,25 @@ use core::time::Duration;
 const SHARE: usize = 16;
 /// The initial number: small enough to learn the speed of the server.
 const FIRST: usize = 2;
-/// Below [`SHARE`], the number doubles if no answer comes for this long: a distant or slow server must not delay the
-/// growth.
+/// Below [`SHARE`], the number doubles if no answer comes for this long, so that a distant or slow server does not
+/// delay the growth.
 const UNANSWERED: Duration = Duration::from_millis(20);
 /// An answer is slow if it takes this many times as long as the fastest one, and a little more.
 const SLOW_TIMES: u32 = 3;
 const SLOW_PLUS: Duration = Duration::from_millis(2);
-/// The fastest answer counts for at least this long, and for at most twice as long.
+/// Minimum time for which the fastest answer counts. It counts for at most twice as long.
 const FASTEST_COUNTS: Duration = Duration::from_mins(1);
-/// Most collections with a learned speed.
+/// Maximum number of collections with a learned speed.
 const COLLECTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     limit: usize,
     max: usize,
-    /// No round was slow yet.
+    /// No round was slow yet, so the number doubles.
     doubles: bool,
     round: Round,
-    /// When the number doubles if no answer comes before.
+    /// The time at which the number doubles if no answer comes before.
     grows_at: Option<Time>,
     fastest: BTreeMap<GroupResource, Fastest>,
 }
@@ -143,7 +143,7 @@ impl Session {
         self.limit.as_ref().map_or_else(|| self.config.concurrency.most(), ConcurrencyLimit::limit)
     }
 
-    /// Allows more attempts if no answer comes.
+    /// Raises the limit if no answer comes.
     pub(super) fn grow(&mut self, now: Time) {
         if self.limit.as_mut().is_some_and(|limit| limit.grow(now)) {
             self.window_moved = true;

@@ -1,7 +1,8 @@
-//! Refused credentials: the executor takes no work until the API server accepts them again.
+//! Refused credentials. The executor accepts no work until the API server accepts the credentials again.
 //!
-//! Every item would fail here in the same way, and succeed elsewhere. So buffered leases are returned and the window
-//! closes. One cheap read with the same credentials is repeated at growing intervals until it succeeds.
+//! Every item would fail here in the same way, and succeed on another executor. So buffered leases are returned and the
+//! window closes. The executor repeats one cheap read with the same credentials, at growing intervals, until the read
+//! succeeds.
 
 use super::{Event, Link, Output, Session};
 use crate::time::Time;
@@ -9,7 +10,7 @@ use crate::work::ToLeader;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Delay before the first check: a replaced token file may be read soon.
+/// Delay before the first check. It is short, because the executor may soon read a replaced token file.
 const CHECK_MIN: Duration = Duration::from_secs(1);
 const CHECK_MAX: Duration = Duration::from_secs(60);
 
@@ -30,7 +31,7 @@ impl Session {
         }
         self.unaccepted = Some(Unaccepted { since: now, check_at: None, wait: CHECK_MIN });
         self.window_moved = true;
-        // Before the report is sent: the leader must not grant the same item here again.
+        // The window is sent before the report, because the leader must not grant the same item here again.
         self.send_window();
         self.hand_back_buffered();
         self.check_later(now, why);
@@ -39,7 +40,7 @@ impl Session {
     /// A check has ended.
     pub(super) fn credentials_checked(&mut self, now: Time, result: Result<(), String>) {
         let Some(unaccepted) = self.unaccepted.as_mut().filter(|unaccepted| unaccepted.check_at.is_none()) else {
-            return self.reject("an unexpected check of the credentials ended");
+            return self.reject("a check of the credentials ended that was not requested");
         };
         match result {
             Ok(()) => {

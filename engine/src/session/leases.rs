@@ -1,4 +1,4 @@
-//! The life of a lease: buffered, started, finished, reported; or returned.
+//! The life of a lease: buffered, started, finished and reported; or returned.
 
 use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
 use crate::time::Time;
@@ -13,11 +13,12 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-/// Reports and returns wait this long for others, or for this many.
+/// Maximum time that a report or return waits for others.
 const FLUSH_AFTER: Duration = Duration::from_millis(10);
+/// Number of waiting reports or returns after which they are sent at once.
 const FLUSH_ENTRIES: usize = 32;
-/// Most findings in one message besides its first report. They hold whole references, and a message must stay far below
-/// 4 MiB.
+/// Maximum number of findings in one message besides its first report. They hold whole references, and a message must
+/// stay far below 4 MiB.
 const BATCH_MAX_FINDINGS: usize = 200;
 
 const _: () = assert!(FLUSH_ENTRIES <= BATCH_MAX_ENTRIES);
@@ -69,7 +70,7 @@ impl Session {
 
     pub(super) fn finished(&mut self, now: Time, report: WorkReport) {
         let Some(started) = self.started.remove(&report.lease) else {
-            self.reject(format!("an attempt for lease {} ended that was not under way", report.lease));
+            self.reject(format!("an attempt for lease {} ended, but no such attempt was in progress", report.lease));
             return;
         };
         self.learn(now, started.since, started.collection, report.outcome, report.api_calls);
@@ -84,7 +85,7 @@ impl Session {
             && let Some((oldest, _)) = self.reports.pop_first()
         {
             self.unsent.retain(|id| *id != oldest);
-            self.reject(format!("{REPORTS_MAX} reports wait for a leader: that of lease {oldest} was dropped"));
+            self.reject(format!("{REPORTS_MAX} reports wait for a leader; dropped the oldest, of lease {oldest}"));
         }
     }
 
@@ -92,7 +93,7 @@ impl Session {
         // The leader has the report, whatever its result.
         let unknown = results.iter().filter(|(id, _)| self.reports.remove(id).is_none()).count();
         if unknown > 0 {
-            self.reject(format!("acknowledges {unknown} reports that are not awaited"));
+            self.reject(format!("the leader acknowledged {unknown} unknown reports"));
         }
         let reports = &self.reports;
         self.unsent.retain(|id| reports.contains_key(id));
@@ -111,8 +112,8 @@ impl Session {
     }
 
     /// Sorts held leases when a session opens. A buffered lease stays only if the leader adopted it *and* granted it in
-    /// this very term. All others are returned at once, because nothing was done for them. Started leases end in a
-    /// report in any case.
+    /// this very term. All other buffered leases are returned at once, because their attempts have not started. Started
+    /// leases end in a report in any case.
     pub(super) fn reclaim(&mut self, term: &Term, adopted: Vec<LeaseId>) {
         let adopted: BTreeSet<LeaseId> = adopted.into_iter().collect();
         for (id, started) in &mut self.started {
@@ -127,7 +128,7 @@ impl Session {
                 None
             }
         });
-        // Ids of another election would name other leases here.
+        // Ids of another election would identify other leases here.
         self.returns.retain(|returned| returned.election == term.election);
         self.unsent = self.reports.keys().copied().collect();
     }
@@ -157,7 +158,8 @@ impl Session {
         self.hand_back_where(|_| Some(ReturnCause::NotStarted));
     }
 
-    /// The number of returns that a leader waits for. After the end of the session it has given the leases to others.
+    /// The number of returns that the leader waits for. After the end of the session the leader has granted the leases
+    /// to other executors.
     pub(super) fn worthwhile_returns(&self) -> usize {
         if self.writes_end.is_some() { self.returns.len() } else { 0 }
     }
@@ -235,7 +237,7 @@ impl Session {
                 self.unsent.push_front(id);
                 break;
             }
-            // A leader knows its own grants.
+            // The leader that granted the lease needs no description of it.
             let late = says_what && self.term.as_ref() != Some(&report.term);
             let about = report.about.clone().filter(|_| late);
             let audit_id = if says_what { report.audit_id.clone() } else { String::new() };
@@ -257,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Why this executor refuses a granted lease. Its term counts in any case.
+    /// Why this executor refuses a granted lease. The term of the lease counts in any case.
     fn unwanted(&mut self, lease: &WorkLease) -> Option<ReturnCause> {
         let stale = self
             .term
@@ -268,7 +270,7 @@ impl Session {
             return Some(ReturnCause::TermStale);
         }
         if lease.id.term != lease.term.number {
-            self.reject(format!("lease {} claims term {}", lease.id, lease.term.number));
+            self.reject(format!("lease {} has the invalid term {}", lease.id, lease.term.number));
             return Some(ReturnCause::NotStarted);
         }
         self.raise_term(lease.term.clone());
@@ -291,7 +293,7 @@ impl Session {
         self.returns.push_back(Returned { election: lease.term.election.clone(), entry });
     }
 
-    /// Returns the buffered leases for which there is a cause.
+    /// Returns the buffered leases for which `cause` gives a reason.
     fn hand_back_where(&mut self, cause: impl Fn(&WorkLease) -> Option<ReturnCause>) {
         for lease in mem::take(&mut self.buffered) {
             match cause(&lease) {

@@ -7,15 +7,16 @@ use core::time::Duration;
 
 /// Writes per second after the share has expired without a renewal.
 const FALLBACK: u32 = 1;
-/// Longest validity of a share, whatever the leader says.
+/// Maximum validity of a share, even if the leader sets a longer one.
 const VALID_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(super) struct Share {
     bucket: Bucket,
-    /// The expiry; `None` after it, when the fallback applies.
+    /// The expiry; `None` after the expiry, when the fallback rate applies.
     until: Option<Time>,
-    /// The leader of this session has not sent a share yet. If the carried one expires, there is no limit.
+    /// The share is from the previous session, and the leader of this session has not sent one yet. If the share
+    /// expires, there is no limit.
     carried: bool,
     /// A write waits for the share.
     pub(super) awaited: bool,
@@ -40,7 +41,7 @@ impl Session {
         }
     }
 
-    /// A new session, whose leader has not sent a share yet.
+    /// Keeps the share for a new session, whose leader has not sent a share yet.
     pub(super) fn carry_share(&mut self) {
         match &mut self.share {
             // Already expired: the former limit is over.
@@ -76,7 +77,7 @@ impl Session {
     /// Whether a lease may start now.
     pub(super) fn may_start(&mut self, now: Time) -> bool {
         let Some(share) = &mut self.share else { return true };
-        // After one refusal, the bucket is not asked again in this round: it has not filled meanwhile.
+        // After one refusal, the bucket is not asked again in this round, because it has not filled meanwhile.
         share.awaited = share.awaited || !share.bucket.take(now);
         !share.awaited
     }

@@ -1,4 +1,4 @@
-//! The stream to the leader: opening, greeting, heartbeats, reconnecting, the end.
+//! The stream to the leader: connection, hello, heartbeats, reconnection and end.
 
 use super::{
     CONNECT_LIMIT, Drain, Event, Exit, IMPATIENT_SILENCES, Leaving, Link, Output, RECONNECT_LIMIT, Session, Stream,
@@ -12,21 +12,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Most consecutive hints to follow before the configured addresses are tried again.
+/// Maximum number of consecutive addresses from peers to follow before the configured addresses are tried again.
 const HINTS_MAX: u32 = 3;
-/// Shortest time between two connection attempts, whatever the configuration says.
+/// Minimum time between two connection attempts, even if the configuration allows less.
 const RECONNECT_FLOOR: Duration = Duration::from_millis(1);
-/// Waits are spread over at least this many times the shortest wait: all executors notice a dead leader at the same
-/// time.
+/// Waits are spread over at least this many times the minimum wait, because all executors notice a dead leader at the
+/// same time.
 const SPREAD_MIN: u32 = 5;
-/// Most unacknowledged heartbeats. The session lapses long before.
+/// Maximum number of unacknowledged heartbeats. The session ends long before.
 const HEARTBEATS_MAX: usize = 64;
 /// Bounds of the interval that a leader may ask for. Other values are clamped.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const SESSION_TTL_MAX: Duration = Duration::from_mins(5);
 const RECONNECT_AFTER_MAX: Duration = Duration::from_mins(1);
 const CLOSE_AFTER_MAX: Duration = Duration::from_secs(10);
-/// Most finished attempts named in a hello, the newest ones. The others are reported as well.
+/// Maximum number of finished attempts in a hello. The newest ones are named. The others are reported as well.
 const HELD_REPORTS_MAX: usize = 1_000;
 
 impl Stream {
@@ -120,9 +120,9 @@ impl Session {
             (Link::Active(_), ToExecutor::Revoke { leases, mode, .. }) => self.revoked(&leases, mode),
             (Link::Active(_), ToExecutor::DrainAck { outstanding }) => match &mut self.drain {
                 Some(drain) => drain.acknowledged = outstanding == 0,
-                None => self.reject("acknowledges a drain that was not requested"),
+                None => self.reject("the leader acknowledged a drain that was not requested"),
             },
-            (_, message) => self.reject(format!("{} out of turn", name(&message))),
+            (_, message) => self.reject(format!("unexpected message: {}", name(&message))),
         }
     }
 
@@ -136,7 +136,8 @@ impl Session {
         match refusal {
             Some(Refusal::Superseded) => return self.refused_for_good(now, Exit::Superseded),
             Some(Refusal::OtherCluster { ours, theirs }) => {
-                // Either order of the two uids may arrive; theirs is the one that is not ours.
+                // The refusal may have the two uids in either order. The uid of the other cluster is the one that
+                // differs from this executor's.
                 let own = self.config.cluster_uid.clone();
                 let theirs = if ours == own { theirs } else { ours };
                 return self.refused_for_good(now, Exit::OtherCluster { ours: own, theirs });
@@ -145,7 +146,8 @@ impl Session {
                 return self.refused_for_good(now, Exit::ProtocolUnsupported { min, max });
             }
             Some(Refusal::Drained) => {
-                // The leader releases an incarnation when it has nothing outstanding: only its last message was lost.
+                // The leader releases an incarnation when it has nothing outstanding. Only the leader's last message
+                // was lost.
                 self.reports.clear();
                 self.unsent.clear();
                 self.returns.clear();
@@ -153,7 +155,7 @@ impl Session {
                     drain.refused = true;
                 }
             }
-            // The graph service is reachable and about to have a leader: no long waits, however long there was none.
+            // The graph service is reachable and will soon have a leader, so the waits stay short.
             Some(Refusal::NotLeader) => {
                 self.retries = self.retries.min(1);
                 self.silences = 0;
@@ -185,7 +187,7 @@ impl Session {
         self.exit(now, exit);
     }
 
-    /// Leaves after the leader has asked for it, and the reports are acknowledged or their time is over.
+    /// Leaves after the leader has asked for it, once the reports are acknowledged or the time for them is over.
     pub(super) fn leave(&mut self, now: Time) {
         let settled = self.reports.is_empty() && self.returns.is_empty();
         let Link::Active(Stream { leaving: Some(leaving), .. }) = &mut self.link else { return };
@@ -193,7 +195,7 @@ impl Session {
         if now >= leaving.close_at || (leaving.may_go && settled) {
             let (endpoint, not_before) = (leaving.endpoint.take(), leaving.reconnect_at);
             self.outputs.push_back(Output::Disconnect);
-            self.wait(now, String::from("sent away by the leader"), endpoint, Some(not_before));
+            self.wait(now, String::from("the leader asked the executor to leave"), endpoint, Some(not_before));
         }
     }
 
@@ -312,7 +314,7 @@ impl Session {
         }
         match &self.term {
             Some(known) if known.election == welcome.term.election && welcome.term.number < known.number => {
-                Some(format!("term {} is over, term {} is known", welcome.term.number, known.number))
+                Some(format!("term {} has ended: a newer term {} is known", welcome.term.number, known.number))
             }
             Some(_) | None => None,
         }
@@ -322,7 +324,7 @@ impl Session {
         if let Some(known) = &self.term
             && (known.election != term.election || term.number < known.number)
         {
-            self.reject(format!("a heartbeat acknowledged in term {}", term.number));
+            self.reject(format!("the leader acknowledged a heartbeat of term {}", term.number));
             return;
         }
         self.raise_term(term);
@@ -335,7 +337,7 @@ impl Session {
                 self.hints_followed = 0;
                 self.set_writes_end(sent + session_ttl.min(SESSION_TTL_MAX));
             }
-            None => self.reject(format!("acknowledges heartbeat {sequence}, which is not awaited")),
+            None => self.reject(format!("the leader acknowledged the unknown heartbeat {sequence}")),
         }
     }
 
@@ -369,15 +371,16 @@ impl Session {
                 let close_at = now + close_after.min(CLOSE_AFTER_MAX);
                 stream.leaving = Some(Leaving { reconnect_at, may_go: false, close_at, endpoint });
             }
-            Link::Active(_) => self.reject("sent away twice"),
+            Link::Active(_) => self.reject("the leader asked the executor to leave twice"),
             Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Over => {
                 self.outputs.push_back(Output::Disconnect);
-                self.wait(now, String::from("sent away by the leader"), endpoint, Some(reconnect_at));
+                self.wait(now, String::from("the leader asked the executor to leave"), endpoint, Some(reconnect_at));
             }
         }
     }
 
-    /// The stream is gone. A hint is followed at once, a time from the leader is kept, everything else backs off.
+    /// Handles the end of a stream. The session follows an address from a peer at once, and keeps a time from the
+    /// leader. After any other end it backs off.
     fn wait(&mut self, now: Time, why: String, hint: Option<String>, not_before: Option<Time>) {
         let mut endpoint = hint.filter(|hint| !hint.is_empty());
         let welcome_wait = not_before.map_or(Duration::ZERO, |at| at.since(now));
@@ -435,7 +438,7 @@ impl Session {
         self.concurrency().saturating_mul(2)
     }
 
-    /// The leases that the leader must not give to others: buffered, started, and finished without an acknowledgement.
+    /// The leases that the leader must not grant to others: buffered, started, and finished without an acknowledgement.
     fn held(&self) -> Vec<HeldLease> {
         let buffered = self.buffered.iter().map(|lease| HeldLease {
             lease: lease.id,

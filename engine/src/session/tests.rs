@@ -55,11 +55,11 @@ fn returns_what_it_cannot_take() {
         32 | grant 1-3                     | rejected lease 1-3 granted twice
         33 | grant M:1-3 M:1-9             | rejected lease 1-3 granted twice, stale 1-9
         43 | tick                          | reports [] returns [1-3 1-9:term]
-        44 | beat-ack 7                    | rejected acknowledges heartbeat 7, which is not awaited
-        45 | welcome L/1                   | rejected a welcome out of turn
-        46 | ack 1-2                       | rejected acknowledges 1 reports that are not awaited
-        47 | finish 1-4                    | rejected an attempt for lease 1-4 ended that was not under way
-        48 | drain-ack 0                   | rejected acknowledges a drain that was not requested
+        44 | beat-ack 7                    | rejected the leader acknowledged the unknown heartbeat 7
+        45 | welcome L/1                   | rejected unexpected message: a welcome
+        46 | ack 1-2                       | rejected the leader acknowledged 1 unknown reports
+        47 | finish 1-4                    | rejected an attempt for lease 1-4 ended, but no such attempt was in progress
+        48 | drain-ack 0                   | rejected the leader acknowledged a drain that was not requested
         49 | connected                     | rejected connected without a request
         "#,
     );
@@ -76,11 +76,11 @@ fn a_newer_term_voids_what_an_older_one_granted() {
         5031 | grant 1-4 2-1     | stale 1-4
         5041 | tick              | reports [] returns [1-4:term]
         5042 | finish 1-1        | started [2-1], start 2-1
-        5043 | beat-ack 2 1      | rejected a heartbeat acknowledged in term 1
+        5043 | beat-ack 2 1      | rejected the leader acknowledged a heartbeat of term 1
         5044 | lost              | lost
         5550 | tick              | connect
         5551 | connected         | hello L/2 window 4 [1-2* 2-1* 1-1*]
-        5552 | welcome L/1       | rejected term 1 is over, term 2 is known, disconnect, lost
+        5552 | welcome L/1       | rejected term 1 has ended: a newer term 2 is known, disconnect, lost
         "#,
     );
 }
@@ -262,7 +262,7 @@ fn goes_where_it_is_sent_once_its_reports_have_arrived() {
         r#"
         20   | grant 1-1 1-2 1-3     | started [1-1 1-2], start 1-1, start 1-2
         30   | away changed b:1 1 5  | sent away
-        31   | away changed c:1 1 5  | sent away, rejected sent away twice
+        31   | away changed c:1 1 5  | sent away, rejected the leader asked the executor to leave twice
         32   | finish 1-1            | reports [1-1] returns []
         1030 | tick                  |
         1031 | ack 1-1               | disconnect, lost
@@ -294,7 +294,7 @@ fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
         30   | stranger 1-1          | window 0, credentials refused
         31   | stranger 1-2          | reports [1-1 1-2] returns [1-3 1-4]
         32   | grant 1-5             | reports [] returns [1-5]
-        33   | checked ok            | rejected an unexpected check of the credentials ended
+        33   | checked ok            | rejected a check of the credentials ended that was not requested
         1030 | tick                  | check credentials
         1040 | checked 401           | credentials refused
         1045 | ack 1-1 1-2           |

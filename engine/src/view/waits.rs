@@ -6,15 +6,15 @@ use core::time::Duration;
 /// The state of a decision, for counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
-    /// For an executor with room.
+    /// Waits for an executor with room.
     Ready,
-    /// For the retry after a failure of its own.
+    /// Waits for the retry after a failure of its own.
     BackingOff,
-    /// With others, for a blocker.
+    /// Waits for a blocker, with other decisions.
     Blocked,
-    /// For the end of a pause, or for readable Pause objects.
+    /// Waits for the end of a pause, or for readable Pause objects.
     Held,
-    /// For nothing: the mode is observe.
+    /// Waits for nothing, because the mode is observe.
     Observed,
     /// An executor has it.
     Leased,
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// Ages are counted below each of these, and above the last one.
+/// Upper bounds of the age classes. The last class has no bound.
 pub const AGE_BOUNDS: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(10),

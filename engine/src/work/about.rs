@@ -4,10 +4,10 @@ use super::{ActionKind, WorkItem};
 use crate::object::{Digest, ObjectRef, Uid};
 use alloc::string::String;
 
-/// Longest audit id.
+/// Maximum length of an audit id.
 pub const AUDIT_ID_MAX_BYTES: usize = 64;
 
-/// The valid part of an audit id: visible ASCII characters, cut.
+/// The valid part of an audit id: visible ASCII characters, cut to the maximum length.
 pub fn audit_id(text: &str) -> String {
     text.chars().filter(char::is_ascii_graphic).take(AUDIT_ID_MAX_BYTES).collect()
 }
@@ -22,13 +22,14 @@ pub struct About {
 }
 
 impl WorkItem {
-    /// The same for the same action on the same object by the same facts, on every replica and in every term.
+    /// The number is the same for the same action on the same object for the same facts, on every replica and in every
+    /// term.
     pub fn decision(&self) -> u64 {
         decision(&self.target.uid, self.action.kind(), self.preconditions.facts_digest)
     }
 }
 
-/// The same for the same action on the same object by the same facts.
+/// The number is the same for the same action on the same object for the same facts.
 pub(crate) fn decision(target: &Uid, action: ActionKind, facts_digest: u64) -> u64 {
     let mut digest = Digest::default();
     digest.uid(target);

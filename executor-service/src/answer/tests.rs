@@ -215,7 +215,7 @@ fn the_wait_comes_from_the_header_or_the_details_and_is_bounded() {
 fn a_404_says_which_one_it_was_and_texts_are_clipped() {
     let page = answer(404, "text/plain", "404 page not found");
     let message = classify(Question::Read, &config_map(), Ok(&page)).message;
-    assert!(message.contains("the group is not served"), "{message}");
+    assert!(message.contains("the API group is not served"), "{message}");
     let resource = status(404, "NotFound", "the server could not find the requested resource", NOTHING);
     let message = classify(Question::Read, &config_map(), Ok(&resource)).message;
     assert!(message.contains("the resource is not served"), "{message}");

@@ -41,7 +41,7 @@ impl Endings {
         match field("message").as_str() {
             "session open" => *is_open = true,
             "no stream to the graph service" if std::mem::take(is_open) => match why.as_str() {
-                "sent away by the leader" => *self.sessions.entry("sent away").or_default() += 1,
+                "the leader asked the executor to leave" => *self.sessions.entry("sent away").or_default() += 1,
                 _ => self.wrong.push(format!("{process}: a session's stream ended: {why}")),
             },
             "no stream to the graph service" => match () {

@@ -105,7 +105,7 @@ fn held() {
         vec![reason(Code::HoldAnnotation, "ownergraph.dev/hold", &[])],
         vec![reason(Code::InvalidReference, "", &replica_set())],
         vec![reason(Code::Paused, "pauses/freeze: restoring from backup", &[]), gone()],
-        vec![reason(Code::Paused, "it is not known which pauses there are", &[]), gone()],
+        vec![reason(Code::Paused, "cannot read Pause objects", &[]), gone()],
     ];
     let texts = cases.map(|reasons| told(&pod(Verdict::Held, OwnerStanding::Dangling, reasons)));
     insta::assert_snapshot!(texts.join("\n"));

@@ -81,7 +81,7 @@ fn connections_that_always_come_too_late_are_named_in_the_report() {
             None => assert!(!machine.leaves(at(now), asked(&outputs))),
         }
     };
-    assert!(message.contains("gives no connection in time"), "{message}");
+    assert!(message.contains("accepts no connection in time"), "{message}");
 }
 
 #[test]

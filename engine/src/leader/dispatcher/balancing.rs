@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in milliseconds after which an unstarted grant counts as waiting for a slot of its executor.
+/// Time after which an unstarted grant counts as waiting for a slot of its executor.
 const WAITS_AFTER: Duration = Duration::from_millis(250);
 
 impl Dispatcher {
@@ -66,7 +66,7 @@ impl Dispatcher {
                 lease.recalled = true;
             }
         }
-        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "another executor has nothing to do");
+        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "another executor is idle");
     }
 
     /// Returns the grants that wait for a slot and are not recalled, by session. The grant that starts last comes last.

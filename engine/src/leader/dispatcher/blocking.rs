@@ -8,10 +8,11 @@ use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
 use crate::work::{Outcome, WorkReport};
 use core::time::Duration;
 
-/// Time in seconds before the first retry of an item that alone is refused. The wait doubles with each further refusal.
+/// Time before the first retry of an item that is refused while others pass. The wait doubles with each further
+/// refusal.
 const ALONE_MIN: Duration = PROBE_EVERY;
 
-/// Maximum time in seconds before the retry of an item that alone is refused.
+/// Maximum time before the retry of an item that is refused while others pass.
 const ALONE_MAX: Duration = Duration::from_secs(300);
 
 impl Dispatcher {
@@ -53,7 +54,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes in the result of an attempt for the blocker that the attempt probed. `met` is the blocker that the attempt
+    /// Handles the result of an attempt for the blocker that the attempt probed. `met` is the blocker that the attempt
     /// met, if any.
     pub(in crate::leader) fn passed(
         &mut self,

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds for which a request may be in transit after it was sent in time.
+/// Time for which a request may be in transit after it was sent in time.
 pub(in crate::leader) const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 impl Dispatcher {
@@ -62,7 +62,7 @@ impl Dispatcher {
     }
 
     /// Stops the late writes of a session. Leases of another term, and leases that this leader gave up, have no known
-    /// scope. A stop of a lease outside the scope costs one more attempt.
+    /// scope. Stopping a lease outside the scope only costs one more attempt.
     pub(in crate::leader) fn stop_late_writes_of(&mut self, cx: &mut Context, session: SessionId) {
         if !self.queue.holds().are_pressed() {
             return;
@@ -172,7 +172,7 @@ impl Dispatcher {
         changed
     }
 
-    /// Stores the present state of a pause, and sets the timer of its end.
+    /// Stores the current state of a pause, and sets the timer of its end.
     pub(in crate::leader) fn take_pause(&mut self, cx: &mut Context, pause: Pause, coverage: &Coverage) -> Taken {
         let name = pause.name.clone();
         let replaced = self.queue.holds().get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);

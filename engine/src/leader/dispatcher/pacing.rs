@@ -14,31 +14,31 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Minimum time in milliseconds between two divisions of the write rate.
+/// Minimum time between two divisions of the write rate.
 const DIVIDE_APART: Duration = Duration::from_millis(100);
-/// Time in seconds between two regular checks of the shares.
+/// Time between two regular checks of the shares.
 const DIVIDE_EVERY: Duration = Duration::from_secs(1);
-/// Time in seconds without work after which an executor loses its share.
+/// Time without work after which an executor loses its share.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Number of heartbeats for which a share is valid. Each heartbeat renews the share.
 const SHARE_BEATS: u32 = 2;
 
-/// Rate in writes per second from which a collection is slowed if no rate was measured.
+/// Initial rate of a slowed collection in writes per second, if no rate was measured.
 const START_MIN: u32 = 10;
 /// Minimum rate of a slowed collection in writes per second.
 const FLOOR: u32 = 1;
-/// Time in seconds between two increases of the rate of a slowed collection. The rate doubles up to half of the rate
-/// before the push-back. Above that, it grows by a tenth of that rate. At twice the rate before the push-back, the
-/// collection is no longer slowed.
+/// Time between two increases of the rate of a slowed collection. The rate doubles up to half of the rate before the
+/// push-back. Above that, it grows by a tenth of that rate. At twice the rate before the push-back, the collection is
+/// no longer slowed.
 const RAISE_EVERY: Duration = Duration::from_secs(1);
 const RAISE_PARTS: usize = 10;
 /// Minimum increase of the rate in writes per second.
 const RAISE_MIN: u32 = 2;
-/// Minimum time in milliseconds between two checks of a slowed collection.
+/// Minimum time between two checks of a slowed collection.
 const PACE_MIN: Duration = Duration::from_millis(10);
-/// Time in milliseconds between two checks of a slowed collection while no executor has room.
+/// Time between two checks of a slowed collection while no executor has room.
 const PACE_IDLE: Duration = Duration::from_millis(100);
-/// Time in seconds over which the writes of a collection are counted.
+/// Time over which the writes of a collection are counted.
 const METERED: Duration = Duration::from_secs(1);
 
 /// The state of the write rate.
@@ -64,7 +64,7 @@ struct Limit {
     look_at: Time,
 }
 
-/// The number of answers in the last whole second and in the present second.
+/// The number of answers in the last whole second and in the current second.
 #[derive(Debug)]
 struct Meter {
     since: Time,
@@ -188,7 +188,7 @@ impl Dispatcher {
         });
         let (limit, new) = match self.pacing.limits.get_mut(collection) {
             Some(limit) => {
-                // Push-backs of requests that were in transit at the first push-back count as one.
+                // If several requests were in transit at the first push-back, their push-backs count as one.
                 if now >= limit.quiet_until {
                     let slower = limit.bucket.rate().divided(2).max(Rate::per_second(FLOOR));
                     limit.bucket.set_rate(now, slower);
@@ -216,7 +216,7 @@ impl Dispatcher {
             target.is_some_and(|item| item.draft.target.group_resource() == *collection)
         };
         let recalled: Vec<LeaseId> = unstarted.into_iter().filter(of_it).collect();
-        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "the API server pushes back");
+        self.revoke(cx, &recalled, RevokeMode::IfNotStarted, "the API server answers 429 (Too Many Requests)");
     }
 
     /// Releases the grants that the rate of a slowed collection permits.

@@ -13,11 +13,11 @@ use core::time::Duration;
 
 /// Maximum number of targets whose last action is remembered.
 pub(in crate::leader) const CARRIED_OUT_MAX: usize = 65_536;
-/// Time in seconds within which a repeated decision counts as undone.
+/// Time within which a repeated decision counts as undone.
 const UNDONE_WITHIN: Duration = Duration::from_secs(60);
-/// Time in seconds of the first delay. The delay doubles with each repetition.
+/// Time of the first delay. The delay doubles with each repetition.
 const UNDONE_MIN: Duration = Duration::from_secs(1);
-/// Maximum delay in seconds.
+/// Maximum delay.
 const UNDONE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl Dispatcher {
         self.carried_out.get(uid).is_some()
     }
 
-    /// Records an action that was carried out while its target still exists.
+    /// Records an action that was carried out and whose target still exists.
     pub(in crate::leader) fn note_carried_out(&mut self, cx: &Context, uid: &Uid, what: u64) {
         let waited = |known: &&CarriedOut| cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
         let known = self.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
@@ -55,7 +55,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns a hash of the effect of an action, independent of the other fields of its target.
+/// Returns a hash of the effect of an action. It ignores the other fields of the target.
 pub(in crate::leader) fn essence(action: &Action) -> u64 {
     let mut digest = Digest::default();
     digest.text(action.kind().as_str());

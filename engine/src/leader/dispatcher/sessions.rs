@@ -19,16 +19,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds after a recall before the target is granted to another executor.
+/// Time after a recall before the target is granted to another executor.
 const REGRANT_AFTER: Duration = Duration::from_secs(5);
 
-/// Time in seconds beyond the execution limit of a started lease in which the report may arrive.
+/// Time beyond the execution limit of a started lease within which the report may arrive.
 const LIMIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Maximum number of executor refusals that are reported in one term.
 const REFUSED_TOLD_MAX: usize = 256;
 
-/// Time in seconds after which a grant that was not started is recalled.
+/// Time after which a grant that was not started is recalled.
 const RECALL_AFTER: Duration = Duration::from_secs(15);
 /// Maximum number of leases of earlier terms that one session may report. An executor holds fewer leases.
 const LATE_MAX: usize = 4096;
@@ -38,8 +38,9 @@ impl Dispatcher {
         self.leases.session(session?).map(Session::process)
     }
 
-    /// Returns the next session, in turn, that can start a grant at once, or else has room. A session with overdue
-    /// leases receives grants only if all sessions have overdue leases, because it would delay the same items again.
+    /// Returns the next session in turn that can start a grant at once, or else one that has room. A session with
+    /// overdue leases receives grants only if all sessions have overdue leases, because it would delay the same items
+    /// again.
     pub(in crate::leader) fn next_session(&mut self) -> Option<SessionId> {
         let choosy = self.leases.sessions().any(|(_, session)| session.is_in_time());
         let roomy =
@@ -90,12 +91,12 @@ impl Dispatcher {
         let why = match refusal {
             // The executor knows a newer leader, or contacted a replica that does not lead. Both cases are normal.
             Refusal::NotLeader | Refusal::TermStale { .. } | Refusal::Drained => return,
-            Refusal::OtherCluster { .. } => "of another cluster",
-            Refusal::ProtocolUnsupported { .. } => "speaks no common protocol",
-            Refusal::Superseded => "superseded by a newer process of its name",
-            Refusal::OutOfTurn => "spoke out of turn",
-            Refusal::NameTaken => "its name belongs to another caller",
-            Refusal::Untrusted { .. } => "its reports were not true",
+            Refusal::OtherCluster { .. } => "the executor belongs to another cluster",
+            Refusal::ProtocolUnsupported { .. } => "no common protocol version",
+            Refusal::Superseded => "superseded by a newer process of the same name",
+            Refusal::OutOfTurn => "the first message was not a hello, or a second hello arrived",
+            Refusal::NameTaken => "another caller holds this executor name",
+            Refusal::Untrusted { .. } => "the executor sent untrue reports",
             Refusal::TooManySessions { .. } => "too many sessions",
         };
         if self.refused.len() < REFUSED_TOLD_MAX && self.refused.insert((executor.clone(), why)) {
@@ -148,10 +149,11 @@ impl Dispatcher {
         Ok(protocol)
     }
 
-    /// Returns whether an earlier leader admitted the present holder of this name after the executor that says hello.
+    /// Returns whether the current holder of this name is newer than the executor that says hello, because an earlier
+    /// leader admitted the holder after it.
     pub(in crate::leader) fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
         let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
-        // Processes of different callers have no order.
+        // Processes of different callers cannot be ordered.
         let is_other = |holder: &&Session| holder.incarnation != hello.incarnation && holder.origin == hello.origin;
         let other = holder.filter(is_other);
         match (other, first_session(term, hello)) {
@@ -221,7 +223,7 @@ impl Dispatcher {
         }
     }
 
-    /// Begins a term. Nothing is reported in its log and events yet.
+    /// Begins a term. No event of this term has reported a refusal yet.
     pub(in crate::leader) fn begin_term(&mut self) {
         self.refused.clear();
         self.queue.forget_told();

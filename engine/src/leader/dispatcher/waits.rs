@@ -61,7 +61,7 @@ impl Dispatcher {
         self.queue.withdraw(uid)
     }
 
-    /// Drops an item in any place.
+    /// Drops an item in any state.
     pub(in crate::leader) fn drop_item(&mut self, uid: &Uid) -> Option<Item> {
         self.queue.remove(uid)
     }
@@ -70,7 +70,7 @@ impl Dispatcher {
         self.queue.pop()
     }
 
-    /// Moves a ready item that is held now to its waiting place.
+    /// Moves a ready item to its waiting state if a hold applies to it now.
     pub(in crate::leader) fn hold(&mut self, uid: &Uid) {
         self.queue.make_ready(uid);
     }
@@ -107,14 +107,14 @@ impl Dispatcher {
         })
     }
 
-    /// Records that an attempt may have taken effect without an answer.
+    /// Records that an attempt without an answer may have taken effect.
     pub(in crate::leader) fn may_have_landed(&mut self, uid: &Uid) {
         if let Some(item) = self.queue.get_mut(uid) {
             item.ambiguous = true;
         }
     }
 
-    /// Removes an attempt that says nothing about its item from the count.
+    /// Does not count an attempt that says nothing about its item.
     pub(in crate::leader) fn uncount_attempt(&mut self, uid: &Uid) {
         if let Some(item) = self.queue.get_mut(uid) {
             item.attempts = item.attempts.saturating_sub(1);

@@ -14,8 +14,8 @@ pub struct Linked {
 }
 
 impl Queries<'_> {
-    /// Returns the number of the next change. A reader stays current if it reads an object now, and again whenever the
-    /// object is among the changes from this number on.
+    /// Returns the number of the next change. A reader stays current if it reads an object now, and reads it again
+    /// whenever the object is among the changes from this number on.
     pub fn next_change(&self) -> u64 {
         self.world.changes().next()
     }
@@ -38,8 +38,8 @@ impl Queries<'_> {
         Some(node.owners().map(|owner| self.world.graph().node(owner).uid()).collect())
     }
 
-    /// Returns at most `max` dependents of this uid below the place `before`, the last first, and the place at which to
-    /// continue. Repeated calls find every object that is a dependent throughout.
+    /// Returns at most `max` dependents of this uid in the slots below `before`, the last first, and the slot at which
+    /// to continue. Repeated calls find every object that is a dependent throughout.
     pub fn dependents_of(&self, uid: &Uid, before: Option<usize>, max: usize) -> (Vec<Uid>, Option<usize>) {
         let name = |id| self.world.graph().node(id).uid();
         let mut nodes = self.world.graph().by_uid(uid).map(|id| self.world.graph().node(id));
@@ -54,8 +54,8 @@ impl Queries<'_> {
         (all.map(name).collect(), None)
     }
 
-    /// Returns the uids at up to `max` places of the graph, and the place at which to continue. Repeated calls find
-    /// every object that is present throughout.
+    /// Returns the uids in up to `max` slots of the graph, and the slot at which to continue. Repeated calls find every
+    /// object that is present throughout.
     pub fn uids_from(&self, place: usize, max: usize) -> (Vec<Uid>, Option<usize>) {
         let end = self.world.graph().places().min(place.saturating_add(max));
         let found = (place..end).filter_map(|place| self.world.graph().at_place(place));

@@ -26,13 +26,13 @@ struct Inside {
     uid: Uid,
     place: Container,
     kinds: BTreeMap<Name, usize>,
-    /// The first objects with finalizers of other controllers, which only these controllers remove.
+    /// The first objects with finalizers of other controllers. Only these controllers remove the finalizers.
     holding: Vec<crate::object::ObjectRef>,
     count: usize,
 }
 
 impl ContentsLook {
-    /// Starts a pass for those of the objects that are in deletion and can contain other objects.
+    /// Starts a pass for those objects that are in deletion and can contain other objects.
     pub fn of(queries: &Queries<'_>, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
             let node = queries.world.graph().node(queries.world.graph().primary(&uid)?);
@@ -44,7 +44,7 @@ impl ContentsLook {
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
     }
 
-    /// Visits up to `budget` places. Returns true after the last place.
+    /// Visits up to `budget` slots. Returns true after the last slot.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         if self.wanted.is_empty() {
             return true;
@@ -68,7 +68,7 @@ impl ContentsLook {
         end == queries.world.graph().places()
     }
 
-    /// Returns the reason why each object is not gone: the counts by kind, and the objects that hold it. Empty objects
+    /// Returns the reason why each object still exists: the counts by kind, and the objects that hold it. Empty objects
     /// are omitted.
     pub fn finish(self) -> BTreeMap<Uid, Reason> {
         let reason = |mut inside: Inside| {

@@ -1,9 +1,10 @@
 //! Walks from an owner to its dependents. A walk finds a requested number of objects and continues from there
 //! afterwards. The first of a million dependents therefore cost as much as the first of ten.
 //!
-//! The graph may change between two steps. When a walk reaches an owner, it notes the nodes of the present dependents.
-//! The walk finds each object that remains a dependent once, regardless of changes to the others. The walk may miss a
-//! dependent that is added afterwards. The walk omits a former dependent, even if another object has its node by then.
+//! The graph may change between two steps. When a walk reaches an owner, it notes the nodes of the dependents at that
+//! time. The walk finds each object that remains a dependent once, regardless of changes to the others. The walk may
+//! miss a dependent that is added afterwards. The walk omits a former dependent, even if another object has its node by
+//! then.
 
 use super::walk::Found;
 use super::{Node, NodeId, Queries};

@@ -210,7 +210,7 @@ impl Queries<'_> {
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
         } else if self.dispatcher.queue().get(&self.world.graph().node(id).uid()).is_none() {
-            // The barrier has not passed. Some collection has not shown all its objects yet.
+            // The barrier has not passed, because some collection has not shown all its objects yet.
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
@@ -349,7 +349,7 @@ fn blocker_text(blocker: &Blocker) -> String {
 }
 
 fn in_doubt(collection: &GroupResource) -> String {
-    format!("{collection} has not reported its position since its connection broke")
+    format!("the position of {collection} is unknown since its connection broke")
 }
 
 fn delay_code(why: &Delay) -> ReasonCode {
@@ -366,14 +366,16 @@ fn delay_text(item: &Item, why: &Delay) -> String {
     match why {
         Delay::Failed if item.trouble.is_none() => String::new(),
         Delay::Failed => with_trouble(format!("attempt {} failed", item.attempts), item),
-        Delay::Refused(blocker) => with_trouble(format!("{}, which lets others pass", blocker_text(blocker)), item),
-        Delay::Moved => String::from("it has changed since it was refused, and is tried again in a moment"),
+        Delay::Refused(blocker) => {
+            with_trouble(format!("{}, which accepts other objects", blocker_text(blocker)), item)
+        }
+        Delay::Moved => String::from("the object has changed since it was refused; the next attempt follows soon"),
         Delay::Undone { times } => {
             let often = if *times == 1 { String::from("once") } else { format!("{times} times") };
             let each = if *times == 1 { "" } else { " each time" };
             format!("{} was carried out {often}, and undone{each}", item.draft.action.kind().as_str())
         }
-        Delay::NoTaker => format!("no connected executor takes work of kind {}", item.draft.action.kind().as_str()),
+        Delay::NoTaker => format!("no connected executor supports work of kind {}", item.draft.action.kind().as_str()),
     }
 }
 
@@ -395,7 +397,7 @@ pub(super) fn related(code: ReasonCode, objects: impl Iterator<Item = ObjectRef>
     Reason { related: objects.take(RELATED_MAX).collect(), count, ..plain(code) }
 }
 
-/// Describes how a kind is served to which references do not resolve to exactly one resource.
+/// Describes how a kind is served whose references do not resolve to exactly one resource.
 pub(in crate::leader) fn how_served(resources: &[GroupResource]) -> String {
     let names: Vec<String> = resources.iter().take(RELATED_MAX).map(ToString::to_string).collect();
     if names.is_empty() { String::from("not served") } else { format!("served as {}", names.join(" and as ")) }

@@ -44,7 +44,7 @@ impl Queries<'_> {
     /// Returns why all destructive actions are held regardless of pauses, if they are.
     pub(super) fn pauses_unknown(&self) -> Option<String> {
         if self.dispatcher.queue().holds().is_unknown() {
-            return Some(format!("it is not known which pauses there are: {}", self.pauses.doubt()));
+            return Some(format!("cannot read Pause objects: {}", self.pauses.doubt()));
         }
         let max = crate::hold::PAUSES_MAX;
         self.dispatcher.queue().holds().has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
@@ -68,7 +68,7 @@ impl Queries<'_> {
         resolved(scope, self.world.coverage(), has_namespace)
     }
 
-    /// Returns the resources that a kind name of a request means: see [`Self::resolve_scope`].
+    /// Returns the resources that a kind name of a request may mean: see [`Self::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
         self.world.coverage().called(name)
     }
@@ -99,17 +99,22 @@ impl Queries<'_> {
 
     fn pending(&self, writers: &Writers) -> String {
         if self.cx.term.is_none() {
-            return String::from("this replica does not lead; the leader obeys as soon as it sees the pause");
+            return String::from(
+                "this replica does not lead; the leader applies the pause as soon as its watch shows it",
+            );
         }
         let mut parts = Vec::new();
         if !writers.sessions.is_empty() {
-            parts.push(format!("{} executors have not ended what they had begun", writers.sessions.len()));
+            parts.push(format!(
+                "{} executors have not finished attempts that they started before the pause",
+                writers.sessions.len()
+            ));
         }
         if writers.departed > 0 {
-            parts.push(format!("{} executors went without a word", writers.departed));
+            parts.push(format!("{} executors disconnected without a final report", writers.departed));
         }
         if writers.earlier_terms {
-            parts.push(String::from("executors of an earlier leader may not know of it"));
+            parts.push(String::from("executors of an earlier leader may not know the pause"));
         }
         parts.join(", ")
     }

@@ -20,8 +20,8 @@ const SWEPT_PER_COPY: usize = 16;
 #[derive(Debug)]
 pub struct Planning {
     options: PlanOptions,
-    /// Objects to copy with all their dependents. An entry with a place is copied already, and continues with its
-    /// dependents below that place.
+    /// Objects to copy with all their dependents. An entry with a slot is copied already, and continues with its
+    /// dependents below that slot.
     open: VecDeque<(Uid, Option<usize>)>,
     seen: BTreeSet<Uid>,
     /// Owners to copy without their dependents.
@@ -30,7 +30,7 @@ pub struct Planning {
     nodes: PagedVec<Copied>,
     /// Namespaces and definitions among the objects, whose contents must be found.
     places: BTreeSet<Container>,
-    /// The namespaces and definitions of the present pass, and the place that the pass has reached.
+    /// The namespaces and definitions of the current pass, and the slot that the pass has reached.
     sweep: Option<(BTreeSet<Container>, usize)>,
     cut: bool,
 }
@@ -129,7 +129,7 @@ impl Planning {
         self.dependents(queries, uid, None)
     }
 
-    /// Queues some dependents of an object for copying, and the other dependents as the next entry. Returns the cost.
+    /// Queues some dependents of an object for copying, and an entry for the remaining ones. Returns the cost.
     fn dependents(&mut self, queries: &Queries<'_>, uid: &Uid, below: Option<usize>) -> usize {
         if self.open.len() > 2 * self.options.max_objects {
             self.cut = true;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Maximum number of objects in a chain of blockers.
 const CHAIN_MAX: usize = 1000;
 
-/// Number of references that cost as much as one place.
+/// Number of references that cost as much as one slot.
 const REFERENCES_PER_PLACE: usize = 10;
 
 /// A pass over all nodes that continues from one step to the next. The pass may miss nodes that come or go meanwhile.
@@ -20,8 +20,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Visits up to `budget` places, and returns the results of `look` for their nodes. Returns `None` after the last
-    /// place.
+    /// Visits up to `budget` slots, and returns the results of `look` for their nodes. Returns `None` after the last
+    /// slot.
     fn step<T>(
         &mut self,
         queries: &Queries<'_>,
@@ -44,8 +44,8 @@ impl Scan {
         Some(found)
     }
 
-    /// Returns objects that are in deletion or decided and are not gone, and objects whose decision is prevented by
-    /// something other than a pause. Returns `None` after the last place.
+    /// Returns objects that are in deletion or decided and are not gone, and objects whose decision something other
+    /// than a pause prevents. Returns `None` after the last slot.
     pub fn stuck(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<Explanation>> {
         self.step(queries, budget, |queries, id| {
             let node = queries.world.graph().node(id);
@@ -77,7 +77,7 @@ impl Scan {
         })
     }
 
-    /// Returns all nodes with their references. Returns `None` after the last place.
+    /// Returns all nodes with their references. Returns `None` after the last slot.
     pub fn export(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
         self.step(queries, budget, |queries, id| Some((queries.view(id), queries.world.edges(id))))
     }
@@ -107,7 +107,7 @@ impl CycleSearch {
         CycleSearch { scan: Scan::default(), blocking_only, linked: BTreeMap::new() }
     }
 
-    /// Visits up to `budget` places. Returns true after the last place.
+    /// Visits up to `budget` slots. Returns true after the last slot.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let blocking_only = self.blocking_only;
         let found = self.scan.step(queries, budget, |queries, id| {
@@ -197,7 +197,7 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 impl Queries<'_> {
-    /// Returns the present state of a cycle, if these objects still form one.
+    /// Returns the current state of a cycle, if these objects still form one.
     pub fn cycle(&self, members: &[Uid]) -> Option<CycleView> {
         let within: BTreeSet<&Uid> = members.iter().collect();
         let ids: Vec<NodeId> = members.iter().map(|uid| self.world.graph().primary(uid)).collect::<Option<_>>()?;
@@ -209,8 +209,8 @@ impl Queries<'_> {
         }
         let waits = |&id: &NodeId| self.world.graph().node(id).deletes_dependents();
         let deadlocked = ids.iter().all(waits);
-        // The verdict relaxes this member first if the members wait for each other. Otherwise the first member stands
-        // for the cycle.
+        // If the members wait for each other, the verdict unblocks the reference of this member first. Otherwise the
+        // first member stands for the cycle.
         let relaxed = |&&id: &&NodeId| {
             let verdict = crate::verdict::verdict(self.world.graph(), self.world.coverage(), id);
             matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
@@ -224,7 +224,7 @@ impl Queries<'_> {
         })
     }
 
-    /// Returns the ends of the chain of blocking dependents below an object. These objects must change first.
+    /// Returns the ends of the chain of blocking dependents below an object. These objects must go first.
     pub fn root_blockers(&self, uid: &Uid) -> Vec<ObjectRef> {
         let Some(start) = self.world.graph().primary(uid) else { return Vec::new() };
         let mut seen = BTreeSet::from([start]);

@@ -176,7 +176,7 @@ fn an_object_that_is_denied_where_others_pass_is_tried_alone_and_less_and_less_o
     assert_eq!(bench.leader.queries().blockers(10).0[0].items, 1, "only z stands behind the webhook");
     let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::AdmissionDenied);
-    assert_eq!(reason.detail, "refused by w, which lets others pass: admission_denied: policy says no to a");
+    assert_eq!(reason.detail, "refused by w, which accepts other objects: admission_denied: policy says no to a");
     let mut tries = 0;
     for _ in 0..3600 {
         bench.pass(Duration::from_secs(1));

@@ -114,7 +114,7 @@ fn what_rests_on_a_collection_in_doubt_says_so() {
     answer(&mut bench, |probe| is_of(probe, "configmaps"));
     let reason = bench.leader.queries().explain(&uid("a")).unwrap().reasons.remove(0);
     assert_eq!(reason.code, ReasonCode::CollectionInDoubt);
-    assert_eq!(reason.detail, "configmaps has not reported its position since its connection broke");
+    assert_eq!(reason.detail, "the position of configmaps is unknown since its connection broke");
     let (blockers, _) = bench.leader.queries().blockers(10);
     assert_eq!((&*blockers[0].what, blockers[0].items, blockers[0].next_probe), ("in_doubt: configmaps", 1, None));
     assert_eq!(bench.leader.queries().status().blocked, [("in_doubt", 1)]);

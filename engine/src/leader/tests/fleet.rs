@@ -6,7 +6,7 @@ use crate::session::{self, Session};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-/// Delay in milliseconds of a message between leader and executor.
+/// Delay of a message between leader and executor.
 const NET: Duration = Duration::from_millis(2);
 
 enum Happening {

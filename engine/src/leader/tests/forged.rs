@@ -86,10 +86,13 @@ fn an_answer_from_before_what_was_known_stops_grants_until_three_answers_agree()
     bench.pass(Duration::from_secs(1));
     bench.found("o", FindingResult::Absent(Some(version(211))));
     bench.deleted("nodes", "n", 454);
-    assert_eq!(told(&bench), ["a list stands at 211, after 453 was seen"]);
+    assert_eq!(told(&bench), ["a list returned version 211, which is before the known version 453"]);
     let things =
         bench.leader.queries().collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
-    assert_eq!(things.and_then(|of| of.inconsistent).as_deref(), Some("a list stands at 211, after 453 was seen"));
+    assert_eq!(
+        things.and_then(|of| of.inconsistent).as_deref(),
+        Some("a list returned version 211, which is before the known version 453")
+    );
     for agreed in 0..3 {
         assert_eq!(bench.grants(), NOTHING, "after {agreed}");
         assert!(bench.probes.iter().any(|probe| probe.object.is_none() && probe.fresh), "by other connections");

@@ -108,7 +108,7 @@ const LIES: &[Lie] = &[
     ("an owner whose name is another's", "findings", |lease, report| {
         found(lease, report, Outcome::Conflict, CheckResult::OtherUid);
     }),
-    ("an owner that was not to be checked", "findings", |lease, report| {
+    ("an owner that the lease did not ask to check", "findings", |lease, report| {
         let owner = ObjectRef { uid: uid("x"), name: "x".into(), ..owner_of(lease) };
         report.outcome = Outcome::Conflict;
         report.findings = vec![Finding { owner, result: CheckResult::Absent }];
@@ -169,7 +169,7 @@ fn texts_of_a_report_and_waits_are_bounded_and_no_lies() {
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }
 
-/// Sends untrue reports until the executor is sent away. Returns their number.
+/// Sends untrue reports until the executor is told to leave. Returns their number.
 fn lie_on(bench: &mut Bench) -> u32 {
     let mut told = 0;
     while bench.refused.is_empty() {

@@ -8,7 +8,7 @@ use crate::work::{HeldLease, Preconditions};
 mod scopes;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Time in seconds after which no session of an earlier term and no request in transit remains.
+/// Time after which no session of an earlier term and no request in transit remains.
 const EARLIER_TERMS: Duration = Duration::from_secs(15 + 5 + 30);
 
 /// Returns a pause of everything at this version. Its uid is `uid-NAME`.

@@ -475,7 +475,7 @@ fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
     assert_eq!(rewinds(&bench), 1);
     bench.granted.clear();
     bench.list("nodes", BUMPED, vec![]);
-    // The dependent is shown first, while no fact of the present history says that its owner orphans it.
+    // The dependent is shown first, while no fact of the current history says that its owner orphans it.
     bench.list("configmaps", BUMPED, vec![dependent(80)]);
     bench.list("things", BUMPED, vec![object("things", "o", 70).terminating("orphan")]);
     for _ in 0..12 {

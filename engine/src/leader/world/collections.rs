@@ -121,8 +121,8 @@ impl World {
         }
     }
 
-    /// Takes in a write of this replica. The store itself confirms a write, so no lagging server is involved. Each list
-    /// requested after the write therefore stands at or past the write.
+    /// Handles a write of this replica. The store itself confirms a write, so no lagging server is involved. The
+    /// version of each list requested after the write is therefore at or past the write.
     pub(in crate::leader) fn wrote(&mut self, cx: &Context, collection: &GroupResource, version: &ResourceVersion) {
         if let Some(kind) = self.coverage.find(collection) {
             self.coverage.wrote(cx.now, kind, version);
@@ -149,15 +149,15 @@ impl World {
     }
 
     /// Returns whether only an orderable version dates a list of this collection. A collection behind an APIService may
-    /// have no orderable versions; this is known once its versions were seen. Before that, its lists count only for
-    /// owners, because a proof about an owner takes several lists.
+    /// have no orderable versions; the leader knows this once it has seen versions of the collection. Before that, its
+    /// lists count only for owners, because a proof about an owner takes several lists.
     pub(in crate::leader) fn has_order(&self, kind: KindId, known: &KnownVersions, purpose: &Purpose) -> bool {
         let is_of_owner = matches!(purpose, Purpose::Existence { .. });
         let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
         !self.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
     }
 
-    /// Takes in a resource that discovery shows. `known` is the kind that the resource replaces.
+    /// Handles a resource that discovery shows. `known` is the kind that the resource replaces.
     pub(in crate::leader) fn serve(&mut self, cx: &Context, known: KindId, served: ServedKind) -> KindId {
         if self.coverage.kind(known).served.is_none() {
             self.emptied.remove(&known);
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Records the position of a collection that is assumed to be in a separate store. A collection of the main store
-    /// stands at or past the position at which the main store was seen. That position is at or past the position of the
+    /// is at or past the position at which the main store was seen. That position is at or past the position of the
     /// collection one round earlier. After `rounds` consecutive rounds of this kind, the collection joins the main
     /// store again.
     pub(in crate::leader) fn goes_along(

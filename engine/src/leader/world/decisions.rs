@@ -11,14 +11,14 @@ use crate::work::{Action, CHECKS_MAX};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Maximum number of references of an object that is judged after each answer about an owner. An object with more
-/// references is judged once all its owners are known.
+/// Maximum number of references of an object that is judged after each answer about one of its owners. An object with
+/// more references is judged once all its owners are known.
 const JUDGED_EACH_TIME: usize = 64;
 
 impl World {
-    /// Picks an owner that an open question concerns, for an object with many references. Returns false if there is no
-    /// such owner. The absence of other owners decides nothing until this owner is known. The pick is random, so an
-    /// object is judged about ten times while the leader asks for thousands of owners.
+    /// Picks an owner whose existence is an open question, for an object with many references. Returns false if there
+    /// is no such owner. The absence of other owners decides nothing until this owner is known. The pick is random, so
+    /// an object is judged about ten times while the leader asks for thousands of owners.
     pub(in crate::leader) fn await_one_owner(&mut self, cx: &mut Context, id: NodeId) -> bool {
         let node = self.graph.node(id);
         if node.references().len() <= JUDGED_EACH_TIME {
@@ -48,7 +48,7 @@ impl World {
         is_open && self.inquiries.contains_key(&owner)
     }
 
-    /// Returns the places of references to waiting owners beyond the number that one deletion can rest on. Each of
+    /// Returns the indices of references to waiting owners beyond the number that one deletion can depend on. Each of
     /// these owners permits the deletion of the object. The leader removes these references instead, and the deletion
     /// checks the remaining owners. Owners that the object does not block come first.
     pub(in crate::leader) fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
@@ -64,7 +64,7 @@ impl World {
         waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
     }
 
-    /// Reports each reference to a namespaced owner in another namespace once.
+    /// Reports, once, each reference to a namespaced owner in another namespace.
     pub(in crate::leader) fn tell_misplaced(&mut self, cx: &mut Context, id: NodeId) {
         let node = self.graph.node(id);
         if cx.term.is_none() {
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Reports an object with more references than the leader examines, once.
+    /// Reports, once, an object with more references than the leader examines.
     pub(in crate::leader) fn tell_excess(&mut self, cx: &mut Context, id: NodeId) {
         let Some(excess) = self.graph.node(id).excess().filter(|_| cx.term.is_some()) else { return };
         let uid = self.graph.node(id).uid();
@@ -113,7 +113,7 @@ impl World {
 
     pub(in crate::leader) fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
         let node = self.graph.node(id);
-        let facts = node.facts().expect("a verdict to delete is on an observed object");
+        let facts = node.facts().expect("only an observed object gets a verdict to delete");
         let mut causes = self.causes(id);
         if !collection.unblock.is_empty() {
             causes.push(Cause::Cycle);
@@ -136,8 +136,8 @@ impl World {
     }
 
     /// Returns the reason if all remaining `count` dependents are of unserved kinds. The leader knows nothing about
-    /// such dependents until their kind is served again. The first dependent suffices, because dependents of served
-    /// kinds are removed one by one.
+    /// such dependents until their kind is served again. A check of the first dependent suffices, because dependents of
+    /// served kinds are removed one by one.
     pub(in crate::leader) fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
         let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
         let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();

@@ -13,13 +13,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds for which a contradiction counts. Proofs take more answers during this time.
+/// Time for which a contradiction counts. Proofs take more answers during this time.
 pub(in crate::leader) const CONTRADICTION_COUNTS: Duration = Duration::from_secs(600);
 
-/// Time in milliseconds within which several contradictions count as one. Only the first contradiction voids proofs.
+/// Time within which several contradictions count as one. Only the first contradiction voids proofs.
 const CONTRADICTIONS_APART: Duration = Duration::from_millis(500);
 
-/// The history of a rewound store.
+/// The extent of a store rewind.
 #[derive(Debug)]
 pub(in crate::leader) struct Lost {
     /// The collections that are listed again.
@@ -72,7 +72,7 @@ impl World {
         witnesses
     }
 
-    /// Returns whether a store that was seen at `seen` cannot stand at `version` now.
+    /// Returns whether `version` contradicts a store that was seen at `seen`.
     pub(in crate::leader) fn contradicts(
         &self,
         cx: &Context,
@@ -148,13 +148,13 @@ impl World {
         let kinds: Vec<KindId> = self
             .coverage
             .served()
-            // A collection behind an APIService may be in the same store. A collection of another store is only listed
+            // A collection behind an APIService may be in the same store. If it is in another store, it is only listed
             // once more.
             .filter(|&(id, other)| other.is_watched() && (id == kind || everything))
             .map(|(id, _)| id)
             .collect();
         for &id in &kinds {
-            self.relist(cx, id, "the store's history changed");
+            self.relist(cx, id, "the store was rewound");
         }
         // A kind that is not served now may be served again. Its knowledge belongs to the earlier history too.
         for id in self.coverage.ids() {

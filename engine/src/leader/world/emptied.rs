@@ -10,10 +10,10 @@ use crate::time::Time;
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
-/// Time in seconds that a kind must stay unserved after the deletion of its definition.
+/// Time that a kind must stay unserved after the deletion of its definition.
 const SETTLES: Duration = Duration::from_secs(5);
-/// Maximum time in seconds between the deletion of a definition and the end of serving its kind for the two to be
-/// related.
+/// Maximum time between the deletion of a definition and the end of serving its kind. Within this time the two events
+/// are related.
 const COUNTS: Duration = Duration::from_secs(60);
 
 /// The report of a definition.
@@ -21,8 +21,8 @@ const COUNTS: Duration = Duration::from_secs(60);
 pub(in crate::leader) struct Emptied {
     crd: Uid,
     /// Owners that were only referenced when the definition first reported the deletion. An instance that is created
-    /// afterwards has another uid. The value becomes `None` when the collection or a read shows an object, or when the
-    /// collection may have missed an object.
+    /// afterwards has another uid. The value becomes `None` when the collection or a read shows an object of the kind,
+    /// or when the collection may have missed such an object.
     owners: Option<BTreeSet<Uid>>,
     /// The time at which the definition was deleted.
     gone: Option<Time>,
@@ -81,8 +81,8 @@ impl World {
         }
     }
 
-    /// Returns the definition and the owners that its condition covers. Returns `None` if the kind is served again: the
-    /// event may be late, and a new definition of the same kind may already have instances.
+    /// Returns the definition, and the owners whose absence its condition proves. Returns `None` if the kind is served
+    /// again: the event may be late, and a new definition of the same kind may already have instances.
     pub(in crate::leader) fn end_emptied(&mut self, now: Time, kind: KindId) -> Option<(Uid, BTreeSet<Uid>)> {
         let entry = self.coverage.kind(kind);
         let gone = self.emptied.get(&kind)?.gone?;

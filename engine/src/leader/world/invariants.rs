@@ -11,7 +11,10 @@ impl World {
             let kind = self.coverage.kind(id);
             let (all, fresh) = counts.get(&id).copied().unwrap_or_default();
             ((kind.observed, kind.fresh) != (all, fresh)).then(|| {
-                format!("{all} {} in the graph, {fresh} fresh; counted {} and {}", kind.kind, kind.observed, kind.fresh)
+                format!(
+                    "the graph has {all} {}, {fresh} of the current list; the counters say {} and {}",
+                    kind.kind, kind.observed, kind.fresh
+                )
             })
         })
     }

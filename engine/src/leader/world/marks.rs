@@ -41,7 +41,7 @@ impl World {
         self.graph.find(&object.uid, &at)
     }
 
-    /// An absent owner decides nothing for an object that waits for the answer about another owner.
+    /// If an object waits for the answer about another owner, this absent owner decides nothing.
     pub(in crate::leader) fn mark_dependents_of_absent(&mut self, id: NodeId) {
         let decides = self.graph.is_orphaned(self.graph.node(id));
         for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
@@ -99,7 +99,8 @@ impl World {
         }
     }
 
-    /// Marks the owners in deletion of the object of this uid, because they may wait for a decision about the object.
+    /// Marks the owners in deletion that the object of this uid references, because they may wait for a decision about
+    /// the object.
     pub(in crate::leader) fn mark_deleting_owners(&mut self, uid: &Uid) {
         let Some(id) = self.graph.primary(uid) else { return };
         let acting = |owner| self.graph.primary(&self.graph.node(owner).uid());
@@ -179,7 +180,7 @@ impl World {
         self.graph.remember_orphaned_longer(namespace, round);
     }
 
-    /// Takes in that a barrier round has passed for these namespaces.
+    /// Records that a barrier round has passed for these namespaces.
     pub(in crate::leader) fn round_passed(&mut self, cx: &mut Context, namespaces: &BTreeSet<Name>, number: u64) {
         if !self.is_any_kind_hidden(cx) {
             self.graph.forget_orphaned(namespaces, number);

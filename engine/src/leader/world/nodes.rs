@@ -42,7 +42,7 @@ impl World {
         (id, change)
     }
 
-    /// Takes in that an object appeared: ends the inquiry about its name, and marks objects that claim its uid under
+    /// Records that an object appeared: ends the inquiry about its name, and marks objects that claim its uid under
     /// another name. Returns nodes of the same uid whose kind is no longer served.
     pub(in crate::leader) fn appeared(&mut self, id: NodeId) -> Vec<NodeId> {
         self.inquiries.remove(&id);
@@ -71,15 +71,15 @@ impl World {
         self.coverage.kind_mut(kind).fresh += 1;
     }
 
-    /// Records that the current list shows an object at an earlier version than the known version, which the watch has
-    /// not reached.
+    /// Records that the current list shows an object at an earlier version than the known one, which the watch has not
+    /// reached.
     pub(in crate::leader) fn note_regression(&mut self, kind: KindId, known: ResourceVersion) {
         let entry = self.coverage.kind_mut(kind);
         let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&known));
         entry.regressed_to = Some(lowest.unwrap_or(known));
     }
 
-    /// Ends the orphaning of an owner, because all dependents of the owner are known to be seen.
+    /// Ends the orphaning of an owner, because the watches have shown all dependents of the owner.
     pub(in crate::leader) fn end_orphaned(&mut self, uid: &Uid) {
         self.graph.end_orphaned(uid);
     }
@@ -123,7 +123,7 @@ impl World {
             self.mark(owner);
         }
         if stays && self.coverage.kind(kind).namespaced() == Some(is_cluster_scoped) {
-            // The kind changed its scope after this object was shown. The owner, if it exists, has another namespace
+            // The kind changed its scope after this object was shown. If the owner exists, it has another namespace
             // now.
             for dependent in self.graph.relink_dependents(&mut self.coverage, id) {
                 self.mark(dependent);

@@ -48,7 +48,7 @@ impl World {
         Some(self.inquiries.get(&id)?.next(ground(&self.coverage, kind)?))
     }
 
-    /// Takes in an answer at version `at` that shows an owner. Returns the version of an earlier list that did not show
+    /// Handles an answer at version `at` that shows an owner. Returns the version of an earlier list that did not show
     /// the owner.
     pub(in crate::leader) fn shown(
         &mut self,
@@ -69,7 +69,7 @@ impl World {
         lacked
     }
 
-    /// Takes in an answer that does not show an owner. Returns `None` if the inquiry restarted after the question was
+    /// Handles an answer that does not show an owner. Returns `None` if the inquiry restarted after the question was
     /// sent.
     pub(in crate::leader) fn missed(
         &mut self,
@@ -84,7 +84,8 @@ impl World {
     }
 }
 
-/// Returns the facts about a kind that an inquiry about one of its objects rests on. `None`: the kind is not served.
+/// Returns the facts about a kind that an inquiry about one of its objects depends on. Returns `None` if the kind is
+/// not served.
 fn ground(coverage: &Coverage, kind: KindId) -> Option<Ground<'_>> {
     let entry = coverage.kind(kind);
     let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);

@@ -15,7 +15,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time in seconds that an owner is remembered after the last reference to the owner is gone.
+/// Time that an owner is remembered after the last reference to the owner is gone.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
 /// Maximum number of remembered owners, of about 60 bytes each. The owner that the graph forgot first makes room for a
 /// new one.
@@ -44,7 +44,7 @@ impl Former {
         Former { owners: Recent::new(FORMER_MAX, secret), lost: None, graph_max: FORMER_MAX }
     }
 
-    /// Records that the store may have lost the history of all present entries.
+    /// Records that the store may have lost the history of all current entries.
     pub(in crate::leader) fn lose(&mut self, now: Time) {
         self.lost = Some(now);
     }

@@ -51,8 +51,8 @@ impl World {
         self.grounds(cx, draft, causes, chain)
     }
 
-    /// Returns the present knowledge of the grounds of a decision that was carried out, or that an earlier leader took.
-    /// The result has no owners.
+    /// Returns the grounds of a decision that was carried out, or that an earlier leader made, as far as this leader
+    /// knows them. The result has no owners.
     pub(in crate::leader) fn grounds_of(&self, cx: &Context, uid: &Uid, decision: u64) -> Box<Grounds> {
         let causes = match self.graph.primary(uid) {
             Some(id) => self.causes(id),
@@ -77,8 +77,8 @@ impl World {
         })
     }
 
-    /// Returns the chain of deleted owners that led to this decision, from the nearest owner to the first. The graph
-    /// answers for present owners, and the tombstones answer for deleted owners.
+    /// Returns the chain of deleted owners that led to this decision, from the nearest owner to the first one. The
+    /// graph has the owners that still exist, and the tombstones have the deleted ones.
     pub(in crate::leader) fn chain(&self, cx: &Context, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
         let mut chain: Vec<ObjectRef> = Vec::new();
         let mut next = going(causes).cloned();

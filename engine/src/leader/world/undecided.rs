@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 #[derive(Debug, Default)]
 pub(in crate::leader) struct Nodes {
-    /// For each node place, the number of the cause plus one, or 0 for no cause.
+    /// For each slot of the graph, the number of the cause plus one, or 0 for no cause.
     by_place: PagedVec<u8>,
     counts: [usize; Undecided::ALL.len()],
 }
@@ -40,7 +40,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the places of the undecided nodes.
+    /// Returns the slots of the undecided nodes.
     pub(in crate::leader) fn places(&self) -> impl Iterator<Item = usize> {
         self.by_place.iter().enumerate().filter(|(_, note)| **note > 0).map(|(place, _)| place)
     }
