@@ -78,7 +78,9 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
     flags.traces.check().map_err(Failure::usage)?;
     if listen == flags.admin_listen && listen.port() != 0 {
-        return Err(Failure::Usage(format!("--listen and --admin-listen are both {listen}: they need two addresses")));
+        return Err(Failure::Usage(format!(
+            "--listen and --admin-listen are both {listen}: they need different addresses"
+        )));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// Most bytes of an answer other than a Status that are forwarded.
+/// Maximum number of bytes of an answer other than a Status that are forwarded.
 const EXCERPT_MAX_BYTES: usize = 200;
 
 /// The beginning of an unexpected answer, for messages.

@@ -39,7 +39,7 @@ mod tests;
 /// Bounds of the jittered wait between two attempts to reach the API server or the graph service.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// The driver ends its drain well before this.
+/// Maximum time from the request to stop to the end of the process. The driver ends its drain well before.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
 /// The connections of an executor.
@@ -51,7 +51,7 @@ pub struct Edges {
     pub graph: Connector,
     /// Resolves names of the graph service.
     pub resolver: Resolver,
-    /// Listener for probes and metrics. `None` if another part of the process serves them.
+    /// Listener for probes and metrics. `None` if another component of the process serves them.
     pub admin: Option<TcpListener>,
     /// The certificates of `admin`. `None`: plaintext.
     pub tls: Option<Arc<ServerTls>>,
@@ -88,7 +88,7 @@ impl Edges {
 
 /// Runs one executor until its session ends: `shutdown` drains it, or the graph service refuses it.
 ///
-/// It retries unreachable peers without a limit. An error is a bug in the executor.
+/// The executor retries unreachable peers without a limit. An error is a bug in the executor.
 ///
 /// The future is boxed, so that this crate compiles it once, and not each crate that awaits it.
 pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<Exit>> {
@@ -132,12 +132,12 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         traces: recorded.map(|(recorder, open)| Traces::new(recorder, open)),
     };
     service.tasks.spawn("session", async move {
-        // The receiver is gone only while the process is torn down.
+        // If the receiver is gone, the process is being torn down.
         let _unheard = ended.send(core.run(stop).await);
         Ok(())
     });
     service.tasks.run(&shutdown, STOP_WITHIN).await?;
-    let exit = exit.await.context("the session's task ended without an exit")?;
+    let exit = exit.await.context("the task of the session ended without a result")?;
     match &exit {
         Exit::Drained => tracing::info!("executor stopped after all leases ended"),
         Exit::DrainTimedOut { outstanding } => {
@@ -199,7 +199,7 @@ impl Core {
         driver.traced(self.traces).run(shutdown).await
     }
 
-    /// Reads the identity of the cluster, with retries. An executor that does not know its cluster must not lease work.
+    /// Reads the identity of the cluster, with retries. An executor must not lease work before it knows its cluster.
     async fn know_the_cluster(&self, seed: u64) -> String {
         let waiting = |why: &str| {
             self.metrics.start_failures.inc();

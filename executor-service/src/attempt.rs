@@ -1,4 +1,4 @@
-//! Carries out leases: the engine decides on each request, this shell sends it and returns the answer.
+//! Carries out leases. The engine decides on each request. This shell sends the request and returns the answer.
 
 use crate::answer;
 use crate::server::Server;
@@ -17,7 +17,8 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-/// Most concurrent requests for each attempt, on average: one of its own, and reads of owners. Further requests wait.
+/// Maximum number of concurrent requests for each attempt, on average: one of its own, and reads of owners. Further
+/// requests wait.
 const REQUESTS_PER_ATTEMPT: usize = 4;
 
 /// All attempts of one executor.
@@ -28,12 +29,12 @@ pub(crate) struct Attempts {
     /// Shared with the gates of writes in flight.
     machine: Shared,
     requests: Jobs<RequestId, Answer<Value>>,
-    /// The trace spans of requests, by lease.
+    /// Spans of the attempts whose requests are traced, by lease.
     follows: BTreeMap<LeaseId, Follow>,
     ended: VecDeque<Ended>,
 }
 
-/// An ended attempt, and how often it sent its write.
+/// An ended attempt, and the number of times that it sent its write.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) lease: Box<WorkLease>,
@@ -51,7 +52,7 @@ impl Shared {
 }
 
 impl Attempts {
-    /// No attempt may write before [`Attempts::set_writes_end`].
+    /// Creates a set without attempts. No attempt may write before [`Attempts::set_writes_end`].
     pub(crate) fn new(server: Server, clock: Clock, concurrency: usize) -> Attempts {
         Attempts {
             server,
@@ -83,7 +84,7 @@ impl Attempts {
         self.settle();
     }
 
-    /// Sends nothing more for this lease. Sent requests stay in flight.
+    /// Sends no further request for this lease. Sent requests stay in flight.
     pub(crate) fn cancel(&mut self, lease: LeaseId) {
         self.machine.lock().cancel(self.clock.now(), lease);
         self.settle();
@@ -100,7 +101,8 @@ impl Attempts {
         }
     }
 
-    /// The next attempt that has already ended. Answers usually come several at a time, so all are taken.
+    /// The next attempt that has already ended. Answers usually come several at a time, so the caller takes all of
+    /// them.
     pub(crate) fn try_next(&mut self) -> Option<Ended> {
         while let Some((id, end)) = self.requests.try_next() {
             self.answered(id, end);

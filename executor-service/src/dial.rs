@@ -21,10 +21,10 @@ use tower::{BoxError, Service};
 
 /// Time for name resolution, TCP and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// HTTP/2 windows: one unread stream must not stop the connection.
+/// HTTP/2 windows. They are large enough that one unread stream does not stop the connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// A vanished peer is detected after this and the timeout below.
+/// Interval of HTTP/2 pings. A vanished peer is detected after this time and the timeout below.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 const KEEPALIVE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -96,7 +96,7 @@ impl Service<Request<Body>> for Channel {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        // Call the clone that has reported ready.
+        // The clone that reported ready is the one to call.
         let another = self.channel.clone();
         let mut channel = std::mem::replace(&mut self.channel, another);
         let (caller, complaint) = (self.caller.clone(), self.complaint.clone());
@@ -109,7 +109,8 @@ impl Service<Request<Body>> for Channel {
     }
 }
 
-/// A call that fails in TLS had no connection: its status is `UNAVAILABLE`, with the sentence.
+/// The status of a failed call. If the failure was in TLS, there was no connection: the status is `UNAVAILABLE`, with
+/// the sentence.
 fn why(complaint: &Complaint, error: transport::Error) -> BoxError {
     complaint.take().map_or_else(|| error.into(), |sentence| ConnectError(sentence.into()).into())
 }
@@ -149,7 +150,7 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
     let connect = tower::service_fn(connect);
     let connected = endpoint.connect_with_connector(connect).await;
     let channel = connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))?;
-    // Over an open connection, an eavesdropper would get the token.
+    // The token is sent only if no other machine can read it.
     let is_private = caller.is_tls() || is_loopback(address);
     Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() }, complaint })
 }
@@ -184,13 +185,14 @@ async fn over(
     pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<transport::Channel, String> {
     let mut pipe = Some(pipe);
-    let once =
-        tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
+    let once = tower::service_fn(move |_| {
+        std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe was already used"))
+    });
     let connected = endpoint.connect_with_connector(once).await;
     connected.map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))
 }
 
-/// Requests carry their scheme; the connector does TLS.
+/// The endpoint keeps the scheme of the address, and the connector does TLS.
 fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
     let endpoint = endpoint(address)?;
     let secure = endpoint.uri().authority().filter(|_| caller.is_tls()).map(|authority| format!("https://{authority}"));
@@ -200,7 +202,7 @@ fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
     }
 }
 
-/// The innermost cause: the outer errors only say that there is one.
+/// The innermost cause. The outer errors only say that there is one.
 pub fn innermost(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! The one task that owns the session. It takes facts in and carries effects out.
+//! The one task that owns the session. It passes facts in and carries effects out.
 
 use crate::attempt::{Attempts, Ended};
 use crate::health::Health;
@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time from the request to stop to the end: below the 30 s that Kubernetes grants a pod.
+/// Maximum time from the request to stop to the end. It is below the 30 s that Kubernetes grants a pod.
 const DRAIN_WITHIN: Duration = Duration::from_secs(25);
-/// Longest pause between two turns: a longer one means that the driver has stopped.
+/// Maximum pause between two turns. After a longer one the driver counts as stopped.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// One stream is open; earlier ones may still be closing.
+/// Maximum number of streams. One is open; earlier ones may still be closing.
 const STREAMS_MAX: usize = 16;
 /// Interval of warnings about a continuing failure. In between it is logged at debug.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-const STRANGER: &str = "the API server refuses this executor's credentials; it takes no work until they are accepted";
-/// Most distinct failures to remember.
+const STRANGER: &str = "the API server refuses this executor's credentials; the executor accepts no work until the API server accepts them";
+/// Maximum number of distinct failures to remember.
 const WARNINGS_MAX: usize = 32;
 
 /// A session and its connections.
@@ -38,7 +38,7 @@ pub(crate) struct Driver {
     stream: Option<Ends>,
     /// Whether the peer has sent anything on the stream.
     heard: bool,
-    /// Raised with every stream: the end of an older stream is ignored.
+    /// Raised with every stream, so that the end of an older stream is ignored.
     stream_number: u64,
     streams: Jobs<u64, End>,
     /// The check of the credentials, at most one.
@@ -77,7 +77,7 @@ impl Driver {
         }
     }
 
-    /// The same driver, with traces.
+    /// Adds traces to the driver.
     pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
         Driver { traces, ..self }
     }
@@ -99,13 +99,13 @@ impl Driver {
                 biased;
                 () = shutdown.requested(), if !asked_to_stop => {
                     asked_to_stop = true;
-                    let drain = Input::Drain { reason: "the executor stops".to_owned(), deadline: DRAIN_WITHIN };
+                    let drain = Input::Drain { reason: "the executor is stopping".to_owned(), deadline: DRAIN_WITHIN };
                     self.session.handle(self.clock.now(), drain);
                 }
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
                 inbound = next(&mut self.stream) => {
                     self.received(inbound);
-                    // A lease may have been recalled: handle received messages before starting work.
+                    // This comes first. A received message may recall a lease that would start now.
                     tokio::task::yield_now().await;
                     self.receive_ready();
                 }
@@ -199,9 +199,10 @@ impl Driver {
         let Some(ends) = &self.stream else { return };
         for request in proto::batch::requests(message) {
             if ends.outbound.try_send(request).is_err() {
-                // The stream has ended, which its job reports, or the peer has stopped reading. Both end it.
+                // The stream has ended, which its job reports, or the peer has stopped reading. In both cases the
+                // stream is closed.
                 self.disconnect();
-                self.lost(End::because("the graph service does not read its messages".to_owned()));
+                self.lost(End::because("the graph service does not read its stream".to_owned()));
                 return;
             }
         }
@@ -300,7 +301,7 @@ impl Driver {
                 End::because(format!("the reader of the stream panicked: {why}"))
             }
         };
-        // Messages that were read before the end come first.
+        // The messages that were read before the end come first.
         self.receive_ready();
         if end.refusal.is_some() {
             self.note_answer();
@@ -314,7 +315,7 @@ impl Driver {
         self.session.handle(self.clock.now(), Input::Disconnected { leader_endpoint, refusal, why });
     }
 
-    /// Whether the last warning of this failure is old enough for another one.
+    /// Whether the last warning of this failure is old enough that another one may follow.
     fn is_news(&mut self, now: Time, why: String) -> bool {
         if self.warned.get(&why).is_some_and(|&at| now.since(at) < WARN_EVERY) {
             return false;

@@ -1,4 +1,4 @@
-//! Fuzz entry points: one function for each reader of foreign bytes in this crate.
+//! Fuzz entry points: one function for each reader of bytes from outside in this crate.
 
 use crate::answer::{classify, excerpt};
 use engine::attempt::Question;
@@ -28,7 +28,7 @@ pub fn answers(bytes: &[u8]) {
     let _excerpt = excerpt(&answer);
     let not_found = classify_not_found(&answer, &object.group, &object.resource, &object.name);
     if not_found == Some(NotFound::ThisObject) {
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "only a 404 can say that it is not there");
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "only a 404 can say that the object does not exist");
         assert!(body.windows(object.name.len()).any(|part| part == object.name.as_bytes()) || body.contains(&b'\\'));
     }
 }

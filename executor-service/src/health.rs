@@ -12,7 +12,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A driver without a turn for this long has stopped.
+/// Maximum time without a turn of the driver. After it the driver counts as stopped.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The health of the service.
@@ -33,7 +33,7 @@ struct State {
     session: Option<Status>,
     cluster_uid: String,
     peer: String,
-    /// Why the API server refuses the credentials.
+    /// The reason why the API server refuses the credentials; `None` if it does not.
     stranger: Option<String>,
     last_error: Option<(Time, String)>,
 }
@@ -42,7 +42,7 @@ impl Health {
     pub(crate) fn new(clock: Clock, metrics: Metrics, registry: Option<Registry>) -> Arc<Health> {
         let state = State {
             last_turn: clock.now(),
-            starting: Some("the API server was not contacted yet".to_owned()),
+            starting: Some("the service has not contacted the API server yet".to_owned()),
             session: None,
             cluster_uid: String::new(),
             peer: String::new(),
@@ -119,7 +119,7 @@ impl Probe for Health {
         if age <= PROGRESS_WITHIN {
             Ok(())
         } else {
-            Err(format!("the executor has not made a turn for {} s", age.as_secs()))
+            Err(format!("the executor's loop has made no progress for {} s", age.as_secs()))
         }
     }
 
@@ -137,7 +137,7 @@ impl Probe for Health {
                 lines.extend(stranger.map(|since| {
                     let why = state.stranger.as_deref().unwrap_or_default();
                     format!(
-                        "credentials: refused by the API server for {} s, takes no work: {why}",
+                        "credentials: refused by the API server for {} s, so the executor accepts no work: {why}",
                         now.since(since).as_secs()
                     )
                 }));

@@ -1,7 +1,7 @@
 //! The executor service: leases work from the graph service and carries it out at the API server, with its own
 //! credentials.
 //!
-//! It has no state and decides nothing. In reading order:
+//! The executor has no state and decides nothing. In reading order:
 //!
 //! * `options`: the flags
 //! * `app`: [`serve`], from edges to exit
@@ -12,7 +12,7 @@
 //! * `attempt`: leases as requests to the API server; the engine decides on each request
 //! * `answer`: parsed answers of the API server
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
-//! * `server`, `health`, `metrics`, `clock`: the base of these
+//! * `server`, `health`, `metrics`: used by the modules above
 
 mod address;
 mod answer;

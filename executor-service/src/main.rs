@@ -8,7 +8,7 @@ use runtime::{telemetry, visible};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
+/// The allocator. Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -18,11 +18,12 @@ fn main() -> ExitCode {
     match run(options) {
         Ok(Exit::Drained | Exit::DrainTimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Exit::Superseded) => {
-            fail(1, &format!("another process runs under this executor's name, {name}; give each its own with --name"))
+            fail(1, &format!("another process uses the executor name {name}; set a different --name for each executor"))
         }
         Ok(Exit::OtherCluster { ours, theirs }) => {
-            let sentence =
-                format!("the graph service belongs to cluster {theirs}, these credentials to cluster {ours}");
+            let sentence = format!(
+                "the graph service belongs to cluster {theirs}, but this executor's credentials belong to cluster {ours}"
+            );
             fail(1, &sentence)
         }
         Ok(Exit::ProtocolUnsupported { min, max }) => {
@@ -30,11 +31,11 @@ fn main() -> ExitCode {
             fail(
                 1,
                 &format!(
-                    "the graph service speaks protocol {min} to {max}, this executor {ours}; upgrade the older one"
+                    "the graph service supports protocol versions {min} to {max}, this executor {ours}; upgrade the older one"
                 ),
             )
         }
-        // A port in use may become free; a flag or a file stays wrong.
+        // A port in use may become free, so a restart helps. A wrong flag or file stays wrong.
         Err(error) if error.is::<StartError>() && !matches!(error.downcast_ref(), Some(StartError::Listen(_))) => {
             fail(2, &error.to_string())
         }
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> anyhow::Result<Exit> {
-    // One thread: there is so little work between two answers of an API server that waking another thread costs more.
+    // One thread. There is so little work between two answers of an API server that waking another thread costs more.
     let thread =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the thread")?;
     thread.block_on(async {
@@ -60,7 +61,7 @@ fn run(options: Options) -> anyhow::Result<Exit> {
 }
 
 fn fail(code: u8, sentence: &str) -> ExitCode {
-    // If stderr is closed, there is no way to report that.
+    // If stderr is closed, the error cannot be reported.
     let _unread = writeln!(std::io::stderr(), "executor-service: {}", visible::line(sentence));
     ExitCode::from(code)
 }

@@ -46,7 +46,7 @@ struct RequestLabels {
     code: Code,
 }
 
-/// The status code of an answer; `None` without an answer.
+/// The status code of an answer; `None` if there was no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Code(Option<u16>);
 
@@ -80,7 +80,7 @@ impl Metrics {
         let (start_failures, connect_failures) = (
             counter(
                 "ownergraph_executor_start_failures",
-                "Failed attempts to learn the identity of the cluster",
+                "Failed attempts to read the identity of the cluster",
                 "Grows while the API server is unreachable at the start. `/readyz` has the reason.",
             ),
             counter(
@@ -99,13 +99,13 @@ impl Metrics {
             ),
             shares_lapsed: counter(
                 "ownergraph_executor_write_shares_lapsed",
-                "Shares of the allowed writes that the leader did not renew in time",
-                "Only with a limit on writes. The executor writes little until its share is renewed.",
+                "Shares of the write rate that the leader did not renew in time",
+                "Only with `--max-writes-per-second`. The executor writes little until the leader renews its share.",
             ),
             credentials_refused: counter(
                 "ownergraph_executor_credentials_refused",
                 "Attempts and checks that the API server answered with 401, or that had no credentials",
-                "The token has expired or its service account is gone. The executor takes no work until a check passes.",
+                "The token has expired or its service account is gone. The executor accepts no work until a check passes.",
             ),
             stale_terms: counter(
                 "ownergraph_executor_stale_terms",
@@ -126,15 +126,15 @@ impl Metrics {
                 ],
                 (
                     "Leases carried out, by action and outcome",
-                    "As `ownergraph_attempts_total`, at each executor. If only one executor has `forbidden` or `unauthenticated`, its credentials differ from the others.",
+                    "The same as `ownergraph_attempts_total`, for each executor. If only one executor has `forbidden` or `unauthenticated`, its credentials differ from the others.",
                 ),
                 Family::default(),
             ),
             requests: book.put(
                 "ownergraph_executor_api_requests",
-                [verb(), Label::bounded("code", "HTTP status codes that API servers send, some two dozen, and none")],
+                [verb(), Label::bounded("code", "about two dozen HTTP status codes, and `none`")],
                 (
-                    "Requests to the API server; code is none without an answer",
+                    "Requests of the executors to the API server, by verb and code; `code` is `none` without an answer",
                     "The load of collection on the API server. 429 means that the API server throttles; the executor then slows down.",
                 ),
                 Family::default(),
@@ -143,14 +143,14 @@ impl Metrics {
                 "ownergraph_executor_api_request_duration_seconds",
                 [verb()],
                 (
-                    "From sending to the last byte of the answer",
-                    "Slow admission webhooks raise it first.",
+                    "Time from sending a request to the last byte of its answer",
+                    "Slow admission webhooks are the usual reason for a rise.",
                 ),
                 Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
             ),
             executors: Executors::default(),
         };
-        // From the start, so that a rate includes the first request.
+        // Creates the counters at zero, so that a rate includes the first request.
         for verb in Verb::ALL {
             drop(metrics.latency.get_or_create(&VerbLabels { verb: verb.as_str() }));
         }
@@ -166,7 +166,7 @@ impl Metrics {
         self.executors.with(|executors| executors.push(executor));
     }
 
-    /// Counts one call; `code` is an error without an answer.
+    /// Counts one call. `code` is an error if there was no answer.
     pub(crate) fn called<E>(&self, verb: Verb, code: Result<u16, E>, took: Duration) {
         self.requests.get_or_create(&RequestLabels { verb: verb.as_str(), code: Code(code.ok()) }).inc();
         self.latency.get_or_create(&VerbLabels { verb: verb.as_str() }).observe(took.as_secs_f64());
@@ -200,7 +200,7 @@ impl Verb {
     }
 }
 
-/// The gauges of one executor.
+/// The values of one executor for the gauges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) has_session: bool,
@@ -240,7 +240,7 @@ const GAUGES: [Gauge; 6] = [
         "ownergraph_executor_credentials_accepted",
         (
             "Executors of this process whose credentials the API server accepts",
-            "The others take no work until they are accepted.",
+            "The others accept no work until the API server accepts their credentials.",
         ),
         |all| all.iter().filter(|now| now.is_accepted).count() as f64,
     ),
@@ -252,7 +252,7 @@ const GAUGES: [Gauge; 6] = [
     (
         "ownergraph_executor_concurrency",
         (
-            "Most leases in progress at once",
+            "Maximum number of leases in progress at once",
             "Learned from the API server's answers unless a flag fixes it. A low value means a slow API server.",
         ),
         |all| all.iter().map(|now| now.concurrency).sum::<usize>() as f64,
@@ -260,7 +260,7 @@ const GAUGES: [Gauge; 6] = [
     (
         "ownergraph_executor_loop_idle_seconds",
         (
-            "Time since the last turn of the executor's loop; the longest of several",
+            "Time since the last turn of the executor's loop; with several executors, the longest",
             "Below five seconds, also without work. `/livez` fails above thirty.",
         ),
         |all| all.iter().map(|now| now.loop_idle.as_secs_f64()).fold(0.0, f64::max),

@@ -28,13 +28,13 @@ pub struct Config {
     pub name: String,
     /// The replicas of the graph service, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
     pub graph: Vec<String>,
-    /// Most items in progress.
+    /// Maximum number of items in progress.
     pub concurrency: Concurrency,
-    /// Whether connections may leave this machine: they use TLS, or plaintext is allowed.
+    /// Whether connections may leave this machine, because they use TLS or plaintext is allowed.
     pub far: bool,
     /// Versions of the protocol to the graph service.
     pub protocols: Protocols,
-    /// Where spans are exported. `None`: nowhere.
+    /// The receiver of spans. `None`: spans are not exported.
     pub traces: Option<traces::Settings>,
 }
 
@@ -45,8 +45,8 @@ pub struct Options {
     #[command(flatten)]
     pub access: AccessFlags,
 
-    /// Addresses of the graph service's replicas, tried in turn until one of them leads; or dns:///NAME:PORT, a name
-    /// with one address for each replica, resolved for each attempt.
+    /// Addresses of the graph service's replicas. The executor tries them in turn until one of them leads. Or
+    /// dns:///NAME:PORT, a name with one address for each replica, which the executor resolves at each attempt.
     #[arg(
         long,
         env = "OWNERGRAPH_GRAPH",
@@ -96,7 +96,7 @@ pub struct Options {
     pub log_level: Option<String>,
 }
 
-/// Flags that are valid and not allowed in this combination. The text is one sentence that names them.
+/// Flags that are valid, but not allowed in this combination. The text is one sentence that names them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadOptions(String);
@@ -115,7 +115,7 @@ impl Options {
         let far = self.graph.iter().find(beyond).filter(|_| !self.is_tls());
         if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(BadOptions(format!(
-                "--token-file {} needs TLS or loopback, and --graph {address} is neither: an eavesdropper would get the token; set --tls-ca",
+                "--token-file {} needs TLS or loopback, and --graph {address} is neither: other machines could read the token; set --tls-ca",
                 token.display()
             )));
         }
@@ -165,7 +165,7 @@ impl Options {
     }
 }
 
-/// The host's name (in a pod the pod's name) and the process id, so that several executors on one host differ.
+/// The host's name (in a pod, the pod's name) and the process id, so that several executors on one host differ.
 pub(crate) fn default_name() -> String {
     format!("{}-{}", runtime::host::dns_name(), std::process::id())
 }
@@ -177,7 +177,7 @@ fn address(text: &str) -> Result<String, String> {
 fn name(text: &str) -> Result<String, String> {
     if text.len() > NAME_MAX_BYTES || !proto::convert::is_dns_subdomain(text) {
         return Err(format!(
-            "expected a DNS-1123 subdomain of at most {NAME_MAX_BYTES} bytes, as names of pods are: lower case letters, digits, `-` and `.`"
+            "expected a DNS-1123 subdomain of at most {NAME_MAX_BYTES} bytes, like the name of a pod: lower case letters, digits, `-` and `.`"
         ));
     }
     Ok(text.to_owned())

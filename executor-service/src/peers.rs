@@ -17,12 +17,12 @@ mod tests;
 const DNS: &str = "dns:///";
 /// Time for a name resolution. The next attempt tries again.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
-/// Most addresses of one name. A graph service has a handful of replicas.
+/// Maximum number of addresses of one name. A graph service has a handful of replicas.
 const ADDRESSES_MAX: usize = 256;
 
-/// How long a silent address comes after the others. Doubled each time.
+/// Time for which an address that did not answer comes after the others. It doubles each time.
 const SILENT_MIN: Duration = Duration::from_secs(4);
-/// Upper bound of that time.
+/// Maximum of that time.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// Resolves the addresses of a host. Clones share it.
@@ -93,9 +93,9 @@ pub(crate) enum Target {
         port: u16,
         turn: usize,
         resolver: Resolver,
-        /// It may be on another machine.
+        /// The target may be on another machine.
         far: bool,
-        /// Recently silent addresses: others come first.
+        /// Addresses that did not answer recently. Other addresses come first.
         silent: Vec<String>,
     },
 }
@@ -120,7 +120,7 @@ impl Target {
             Ok(found) => found.map_err(|why| format!("{host} has no address: {why}"))?,
             Err(_) => return Err(format!("{host} was not resolved within {RESOLVE_WITHIN:?}")),
         };
-        // Resolvers shuffle; sorting gives each address its turn.
+        // Resolvers shuffle. The sort gives each address its turn.
         let mut addresses = found;
         addresses.sort_unstable();
         addresses.dedup();
@@ -149,15 +149,16 @@ pub(crate) struct Peers {
     resolver: Resolver,
     far: bool,
     next: usize,
-    /// Silent addresses: until when others come first, and how often they were silent in a row.
+    /// Addresses that did not answer, each with the time until which others come first, and the number of consecutive
+    /// failures.
     silent: BTreeMap<String, (Time, u32)>,
 }
 
 impl Peers {
     pub(crate) fn new(connector: Connector, resolver: Resolver, peers: Vec<String>, far: bool) -> Peers {
-        assert!(!peers.is_empty(), "an executor needs the address of a graph service");
+        assert!(!peers.is_empty(), "the list of peers is never empty");
         let parse = |text: String| {
-            // An invalid entry fails at each connection attempt, with a reason.
+            // An invalid entry fails at each connection attempt, with its reason.
             let peer = Peer::parse(&text).unwrap_or_else(|_| Peer::Address(text.clone()));
             (text, peer)
         };
@@ -171,8 +172,8 @@ impl Peers {
         }
     }
 
-    /// Records that this address did not answer in time, although it may accept connections. Others come first for a
-    /// while.
+    /// Records that this address did not answer in time, although it may accept connections. Other addresses come first
+    /// for a while.
     pub(crate) fn went_silent(&mut self, now: Time, address: &str) {
         if self.silent.len() >= ADDRESSES_MAX {
             self.silent.retain(|_, (until, _)| *until > now);
@@ -189,12 +190,12 @@ impl Peers {
         self.silent.remove(address);
     }
 
-    /// Whether this address was silent recently.
+    /// Whether this address recently did not answer.
     pub(crate) fn is_silent(&self, now: Time, address: &str) -> bool {
         self.silent.get(address).is_some_and(|(until, _)| *until > now)
     }
 
-    /// The next target and its name. Recently silent ones are left out if there are others.
+    /// The next target and its name. Addresses that recently did not answer are left out if there are others.
     pub(crate) fn next(&mut self, now: Time) -> (String, Target) {
         for _ in 1..self.peers.len() {
             let (_, peer) = &self.peers[self.next % self.peers.len()];
@@ -223,7 +224,7 @@ impl Peers {
     pub(crate) fn hinted(&self, address: &str) -> Result<Target, String> {
         if !self.far && !address::is_loopback(address) {
             return Err(format!(
-                "{address}, named as the leader, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
+                "the leader's address {address} is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
             ));
         }
         Ok(Target::Address(address.to_owned()))

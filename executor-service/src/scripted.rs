@@ -21,7 +21,7 @@ pub(crate) fn reply(code: u16, body: Value) -> Reply {
     Reply { after: Duration::ZERO, answer: Ok((code, body)) }
 }
 
-/// The request arrives, the answer never does.
+/// The request arrives, but the answer never does.
 pub(crate) fn broken() -> Reply {
     Reply { after: Duration::ZERO, answer: Err("connection reset") }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-/// Slow admission webhooks take up to thirty seconds.
+/// Maximum time for an answer. Slow admission webhooks take up to thirty seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Answers contain metadata only. A server that ignores the Accept header sends the whole object, which etcd limits to
-/// 1.5 MiB.
+/// Maximum size of an answer. Answers contain metadata only. A server that ignores the Accept header sends the whole
+/// object, which etcd limits to 1.5 MiB.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A client that counts requests.
@@ -45,7 +45,7 @@ impl Server {
         Server { clients: clients.into(), turn: Arc::default(), asks_gates, metrics, follow: None }
     }
 
-    /// The same server, with requests under this span.
+    /// Returns a clone whose requests are under this span.
     pub(crate) fn followed(&self, follow: Option<Follow>) -> Server {
         Server { follow, ..self.clone() }
     }
@@ -78,10 +78,11 @@ impl Server {
         answer
     }
 
-    /// Whether the API server accepts the credentials. The error says why not, or why that is unknown.
+    /// Whether the API server accepts the credentials. The error is the reason, or says why that is unknown.
     pub(crate) async fn accepts_credentials(&self) -> Result<(), String> {
         let mut request = Request::new(Vec::new());
-        // The cheapest request that shows whether the API server accepts the credentials. Its authorization does not matter.
+        // This is the cheapest request that shows whether the API server accepts the credentials. Its authorization
+        // does not matter.
         *request.uri_mut() = Uri::from_static(KUBE_SYSTEM);
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(media::METADATA));
         match self.call(Verb::Get, request, None).await {

@@ -21,11 +21,12 @@ use tonic_types::StatusExt;
 #[cfg(test)]
 mod tests;
 
-/// Largest message.
+/// Maximum size of a message.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Most messages that wait for the driver. It takes them at once, so a full queue means that the peer floods.
+/// Maximum number of messages that wait for the driver. The driver takes them at once, so a full queue means that the
+/// peer sends too fast.
 pub(crate) const INBOUND_MAX: usize = 1024;
-/// Most messages that wait for the peer. A full queue means that the peer does not read.
+/// Maximum number of messages that wait for the peer. A full queue means that the peer does not read.
 const OUTBOUND_MAX: usize = 1024;
 
 /// The driver's ends of one stream.
@@ -55,7 +56,7 @@ pub(crate) struct End {
     pub(crate) why: String,
 }
 
-/// Opens a stream to a target. The future runs it to its end.
+/// Opens a stream to a target. The returned future runs the stream to its end.
 pub(crate) fn open(connector: Connector, target: Target) -> (Ends, impl Future<Output = End> + Send + 'static) {
     let (outbound, requests) = mpsc::channel(OUTBOUND_MAX);
     let (events, inbound) = mpsc::channel(INBOUND_MAX);
@@ -84,7 +85,7 @@ async fn keep(
     if events.try_send(Inbound::Connected).is_err() {
         return End::because("the executor closed the stream".to_owned());
     }
-    // The hello is queued before the call is awaited: a server may wait for it before it answers.
+    // The hello is queued before the call is awaited, because a server may wait for the hello before it answers.
     let Some(hello) = requests.recv().await else {
         return End::because("the executor closed the stream".to_owned());
     };
@@ -154,18 +155,18 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
             ours: Name::from(text(error_reason::OURS)?),
             theirs: Name::from(text(error_reason::THEIRS)?),
         }),
-        // Retry: tokens rotate, and rights are granted.
+        // Retry, because tokens rotate and rights are granted.
         ErrorReason::CredentialsMissing
         | ErrorReason::CredentialsInvalid
         | ErrorReason::TokenForOtherAudience
         | ErrorReason::AccessDenied
         | ErrorReason::ExecutorMismatch
-        // Retry: the name becomes free, and wrong reports are forgotten.
+        // Retry, because the name becomes free and wrong reports are forgotten.
         | ErrorReason::ExecutorNameTaken
         | ErrorReason::ExecutorUntrusted
         | ErrorReason::NotGrpc
         | ErrorReason::ReviewUnavailable
-        // Reasons of reads, which an executor does not send.
+        // Reasons of reads. An executor sends no reads.
         | ErrorReason::TokenMalformed
         | ErrorReason::PageTokenExpired
         | ErrorReason::PageTokenMismatch
@@ -195,7 +196,7 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
     }
 }
 
-/// A sentence for a foreign status: a broken connection, another service, or no gRPC.
+/// A sentence for a status that no graph service sent: a broken connection, another service, or a server without gRPC.
 fn in_words(address: &str, status: &Status, heard: bool) -> String {
     let mut said = clipped(status.message());
     if let Some(source) = status.source() {

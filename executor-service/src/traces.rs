@@ -1,8 +1,8 @@
-//! Traces of leases that the leader records.
+//! Traces of leases. The leader decides which leases are traced.
 //!
-//! A lease with a `traceparent` is followed, and no other. The spans are children of the leader's `lease`: `wait`, from
-//! the grant to the start; `execute`, from the start to the result, with one child for each request to the API server,
-//! which carries a `traceparent` of its own; `report`, from the result to the leader's acknowledgement.
+//! A lease with a `traceparent` is followed, and no other. Its spans are children of the leader's span `lease`. `wait`
+//! is from the grant to the start. `execute` is from the start to the result, with one child for each request to the
+//! API server, which carries a `traceparent` of its own. `report` is from the result to the leader's acknowledgement.
 
 use engine::work::{LeaseId, ToExecutor, ToLeader, WorkLease, WorkReport};
 use http::{HeaderValue, Request};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Most followed leases in each stage. Beyond this, the oldest is forgotten.
+/// Maximum number of followed leases in each stage. Beyond this, the oldest is forgotten.
 const FOLLOWED_MAX: usize = 4096;
 const TRACEPARENT: &str = "traceparent";
 
@@ -136,7 +136,7 @@ impl Traces {
     }
 }
 
-/// Lease ids grow with time.
+/// Keeps a bounded number of leases. Lease ids grow with time, so the first is the oldest.
 fn keep(stages: &mut BTreeMap<LeaseId, Stage>, lease: LeaseId, stage: Stage) {
     if stages.len() >= FOLLOWED_MAX {
         stages.pop_first();

@@ -42,7 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EVENTS: usize = 100_000;
 const ROUNDS: usize = 5;
-/// Most inputs that the service gives to the engine at once.
+/// Maximum number of inputs that the service gives to the engine at once.
 const BATCH: usize = 1_024;
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Size at which Go's HTTP server sends a chunk.

@@ -40,19 +40,20 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 /// A session ends after this time without a heartbeat.
 const SESSION_TTL: Duration = Duration::from_secs(15);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
-/// Longest time of one attempt, from its start to its report. Slow webhooks take this long.
+/// Maximum time of one attempt, from its start to its report. Slow webhooks take this long.
 const EXECUTION_LIMIT: Duration = Duration::from_secs(30);
 /// A collection whose watch is lost for longer than this is stale.
 const STALE_AFTER: Duration = Duration::from_secs(30);
-/// Longest time from the request to stop to the end of the process.
+/// Maximum time from the request to stop to the end of the process.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Bounds of the wait between attempts to read the identity of the cluster.
 const START_RETRY_MIN: Duration = Duration::from_millis(500);
 const START_RETRY_MAX: Duration = Duration::from_secs(10);
-/// Longest wait, while the service stops, for the decision log to take the last events.
+/// Maximum wait, while the service stops, for the decision log to accept the last events.
 const LOG_WITHIN: Duration = Duration::from_secs(2);
 
-const _: () = assert!(HEARTBEAT_INTERVAL.as_secs() * 3 <= SESSION_TTL.as_secs(), "two heartbeats may be lost");
+const _: () =
+    assert!(HEARTBEAT_INTERVAL.as_secs() * 3 <= SESSION_TTL.as_secs(), "the session must survive two lost heartbeats");
 
 /// The configuration of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,23 +61,24 @@ pub struct Config {
     pub mode: leader::Mode,
     /// Name of this replica, in answers and in the election.
     pub replica: String,
-    /// Address of this replica's gRPC API. Other replicas name it to clients as the leader's address. Empty: no hint.
+    /// Address of this replica's gRPC API. Other replicas give it to clients as the leader's address. Empty: other
+    /// replicas give no address.
     pub advertise: String,
     /// Resources that are not watched.
     pub ignore: Vec<GroupResource>,
     pub policy: leader::Policy,
-    /// Where the decision log is kept. `None`: in the memory of the leader.
+    /// The storage of the decision log. `None`: the memory of the leader.
     pub decision_log: Option<JetStream>,
     /// Versions of the executor protocol that the service accepts.
     pub protocols: Protocols,
-    /// Where spans are exported. `None`: nowhere.
+    /// The receiver of spans. `None`: spans are not exported.
     pub traces: Option<traces::Settings>,
 }
 
 /// How the service gets its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Election {
-    /// By a Lease at the API server: one of several replicas leads.
+    /// With a Lease at the API server. One of several replicas leads.
     Lease(LeaseOptions),
     /// The service leads from its start, alone, under this term.
     Fixed(Term),
@@ -115,11 +117,11 @@ impl std::fmt::Debug for Edges {
     }
 }
 
-/// Runs the graph service until `shutdown` is requested. The service then sends executors away and releases the
+/// Runs the graph service until `shutdown` is requested. The service then asks executors to leave and releases the
 /// election Lease. It ends within ten seconds.
 ///
-/// The service retries an API server that is unreachable or that refuses; `/readyz` shows the reason. Errors are
-/// start-up errors that no retry can fix, and failed tasks.
+/// If the API server is unreachable or refuses, the service retries; `/readyz` shows the reason. It returns an error
+/// for a start-up error that no retry can fix, and for a failed task.
 ///
 /// The future is boxed, so that this crate compiles it once, and not each crate that awaits it.
 pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<()>> {
@@ -134,7 +136,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let metrics = Metrics::register(&mut book);
     service.register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
-    // A client of its own: reviews of callers must not queue behind watches.
+    // A separate client, because reviews of callers must not queue behind watches.
     let authenticator = Authenticator::of(&edges.access, another(&edges.cluster)?, &metrics);
     let (recorder, traces) = service
         .record(config.traces.as_ref(), &metrics.traces)?
@@ -218,7 +220,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let released = Shutdown::new();
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
-    // A client of its own: requests about pauses must not queue behind lists and watches.
+    // A separate client, because requests about pauses must not queue behind lists and watches.
     let presser = counted(another(&edges.cluster)?);
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
     tasks.spawn_until_end("pause keeper", keeper);
@@ -244,19 +246,19 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     over(tasks.run(&shutdown, STOP_WITHIN).await)
 }
 
-/// The result of the service, at the latest when the time to stop is over.
+/// The result of the service, at the latest when the time to stop has passed.
 fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
     match ended {
         Ok(()) => Ok(()),
         Err(error @ TaskError::TooSlow { .. }) => {
-            tracing::warn!(%error, "stopped before every task had ended");
+            tracing::warn!(%error, "the process ends although some tasks have not ended");
             Ok(())
         }
         Err(error @ (TaskError::Failed { .. } | TaskError::Panicked { .. })) => Err(error.into()),
     }
 }
 
-/// The decision log: in memory, or on JetStream for all replicas.
+/// Opens the decision log: in memory, or on JetStream for all replicas.
 async fn log_of_decisions(
     shared: Option<&JetStream>,
     cluster_uid: &str,
@@ -268,8 +270,8 @@ async fn log_of_decisions(
     Ok(DecisionLog::on(connection, jetstream.required, tasks))
 }
 
-/// Stops in order: first grants and executors' streams, then the log, then the Lease. The next leader thus finds a
-/// complete log and no other replica that still grants.
+/// Stops in order: first grants and executors' streams, then the log, then the Lease. So the next leader finds a
+/// complete log, and no other replica still grants.
 async fn stop(
     shutdown: Shutdown,
     control: mpsc::Sender<Control>,
@@ -289,7 +291,7 @@ async fn stop(
     Ok(())
 }
 
-/// This replica in the election.
+/// The arguments of this replica's part in the election.
 struct Candidate<'a> {
     config: &'a Config,
     cluster: &'a Cluster,
@@ -306,7 +308,7 @@ impl Candidate<'_> {
         release: Shutdown,
         tasks: &mut Tasks,
     ) -> anyhow::Result<()> {
-        // Unique for each start of a process: two processes must never share a term.
+        // Unique for each start of a process, because two processes must never share a term.
         let identity = format!("{}_{}", self.config.replica, uuid::Uuid::new_v4());
         match election {
             Election::Fixed(term) => {
@@ -317,7 +319,7 @@ impl Candidate<'_> {
                     endpoint: self.config.advertise.clone(),
                     problem: None,
                 });
-                control.send(Control::Input(Input::TermGained(term))).await.context("the driver has ended at once")
+                control.send(Control::Input(Input::TermGained(term))).await.context("the driver ended at once")
             }
             Election::Never => Ok(()),
             Election::Lease(options) => {
@@ -327,7 +329,7 @@ impl Candidate<'_> {
                 let following = follow_changes(watch, options.clone(), Arc::clone(&changes), seed()?);
                 tasks.spawn_until_end("changes of the election Lease", following);
                 let candidate = crate::election::Candidate {
-                    // A client of its own: renewals must not queue behind lists and watches.
+                    // A separate client, because renewals must not queue behind lists and watches.
                     client: counted(another(self.cluster)?),
                     identity,
                     endpoint: self.config.advertise.clone(),
@@ -362,7 +364,7 @@ fn ingest_config(config: &Config) -> anyhow::Result<ingest::Config> {
     for resource in &config.ignore {
         tracing::info!(
             %resource,
-            "ignored by configuration: its objects are not collected, and keep the finalizers foregroundDeletion and orphan; delete them in background"
+            "ignored by configuration: its objects are not collected and keep the finalizers foregroundDeletion and orphan; delete such objects with propagation policy Background"
         );
     }
     let ignored = config.ignore.iter().cloned().collect();
@@ -382,5 +384,5 @@ fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
 }
 
 fn seed() -> anyhow::Result<u64> {
-    getrandom::u64().map_err(|error| anyhow::anyhow!("cannot read randomness from the system: {error}"))
+    getrandom::u64().map_err(|error| anyhow::anyhow!("cannot read random bytes from the system: {error}"))
 }

@@ -1,10 +1,10 @@
 //! The decision log: each step that the leader takes, in order.
 //!
 //! Positions have no holes. In memory, a log begins and ends with a term. On JetStream, the log is one stream that each
-//! replica mirrors into memory. A reader whose position belongs to another log gets an error or a gap.
+//! replica mirrors into memory. A reader whose position belongs to another log gets an error, or a gap event.
 //!
-//! Events are kept encoded, because most are never read and the others go to many readers. Each reader reads at its own
-//! pace. A reader that falls behind what is kept gets an explicit gap.
+//! The log keeps events encoded, because most are never read and the others go to many readers. Each reader reads at
+//! its own pace. A reader that falls behind the oldest kept event gets an explicit gap event.
 
 use archive::Archive;
 pub(crate) use connection::Connection;
@@ -38,14 +38,14 @@ mod server;
 pub(crate) mod tests;
 mod writer;
 
-/// Most events that are kept in memory.
+/// Maximum number of events that are kept in memory.
 const EVENTS_MAX: usize = 65_536;
 /// Bytes of a message besides the kept event: its position, and the attributes of a CloudEvent.
 pub(crate) const FRAME_BYTES: usize = 768;
 /// [`Gap::reason`] of events that were never written to the log.
 const NOT_WRITTEN: &str = "NOT_WRITTEN";
 
-/// Longest wait for a position that another replica has given out and this one has not read yet.
+/// Maximum wait for a position that another replica has returned to a client and this replica has not read yet.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// The decision log. Clones share it.
@@ -74,7 +74,7 @@ pub(crate) struct Most {
 }
 
 impl Most {
-    /// Whether the next record still fits. Call it for each record in order.
+    /// Returns a function that says whether the next record still fits. Call it for each record in order.
     fn bytes_left(self) -> impl FnMut(&&Record) -> bool {
         let mut bytes = 0_usize;
         move |record| {
@@ -85,7 +85,7 @@ impl Most {
     }
 }
 
-/// What follows a position.
+/// The log after a position.
 #[derive(Debug)]
 pub(crate) enum Tail {
     /// Events in order, without a hole. Empty: nothing new.
@@ -106,28 +106,28 @@ impl Logged {
     /// The event with its position.
     pub(crate) fn decode(&self, log_id: &str) -> DecisionEvent {
         let event = DecisionEvent::decode(self.bytes.clone());
-        let event = event.expect("nothing is kept that was not decoded or encoded here");
+        let event = event.expect("every kept event was decoded or encoded here");
         DecisionEvent { position: Some(Position { log_id: log_id.to_owned(), sequence: self.sequence }), ..event }
     }
 }
 
-/// Why the log cannot answer for what follows a position.
+/// Why the log cannot return the events after a position.
 #[derive(Debug)]
 pub(crate) enum Missing {
-    /// The log no longer keeps some of it.
+    /// The log no longer keeps some of them.
     Compacted(Extent),
     /// The position belongs to another log, or this log has ended.
     Replaced,
-    /// Only the stream keeps it, and the stream does not answer.
+    /// Only the stream keeps them, and the stream does not answer.
     Unreadable(String),
 }
 
-/// How much is kept.
+/// The size of the kept log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) events: usize,
     pub(crate) bytes: usize,
-    /// Events of the shared log that this replica has not read yet.
+    /// Number of events of the shared log that this replica has not read yet.
     pub(crate) behind: u64,
 }
 
@@ -152,8 +152,8 @@ impl DecisionLog {
         DecisionLog { stream: Some(Stream { archive, queue }), ..DecisionLog::in_memory() }
     }
 
-    /// The log on the stream behind this connection. Starts the tasks that mirror and write it. `is_required`: the
-    /// leader grants nothing while the stream is unreachable.
+    /// The log on the stream behind this connection. Starts the tasks that mirror and write it. `is_required` means
+    /// that the leader grants nothing while the stream is unreachable.
     pub(crate) fn on(connection: Connection, is_required: bool, tasks: &mut Tasks) -> DecisionLog {
         let queue = Arc::new(Queue::new(is_required));
         let log = DecisionLog::mirror(Arc::new(connection.clone()), Arc::clone(&queue));
@@ -202,8 +202,7 @@ impl DecisionLog {
         Ok(Tail::Events(events.collect()))
     }
 
-    /// The events among the `max` positions after this one. Each is decoded when the caller takes it. Gaps are left
-    /// out.
+    /// The events at the `max` positions after this one. Each is decoded when the caller takes it. Gaps are left out.
     pub(crate) async fn among(
         &self,
         position: &Position,
@@ -222,7 +221,7 @@ impl DecisionLog {
             let kept = self.kept();
             let extent = kept.extent().filter(|extent| extent.log_id == position.log_id).ok_or(Missing::Replaced)?;
             if position.sequence > extent.newest {
-                // Only another replica can have given out a position that this one has not reached.
+                // Only another replica can have returned a position that this replica has not reached.
                 return if self.is_shared() { Ok(Vec::new()) } else { Err(Missing::Replaced) };
             }
             if from >= extent.in_memory {
@@ -274,7 +273,7 @@ impl DecisionLog {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is kept, and notifies the readers.
+    /// Changes the kept log, and notifies the readers.
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
         let changed = change(&mut self.kept());
         self.changed.send_replace(());
@@ -285,7 +284,7 @@ impl DecisionLog {
 /// The gap after a position.
 fn lost(bytes: &Bytes, position: &Position) -> Gap {
     let at = |sequence: u64| Some(Position { sequence, ..position.clone() });
-    let gap = Gap::decode(bytes.clone()).expect("nothing is kept that was not decoded here");
+    let gap = Gap::decode(bytes.clone()).expect("every kept event was decoded here");
     let (first_missing, next) = (at(position.sequence + 1), at(position.sequence + 2));
     Gap { first_missing, next, reason: NOT_WRITTEN.to_owned(), ..gap }
 }

@@ -14,7 +14,8 @@ mod tests;
 /// Draws nodes and references as a `strict digraph`: nodes by uid, edges from dependent to owner, both sorted.
 ///
 /// Leaves out nodes with neither owners nor dependents. Draws an owner that is not among `nodes` once, as missing. If
-/// references disagree about a uid, draws the best-known node. `cut_at` says that there were more nodes than these.
+/// references disagree about a uid, draws the best-known node. `cut_at` is the maximum number of nodes, if the graph
+/// has more.
 pub(crate) fn graph(nodes: &[NodeView], cut_at: Option<usize>) -> String {
     let (vertices, edges) = collect(nodes);
     let mut text = String::from("strict digraph full {\n");
@@ -109,7 +110,7 @@ impl Vertex {
         }
     }
 
-    /// The rank of a node: the lower, the better it is known.
+    /// The rank of a node. A lower rank means that the node is better known.
     fn doubt(&self) -> u8 {
         u8::from(self.missing) * 2 + u8::from(self.is_virtual)
     }

@@ -1,8 +1,8 @@
-//! The one task that owns the engine. It takes facts in and sends effects out, and never waits while state changes.
+//! The one task that owns the engine. It passes facts in and effects out, and never waits while state changes.
 //!
 //! Three bounded queues feed it. A round takes from all of them in this order: *control* (terms, stop), because a lost
 //! term must stop grants first; *sessions*, because heartbeats keep leases alive; *facts* from the API server, which
-//! arrive in thousands. Each queue has a bound for one round, so that none starves another.
+//! arrive in thousands. A round takes a bounded number of inputs from each queue, so that no queue starves another.
 
 use crate::election::Validity;
 use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
@@ -23,24 +23,24 @@ mod tests;
 
 pub(crate) use pending_decisions::PendingDecisions;
 
-/// Most inputs of each queue in one round. An input takes a few microseconds, so that readers do not notice the lock of
-/// a round.
+/// Maximum number of inputs of each queue in one round. An input takes a few microseconds, so that readers do not
+/// notice the lock of a round.
 const ROUND_MAX: usize = 1000;
-/// Most effects of one round. The rest, such as those of an owner with many dependents, follow in the next round, after
-/// the inputs that arrived meanwhile.
+/// Maximum number of effects of one round. The next round handles the rest, such as those of an owner with many
+/// dependents, after the inputs that arrived meanwhile.
 const EFFECTS_MAX: usize = 1024;
-/// A round without input comes at this interval, as a sign of life.
+/// Interval of rounds without input. They show that the driver is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Shortest pause between two rounds without input. A deadline that does not move must not make the loop spin.
+/// Minimum pause between two rounds without input. A deadline that does not move must not make the loop spin.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Longest time from the order to stop to the end of the driver, even with open streams.
+/// Maximum time from the order to stop to the end of the driver, even with open streams.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Read access to the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     leader: Arc<RwLock<Leader>>,
-    /// Has no value: it notifies of rounds.
+    /// Has no value. It only notifies of rounds.
     rounds: watch::Sender<()>,
 }
 
@@ -65,7 +65,7 @@ impl Reader {
         self.rounds.subscribe()
     }
 
-    /// Calls `look` under a read lock. Keep it short: the collector waits for it.
+    /// Calls `look` under a read lock. The call must be short, because the collector waits for it.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Queries<'_>) -> T) -> T {
         // A poisoned lock means that the driver panicked and the process is ending. Reading is harmless.
         look(&self.leader.read().unwrap_or_else(PoisonError::into_inner).queries())
@@ -82,7 +82,7 @@ impl Heartbeat {
         self.0.store(millis, Ordering::Relaxed);
     }
 
-    /// How long ago the last round was.
+    /// The time since the last round.
     pub(crate) fn age(&self, clock: Clock) -> Duration {
         clock.now().since_origin().saturating_sub(Duration::from_millis(self.0.load(Ordering::Relaxed)))
     }
@@ -102,7 +102,7 @@ pub(crate) struct Driver {
     rounds: watch::Sender<()>,
     queues: Queues,
     streams: BTreeMap<StreamId, Outbox>,
-    /// Streams whose outbox overflowed in the last round. The engine gets them in the next.
+    /// Streams whose outbox overflowed in the last round. The engine gets their ends in the next round.
     overflowed: Vec<StreamId>,
     /// The engine has more effects than the last round had room for.
     unfinished: bool,
@@ -146,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// The same driver, with traces.
+    /// Adds traces to the driver.
     pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
         Driver { traces, ..self }
     }
@@ -177,7 +177,8 @@ impl Driver {
             for (stream, message) in self.pending.released() {
                 self.send(stream, message);
             }
-            // Notify only now: a waiting task may rely on all messages to executors, including farewells, being sent.
+            // Notify only now, because a waiting task may rely on all messages to executors, including farewells, being
+            // sent.
             for done in done {
                 let _nobody_waits = done.send(());
             }
@@ -190,7 +191,7 @@ impl Driver {
         self.stop_by.is_some_and(|limit| self.streams.is_empty() || tokio::time::Instant::now() >= limit)
     }
 
-    /// Waits until there is work. The first ready arm wins, so the order of the arms is the order of the queues.
+    /// Waits until there is work. The arms are polled in order, so their order is the order of the queues.
     async fn wait(&mut self, round: &mut Round) {
         if !self.overflowed.is_empty() || self.unfinished || self.pending.has_returned() {
             // Give other tasks on this thread a turn.
@@ -236,14 +237,15 @@ impl Driver {
                 }
             }
         }
-        // The notice that the term is over may still be in the queue.
+        // The message that the term is over may still be in the queue.
         if self.validity.is_over(self.clock) {
             apply(&mut leader, Input::TermLost { leader_endpoint: String::new() });
         }
         for stream in self.overflowed.drain(..) {
             apply(&mut leader, Input::StreamClosed { stream });
         }
-        // If the log is the reason for a recall, the returned lease must not be granted again at once.
+        // This comes first. If the log is the reason for a recall, the returned lease must not be granted again at
+        // once.
         if let Some(why) = self.pending.news() {
             apply(&mut leader, Input::Withhold { why });
         }
@@ -255,7 +257,7 @@ impl Driver {
                 SessionInput::Opened { stream, outbox } => {
                     self.streams.insert(stream, outbox);
                 }
-                // A stream that was ended here may still have messages in the queue.
+                // A stream that the driver ended may still have messages in the queue.
                 SessionInput::Message { stream, message, permit } if self.streams.contains_key(&stream) => {
                     apply(&mut leader, Input::Message { stream, message });
                     drop(permit);
@@ -325,7 +327,7 @@ impl Driver {
                 );
                 self.overflowed.push(stream);
             }
-            // The peer is gone; its reader reports that next.
+            // The peer is gone. Its reader reports that next.
             Err(mpsc::error::TrySendError::Closed(_)) => {}
         }
     }
@@ -334,7 +336,7 @@ impl Driver {
         self.pending.forget(stream);
         let Some(outbox) = self.streams.remove(&stream) else { return };
         if let Some(ending) = ending {
-            // The first reason wins. A violation that the reader sees at the same moment is as good a reason.
+            // The first reason wins. A violation that the reader sees at the same moment is an equally good reason.
             let _already_set = outbox.ending.set(ending);
         }
     }

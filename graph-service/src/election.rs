@@ -1,5 +1,5 @@
-//! The shell around the engine's elector. It reads and writes one Kubernetes Lease over HTTP, and gives terms to the
-//! driver.
+//! Leader election. The engine's elector decides; this module reads and writes one Kubernetes Lease over HTTP, and
+//! passes terms to the driver.
 
 use crate::messages::{Control, Leadership};
 use crate::metrics::Metrics;
@@ -24,9 +24,9 @@ mod lease;
 mod tests;
 mod validity;
 
-/// Most concurrent calls. The elector makes one at a time, and gives up a call that hangs.
+/// Maximum number of concurrent calls. The elector makes one at a time, and gives up a call that hangs.
 const CALLS_MAX: usize = 4;
-/// Longest time to release the Lease at the end.
+/// Maximum time to release the Lease at the end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
 /// The election Lease and its durations.
@@ -43,7 +43,7 @@ pub struct LeaseOptions {
 }
 
 impl Default for LeaseOptions {
-    /// A fifth longer than the defaults of Kubernetes: with a renew deadline of 10 s, requests that take 5 s would end
+    /// A fifth longer than the defaults of Kubernetes. With a renew deadline of 10 s, requests that take 5 s would end
     /// each term.
     fn default() -> Self {
         LeaseOptions {
@@ -87,7 +87,7 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// The error names the durations that contradict each other.
+    /// Creates the candidate's election. The error names the durations that contradict each other.
     pub(crate) fn new(
         candidate: Candidate,
         control: mpsc::Sender<Control>,
@@ -105,7 +105,7 @@ impl Election {
             retry_period: options.retry_period,
         };
         config.check()?;
-        // If one renewal hangs, there is still time for a second.
+        // A call ends early enough that there is time for a second renewal if the first one hangs.
         let within = (options.renew_deadline / 2).max(options.retry_period);
         Ok(Election {
             elector: Elector::new(config, seed),
@@ -124,7 +124,7 @@ impl Election {
         })
     }
 
-    /// Runs until `release` is requested and the Lease is released, or the time to release it is over.
+    /// Runs until `release` is requested and the Lease is released, or until the time to release it has passed.
     pub(crate) async fn run(mut self, release: Shutdown) -> anyhow::Result<()> {
         self.elector.tick(self.clock.now());
         let mut release_by = None;
@@ -153,7 +153,7 @@ impl Election {
         // Checked before a term is announced, and without a term before its end is announced.
         let lapsed = self.validity.is_over(self.clock);
         self.validity.set(self.elector.valid_until());
-        // A renewal can succeed in time and be noticed late. The driver may have seen the end of the term meanwhile.
+        // A renewal can succeed in time and be noticed late. The driver may have seen the end of the term in between.
         let goes_on = self.elector.leading().filter(|&term| lapsed && self.announced.as_ref() == Some(term));
         if let Some(term) = goes_on.cloned() {
             self.order(leader::Input::TermGained(term)).await;
@@ -175,7 +175,7 @@ impl Election {
                 Output::Lost { why } => {
                     self.announced = None;
                     if self.releasing {
-                        tracing::debug!(why, "gave up the election Lease");
+                        tracing::debug!(why, "released the election Lease before the end of the process");
                     } else {
                         tracing::warn!(why, "lost the election Lease; this replica no longer leads");
                     }
@@ -187,7 +187,8 @@ impl Election {
                     self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await;
                 }
                 Output::Follows { holder, term } => {
-                    // The holder may be this replica itself, from before it stood still: no hint for clients.
+                    // The holder may be this replica itself, from before the process was suspended. Its address is no
+                    // hint for clients.
                     let is_own = holder == self.identity;
                     let endpoint = if is_own { String::new() } else { self.access.endpoint_of(&holder) };
                     tracing::info!(holder, endpoint, term = term.number, "another replica leads");
@@ -208,7 +209,8 @@ impl Election {
     }
 
     async fn order(&self, input: leader::Input) {
-        // Fails if the driver has ended. Then this replica grants nothing, and the Lease is released nevertheless.
+        // Sends a term to the driver. The call fails if the driver has ended. Then this replica grants nothing, and the
+        // Lease is released nevertheless.
         let _nobody_grants = self.control.send(Control::Input(input)).await;
     }
 
@@ -217,8 +219,7 @@ impl Election {
             let request = self.access.call(call, write);
             self.calls.spawn(call, request);
         }
-        // Without room, the elector gives this call up after its deadline, as it does with the calls that take the
-        // room.
+        // If there is no room, the elector gives up this call after its deadline, like the calls that take the room.
     }
 
     fn answered(&mut self, call: CallId, end: JobEnd<lease::Answered>) {
@@ -241,15 +242,15 @@ impl Election {
         }
     }
 
-    /// Tells the driver the store's version after a write. A full queue does not delay the Lease: the next write tells
-    /// it again.
+    /// Tells the driver the version of the store after a write. A full queue does not delay the Lease, because the next
+    /// write reports a newer version.
     fn wrote(&self, resource_version: ResourceVersion) {
         let collection = GroupResource { group: lease::GROUP.into(), resource: lease::RESOURCE.into() };
         let input = leader::Input::Wrote { collection, resource_version };
         let _full_or_over = self.control.try_send(Control::Input(input));
     }
 
-    /// Removes the hint to a replica that has released the Lease.
+    /// Forgets the address of a replica that has released the Lease.
     fn forget_who_has_gone(&self) {
         if self.elector.holder().is_none() && self.leadership.borrow().holder.is_some() {
             self.leadership.send_modify(|known| {

@@ -68,23 +68,23 @@ mod work;
 /// fill the queue for another.
 pub(crate) const SESSION_QUEUE_MAX: usize = work::STREAMS_MAX * (work::MESSAGES_WAITING_MAX + 2);
 
-/// One unread stream must not use up the window of its connection.
+/// Window of one stream. A stream that its reader does not read must not use up the window of its connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const STREAMS_PER_CONNECTION_MAX: u32 = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of all headers of a request. Fits the longest accepted token, and longer ones that are refused with a
-/// reason.
+/// Maximum size of all headers of a request. It allows the longest accepted token, and longer ones that are refused
+/// with a reason.
 const HEADERS_MAX_BYTES: u32 = 64 * 1024;
-/// No message of this API needs nearly as much.
+/// Maximum size of a message. Every message of this API is far smaller.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Most long reads at once.
+/// Maximum number of long reads at once.
 const LONG_READS_MAX: usize = 4;
-/// Longest time for connections to close after a request to stop. Below the limit of the whole process.
+/// Maximum time for connections to close after a request to stop. It is below the limit of the whole process.
 const CLOSE_WITHIN: Duration = Duration::from_secs(7);
 
-/// The age at which a stream is renewed: `about`, give or take a tenth, so that streams that opened together do not
+/// The age at which a stream is renewed: `about`, plus or minus a tenth, so that streams that opened together do not
 /// close together.
 fn renewal_age(about: Duration) -> Duration {
     spread(about - about / 10, about / 5)
@@ -92,7 +92,7 @@ fn renewal_age(about: Duration) -> Duration {
 
 /// A random time between `from` and `from + width`.
 fn spread(from: Duration, width: Duration) -> Duration {
-    // Without randomness there is no spread.
+    // Without random numbers the times are not spread.
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
@@ -118,7 +118,7 @@ pub(crate) struct Shared {
     pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
-/// Permits for walks, plans, searches and reads of the log. Further ones wait.
+/// Permits for walks, plans, searches and reads of the log. Calls without a permit wait.
 pub(crate) fn long_reads() -> Semaphore {
     Semaphore::new(LONG_READS_MAX)
 }
@@ -141,8 +141,9 @@ impl Shared {
         }
     }
 
-    /// Metadata of an answer that may contain objects of any collection. Call this before reading the answer, so that
-    /// the answer is at least as fresh as the metadata says. Never call it under the reader's lock: it takes that lock.
+    /// Metadata of an answer that may contain objects of any collection. Call this before reading the objects, so that
+    /// the answer is at least as fresh as the metadata says. Never call it while holding the reader's lock, because it
+    /// takes that lock.
     fn meta(&self) -> ResponseMeta {
         self.meta_about(&About::Everything)
     }
@@ -178,12 +179,12 @@ impl Shared {
 /// Adds reasons to answers.
 type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
 
-/// The layers outside of the guard: they check that a request is a gRPC call, and add the reason and the deadline to
+/// The layers outside of the guard. They check that a request is a gRPC call, and add the reason and the deadline to
 /// its answer.
 type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 
-/// The layers before the services. Only calls that pass the guard have spans, so that strangers can neither fill the
-/// queue of spans nor write into it.
+/// The layers before the services. Only calls that pass the guard have spans, so that unauthenticated clients can
+/// neither fill the queue of spans nor write into it.
 fn before_services(
     authenticator: Option<Arc<Authenticator>>,
     recorder: Option<Recorder>,

@@ -1,12 +1,12 @@
 //! Reads the API server: discovery, one list and watch for each collection, definitions in full, and consistent lists
-//! on request.
+//! on request. Upstream's counterparts are `monitors`, `Sync` and `resyncMonitors`.
 //!
 //! Each collection has a task of its own, and its errors affect no other collection. The facts of a collection arrive
 //! in order. The queue of facts is bounded; a full queue slows lists and watches down.
 //!
 //! In reading order: `request` (raw requests and their errors), `discovery` and `fetch` (documents to a view), `known`
 //! (changes between views), `follow` (list and watch), `collection` and `definitions` (their results), `supervisor`
-//! (which collections run), `probe` (questions of the engine), `questions` (questions of readers), `existence`
+//! (the running collections), `probe` (questions of the engine), `questions` (questions of readers), `existence`
 //! (questions about one object), `pauses` (the Pause objects).
 
 use crate::messages::Control;
@@ -46,7 +46,7 @@ pub(crate) struct Config {
     pub(crate) poll_interval: Duration,
     /// Objects on one page of a list.
     pub(crate) page_size: u32,
-    /// Most concurrent lists. A list that takes longer than a moment no longer counts.
+    /// Maximum number of concurrent lists. A list that takes longer than a moment no longer counts.
     pub(crate) list_concurrency: usize,
     /// The seed of jitter.
     pub(crate) seed: u64,
@@ -70,7 +70,7 @@ impl Default for Config {
 pub(crate) struct Clients {
     pub(crate) lists: Client,
     pub(crate) watches: Client,
-    /// For questions on a new connection, which no other request shares.
+    /// Opens a new connection for each request, for questions that need another connection.
     pub(crate) fresh: Client,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// The answer is an [`Input::Probed`]: an error if too many probes wait.
+    /// Sends a probe. The answer is an [`Input::Probed`], which is an error if too many probes wait.
     pub(crate) fn probe(&self, probe: Probe) {
         let id = probe.id;
         // A closed queue means that the process ends.
@@ -153,7 +153,7 @@ impl Handle {
         }
     }
 
-    /// The answer is an [`Input::PausesRead`], unless another request follows.
+    /// Reads all pauses. The answer is an [`Input::PausesRead`], unless another request follows.
     pub(crate) fn read_pauses(&self, read: PauseRead) {
         if let Err(mpsc::error::TrySendError::Full(read)) = self.pauses.try_send(read) {
             tracing::error!(read = read.0, "dropped a read of the pauses without an answer");

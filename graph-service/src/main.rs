@@ -12,17 +12,17 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
+/// The allocator. Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A flag, a file or a certificate is wrong: a retry does not help.
+/// Exit code for a wrong flag, file or certificate. A retry does not help.
 const BAD_START: u8 = 2;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    // One thread reads the watches, decides and answers: there is so little work between two of these that waking
+    // One thread reads the watches, decides and answers. There is so little work between these steps that waking
     // another thread costs more. Long work runs on other threads (large answers, streams of readers) or in steps.
     let ended = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(thread) => thread.block_on(run(&options)),
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Err(Failure::Bad(error)) => (BAD_START, error),
         Err(Failure::Other(error)) => (FAILED, error),
     };
-    // A stderr that cannot be written leaves no way to report that.
+    // If stderr cannot be written, the error cannot be reported.
     let _closed = writeln!(std::io::stderr(), "graph-service: {}", visible::line(&format!("{error:#}")));
     ExitCode::from(code)
 }
@@ -58,7 +58,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
     let listening = grpc.local_addr().map_err(|error| other(error.into()))?;
     let admin_listening = admin.local_addr().map_err(|error| other(error.into()))?;
     if tls.is_none() && !(listening.ip().is_loopback() && admin_listening.ip().is_loopback()) {
-        tracing::warn!(grpc = %listening, admin = %admin_listening, "every client that reaches these addresses has full access: the connections are plaintext");
+        tracing::warn!(grpc = %listening, admin = %admin_listening, "the connections are plaintext: every client that reaches these addresses has full access");
     }
     tracing::info!(grpc = %listening, admin = %admin_listening, tls = tls.is_some(), "listening");
 

@@ -6,29 +6,29 @@ use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// Most waiting orders of election and shutdown.
+/// Maximum number of waiting orders of election and shutdown.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
-/// Most waiting facts from the API server. A full queue slows lists and watches down.
+/// Maximum number of waiting facts from the API server. A full queue slows lists and watches down.
 pub(crate) const FACT_QUEUE_MAX: usize = 8192;
-/// Most messages that wait for one executor. A grant carries up to a hundred leases, so an executor this far behind has
-/// stopped reading.
+/// Maximum number of messages that wait for one executor. A grant carries up to a hundred leases, so an executor with
+/// so many waiting messages has stopped reading.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 
-/// An order that precedes everything else.
+/// An order that the driver handles before all other inputs.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "the queue is short, and nearly every order is an input")]
 pub(crate) enum Control {
     Input(Input),
     /// Answered when all earlier orders are handled, and their effects are sent.
     Mark(oneshot::Sender<()>),
-    /// Stops grants and sends all executors away. Answered then; the driver ends when all streams have ended.
+    /// Stops grants, asks all executors to leave, and is then answered. The driver ends when all streams have ended.
     Stop(oneshot::Sender<()>),
 }
 
 /// An event on an executor's stream.
 #[derive(Debug)]
 pub(crate) enum SessionInput {
-    /// Comes first. Nothing reaches the engine before the first message.
+    /// The first event of a stream. The engine gets no event of the stream before its first message.
     Opened {
         stream: StreamId,
         outbox: Outbox,
@@ -62,7 +62,7 @@ pub(crate) enum Ending {
         what: &'static str,
         max: usize,
     },
-    /// The peer violated the protocol; the text says how.
+    /// The peer violated the protocol. The text says how.
     Violation(String),
     /// The executor's name differs from the pod of its token.
     Mismatch {

@@ -33,7 +33,8 @@ const UNTRUE_FIELDS: [&str; 9] =
     ["api_calls", "attempt", "execution_time", "findings", "http_status", "item_id", "lease_id", "observed", "outcome"];
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// Reasons of decisions. If a decision has several causes, the first of these counts. See [`reason`].
+/// Reasons of decisions, in order of precedence. If a decision has several causes, the first of these reasons counts.
+/// See [`reason`].
 const REASONS: [&str; 7] =
     ["cycle", "no_dependents", "no_blocking_dependents", "owner_orphans", "owner_waiting", "owner_absent", "kept"];
 
@@ -62,7 +63,7 @@ pub(crate) struct Metrics {
     /// Orphaning owners that were forgotten early for lack of room.
     pub(crate) orphaning_forgotten: Counter,
     pub(crate) rejected: Counter,
-    /// Objects that were left out because they lack a part of their identity.
+    /// Objects that were left out because their identity is incomplete.
     pub(crate) unusable: Counter,
     pub(crate) rewinds: Counter,
     /// Contradictory answers.
@@ -107,7 +108,7 @@ impl Metrics {
             withdrawals: book.put(
                 "ownergraph_withdrawals",
                 [actions()],
-                ("Decisions withdrawn before they were carried out", "Normal where owners come back or another client deletes first."),
+                ("Decisions withdrawn before they were carried out", "Normal if owners come back or another client deletes first."),
                 zeroed(ActionKind::ALL.map(|action| [("action", action.as_str())])),
             ),
             grants: book.put(
@@ -125,7 +126,7 @@ impl Metrics {
             removed: book.put(
                 "ownergraph_objects_removed",
                 [Label::of("by_us", ["true", "false"])],
-                ("Objects that left the graph, by whether a deletion of ours had been accepted", "`by_us=\"true\"` is the number of collected objects."),
+                ("Objects that left the graph; `by_us` says whether the API server had accepted a deletion by Ownergraph", "`by_us=\"true\"` is the number of collected objects."),
                 zeroed(["true", "false"].map(|by_us| [("by_us", by_us)])),
             ),
             proofs: book.put(
@@ -137,7 +138,7 @@ impl Metrics {
             owner_to_dependent: book.put(
                 "ownergraph_owner_gone_to_dependent_gone_seconds",
                 [],
-                ("Time from the proof that the last owner is gone to the DELETED of the dependent", "The latency of collection, as a user of the cluster sees it. Held and blocked dependents count when they go."),
+                ("Time from the proof that the last owner is gone to the DELETED of the dependent", "The latency of collection, as a user of the cluster sees it. Held and blocked dependents count when they are deleted."),
                 Histogram::new(exponential_buckets(0.002, 2.0, 20)),
             ),
             prevented: book.put(
@@ -179,7 +180,7 @@ impl Metrics {
             orphaning_forgotten: book.put(
                 "ownergraph_orphaning_forgotten",
                 [],
-                ("Owners that orphaned their dependents and were forgotten within an hour for lack of room", "If a reference to such an owner comes back, it is dangling, and the dependent is collected."),
+                ("Owners that orphaned their dependents and whose record was dropped within an hour for lack of room", "If a reference to such an owner comes back, it is dangling, and the dependent is collected."),
                 Counter::default(),
             ),
             rejected: book.put(
@@ -203,19 +204,19 @@ impl Metrics {
             inconsistent: book.put(
                 "ownergraph_inconsistent_reads",
                 [],
-                ("Answers of the API server that contradict earlier ones", "Grants are suspended until answers agree. Look for an API server or an etcd member that lags or serves another store. `/readyz?verbose` names the collection and both versions."),
+                ("Answers of the API server that contradict earlier ones", "Grants are suspended until answers agree. Find the API server or etcd member that lags or serves another store. `/readyz?verbose` names the collection and both versions."),
                 Counter::default(),
             ),
             asked: book.put(
                 "ownergraph_questions",
                 [Label::of("answer", ANSWERS)],
-                ("Questions whether an owner exists that no watch has shown, by answer", "`failed` grows while a collection cannot be read; the dependents are kept. `/readyz?verbose` has the reason."),
+                ("Questions to the API server about owners that no watch has shown, by answer", "`failed` grows while a collection cannot be read; the dependents are kept. `/readyz?verbose` has the reason."),
                 zeroed(ANSWERS.map(|answer| [("answer", answer)])),
             ),
             start_failures: book.put(
                 "ownergraph_start_failures",
                 [],
-                ("Failed attempts to learn the identity of the cluster", "Grows while the API server is unreachable at the start. `/readyz` has the reason."),
+                ("Failed attempts to read the identity of the cluster", "Grows while the API server is unreachable at the start. `/readyz` has the reason."),
                 Counter::default(),
             ),
             election_failures: book.put(
@@ -242,11 +243,11 @@ impl Metrics {
                 ("Facts from the API server that were handled", "The rate follows the writes in the cluster."),
                 Counter::default(),
             ),
-            // Up to 5 s. One bound is the budget for a thousand inputs, 20 ms.
+            // Bounds up to 5 s. The bound of 20 ms is the budget for a thousand inputs.
             round: book.put(
                 "ownergraph_round_duration_seconds",
                 [],
-                ("Time the collector took for one round of inputs", "There is a round at least every five seconds. If the count does not grow, the collector has stopped. Slow rounds delay executors and readers."),
+                ("Duration of one round of inputs", "The collector completes a round at least every five seconds. If the count does not grow, the collector has stopped. Slow rounds delay executors and readers."),
                 Histogram::new(exponential_buckets(0.000_156_25, 2.0, 16)),
             ),
             moved: Arc::default(),
@@ -311,7 +312,7 @@ impl Metrics {
         self.moved.store(millis, Ordering::Relaxed);
     }
 
-    /// How long ready work has waited without any grant. Zero without ready work, and on a replica that does not lead.
+    /// How long ready work has waited without a grant. Zero without ready work, and on a replica that does not lead.
     pub(crate) fn stalled(&self, leads: bool, oldest_ready: Option<Time>, clock: Clock) -> Duration {
         let Some(since) = oldest_ready.filter(|_| leads) else { return Duration::ZERO };
         let moved = Time::from_origin(Duration::from_millis(self.moved.load(Ordering::Relaxed)));
@@ -337,7 +338,7 @@ fn reasons() -> Label {
     Label::of("reason", REASONS)
 }
 
-/// Counters that exist from the start, so that a rate includes their first step.
+/// Creates counters at zero, so that a rate includes their first step.
 pub(crate) fn zeroed<const N: usize>(labels: impl IntoIterator<Item = Labels<N>>) -> Family<Labels<N>, Counter> {
     let family: Family<Labels<N>, Counter> = Family::default();
     for labels in labels {

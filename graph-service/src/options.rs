@@ -21,7 +21,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Longest sensible Lease or renewal. A longer one is a typing error.
+/// Maximum duration of a Lease or renewal. A longer one is a typing error.
 const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
 /// More than any API server handles.
 const WRITES_PER_SECOND_MAX: i64 = 1_000_000;
@@ -59,7 +59,7 @@ pub struct Options {
 
     /// Address of this replica's gRPC API for clients of other replicas. Default: the --listen address, unless that is
     /// 0.0.0.0 or [::].
-    #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
+    #[allow(rustdoc::broken_intra_doc_links, reason = "clap shows this text in `--help` verbatim")]
     #[arg(long, env = "OWNERGRAPH_ADVERTISE", value_name = "ADDR")]
     pub advertise: Option<String>,
 
@@ -137,16 +137,16 @@ impl From<Mode> for leader::Mode {
     }
 }
 
-/// Policies: decisions of the administrator about ambiguous cases, and the rate of writes.
+/// Policies: choices of the administrator for ambiguous cases, and the rate of writes.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Policy {
-    /// Objects with an owner reference to another namespace, kind or name than the owner's own: judge them as
-    /// kube-controller-manager does, or keep them while the owner exists.
+    /// How to judge an object with an owner reference to another namespace, kind or name than the owner's own: `delete`
+    /// judges it as kube-controller-manager does, `hold` keeps it while the owner exists.
     #[arg(long, env = "OWNERGRAPH_INVALID_REFERENCES", value_enum, default_value = "delete")]
     pub invalid_references: InvalidReferences,
 
-    /// After the store of the API server was restored to an earlier state and all objects are listed again: resume
-    /// after a minute of consistent reads, or hold until this process restarts.
+    /// What to do after the store of the API server was restored to an earlier state and all objects are listed again:
+    /// `continue` resumes after a minute of consistent reads, `hold` grants nothing until this process restarts.
     #[arg(long, env = "OWNERGRAPH_ON_STORE_REWIND", value_enum, default_value = "continue")]
     pub on_store_rewind: OnStoreRewind,
 
@@ -161,7 +161,7 @@ pub struct Policy {
     )]
     pub assume_no_dependents: Vec<GroupResource>,
 
-    /// Resources that the API server keeps in an etcd of their own, as in its --etcd-servers-overrides; without events,
+    /// Resources that the API server keeps in a separate etcd, as in its --etcd-servers-overrides, without events,
     /// which are not watched. If such a resource is missing here, its objects and their dependents may never be
     /// collected.
     #[arg(
@@ -173,7 +173,7 @@ pub struct Policy {
     )]
     pub separate_stores: Vec<GroupResource>,
 
-    /// Most writes to the API server for each second, by all executors together. Default: only the API server's
+    /// Maximum number of writes to the API server per second, by all executors together. Default: only the API server's
     /// throttling limits them.
     #[arg(
         long,
@@ -189,9 +189,9 @@ pub struct Policy {
 pub struct DecisionLog {
     /// NATS servers whose JetStream keeps the decision log, as nats://[USER:PASSWORD@]HOST[:PORT] or tls://…. Positions
     /// then survive changes of leader and restarts, and each replica serves the log. Default: the memory of the leader.
-    /// An existing stream is used with its settings. A new stream keeps one day, two million events and one GiB,
-    /// without replicas.
-    #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
+    /// An existing stream keeps its settings. A new stream keeps one day, two million events and one GiB, without
+    /// replicas.
+    #[allow(rustdoc::broken_intra_doc_links, reason = "clap shows this text in `--help` verbatim")]
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 
@@ -208,7 +208,9 @@ impl DecisionLog {
             return Err("--decision-log-required needs --decision-log: a log in memory is always writable".to_owned());
         }
         if self.decision_log.iter().any(|one| self.decision_log.iter().any(|other| one.contradicts(other))) {
-            return Err("--decision-log has two users, passwords or tokens: all servers must have the same".to_owned());
+            return Err(
+                "--decision-log names different users, passwords or tokens: all servers must have the same".to_owned()
+            );
         }
         match self.decision_log.iter().find(|server| server.is_open_to_others() && !insecure) {
             Some(server) => Err(format!(
@@ -272,7 +274,7 @@ impl From<Policy> for leader::Policy {
     }
 }
 
-/// Flags that are valid and contradict each other. The text is one sentence that names them.
+/// Flags that are valid, but contradict each other. The text is one sentence that names them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadOptions(String);
@@ -290,7 +292,10 @@ impl Options {
         }
         self.tls.check().map_err(|error| BadOptions(error.to_string()))?;
         if self.listen == self.admin_listen && self.listen.port() != 0 {
-            return refuse(format!("--listen and --admin-listen are both {}: they need two addresses", self.listen));
+            return refuse(format!(
+                "--listen and --admin-listen are both {}: they need different addresses",
+                self.listen
+            ));
         }
         self.decision_log.check(self.insecure).map_err(BadOptions)?;
         self.traces.check().map_err(|error| BadOptions(error.to_string()))?;
@@ -317,7 +322,7 @@ impl Options {
         Ok(())
     }
 
-    /// The configuration of the service. `listening` is the bound address, the default of `--advertise`.
+    /// The configuration of the service. `listening` is the bound address, which is the default of `--advertise`.
     pub fn config(&self, listening: SocketAddr) -> Config {
         Config {
             mode: self.mode.into(),
@@ -343,7 +348,7 @@ impl Options {
     }
 }
 
-/// The address that other replicas give to clients. Empty for an address that is not reachable from elsewhere.
+/// The address that other replicas give to clients. Empty if other machines cannot reach the address.
 pub fn advertised(listening: SocketAddr) -> String {
     if listening.ip().is_unspecified() { String::new() } else { listening.to_string() }
 }
@@ -394,7 +399,8 @@ fn group_and_resource(text: &str) -> Result<GroupResource, String> {
 /// Parses a duration in the form of Kubernetes and Go: `500ms`, `1.5s`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const WANTED: &str = "expected a number with a unit, such as 500ms, 1.5s or 1h30m";
-    // The parser panics if the value overflows a duration, which longer texts and inner signs allow.
+    // The parser panics if the value overflows a duration. Only texts that are longer, or that have a sign in the
+    // middle, can overflow.
     let plain = text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
     let read = plain.then(|| text.parse::<kube::core::Duration>().ok()).flatten();
     read.map(Duration::from).filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())

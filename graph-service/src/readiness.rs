@@ -23,17 +23,17 @@ pub(crate) mod progress;
 #[cfg(test)]
 mod tests;
 
-/// A driver without a finished round for this long has stopped.
+/// Maximum time without a finished round. After it the driver counts as stopped.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
-/// Readiness does not wait longer for the first list of a collection.
+/// Maximum time for which readiness waits for the first list of a collection.
 const LISTING_GRACE: Duration = Duration::from_secs(30);
-/// Most nodes in one drawing.
+/// Maximum number of nodes in one drawing.
 const GRAPH_NODES_MAX: usize = 20_000;
-/// Most unresolved kinds to list.
+/// Maximum number of unresolved kinds to list.
 const UNRESOLVED_MAX: usize = 50;
-/// Most undiscovered groups and resources to list.
+/// Maximum number of undiscovered groups and resources to list.
 const HIDDEN_MAX: usize = 50;
-/// Most blockers to list.
+/// Maximum number of blockers to list.
 const BLOCKERS_MAX: usize = 50;
 
 /// The health of the service. The admin server gets it before anything else runs.
@@ -64,7 +64,7 @@ struct Look {
     collections: Vec<CollectionStatus>,
     unresolved: Vec<UnresolvedKind>,
     executors: Vec<ExecutorView>,
-    /// And the number of further ones.
+    /// The blockers, and the number of further ones.
     blockers: (Vec<BlockerView>, usize),
 }
 
@@ -83,7 +83,7 @@ impl Look {
 
 impl Health {
     pub(crate) fn new(clock: Clock, heartbeat: Heartbeat, registry: Registry, metrics: Metrics) -> Arc<Health> {
-        let starting = Mutex::new("the API server was not contacted yet".to_owned());
+        let starting = Mutex::new("the service has not contacted the API server yet".to_owned());
         Arc::new(Health { clock, heartbeat, registry, metrics, starting, running: OnceLock::new() })
     }
 
@@ -92,7 +92,7 @@ impl Health {
         why.clone_into(&mut self.starting.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The cluster is known and all tasks run.
+    /// Records that the cluster is known and all tasks run.
     pub(crate) fn running(&self, running: Running) {
         assert!(self.running.set(running).is_ok(), "a service starts once");
     }
@@ -178,7 +178,7 @@ impl Probe for Health {
     fn metrics(&self) -> String {
         if let Some(running) = self.running.get() {
             let clock = self.clock;
-            // In pieces, so that the collector never waits for all of it.
+            // The data is read in pieces, so that the collector never waits for all of it.
             let status = running.reader.with(|queries| queries.status());
             let waits = running.reader.with(|queries| queries.queue_waits(clock.now()));
             let pauses = running.reader.with(|queries| queries.pauses());
@@ -201,13 +201,13 @@ impl Probe for Health {
 
     fn debug_graph(&self, uids: Vec<String>) -> Option<Result<String, String>> {
         let Some(running) = self.running.get() else {
-            return Some(Err("the service has not started yet; /readyz says why".to_owned()));
+            return Some(Err("the service has not started yet; /readyz shows the reason".to_owned()));
         };
         let wanted: Vec<Uid> = uids.iter().filter_map(|uid| Uid::parse(uid)).collect();
         if wanted.is_empty() && !uids.is_empty() {
             return Some(Ok(dot::graph(&[], None)));
         }
-        // Copied under the lock, written without it.
+        // The nodes are copied under the lock, and written without it.
         let (nodes, more) = running.reader.with(|queries| queries.component(&wanted, GRAPH_NODES_MAX));
         Some(Ok(dot::graph(&nodes, more.then_some(GRAPH_NODES_MAX))))
     }
@@ -219,8 +219,8 @@ impl std::fmt::Debug for Health {
     }
 }
 
-/// Successful discovery says what was sent to the engine, not what the engine has handled. The engine handles all kinds
-/// before the first list. So after the first finished or failed list, no collection is missing.
+/// A successful discovery says what was sent to the engine, and not what the engine has handled. The engine handles all
+/// kinds before the first list. So after the first list that finishes or fails, no collection is missing.
 fn are_settled(collections: &[CollectionStatus], clock: Clock) -> bool {
     let mut states = collections.iter().map(|collection| collection.state);
     states.any(|state| state != State::Ignored) && collections.iter().all(|collection| is_settled(collection, clock))
@@ -282,7 +282,7 @@ fn unresolved_line(kind: &UnresolvedKind) -> String {
         0 => "not served".to_owned(),
         _ => {
             let resources: Vec<String> = kind.resources.iter().map(ToString::to_string).collect();
-            format!("served as {}; references do not say which one they mean", resources.join(" and as "))
+            format!("served as {}; a reference does not say which resource it means", resources.join(" and as "))
         }
     };
     format!("unresolved: {}{dot}{} is {how}, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
@@ -299,7 +299,9 @@ fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
         Some(at) => format!("retried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
         None if blocker.what.starts_with("undiscovered") => "released when discovery shows it".to_owned(),
         None if blocker.what.starts_with("ambiguous") => "released when one resource of the kind is left".to_owned(),
-        None if blocker.what.starts_with("in_doubt") => "released when the collection shows its position".to_owned(),
+        None if blocker.what.starts_with("in_doubt") => {
+            "released when the position of the collection is known".to_owned()
+        }
         None => "released gradually".to_owned(),
     };
     let said = if blocker.said.is_empty() { String::new() } else { format!("; last answer: {}", blocker.said) };
@@ -312,9 +314,9 @@ fn executor_line(executor: &ExecutorView) -> String {
     let draining = if executor.draining { ", draining" } else { "" };
     let overdue = if executor.overdue > 0 { format!(", {} overdue", executor.overdue) } else { String::new() };
     let stranger =
-        if executor.unauthenticated { ", takes no work: the API server refuses its credentials" } else { "" };
+        if executor.unauthenticated { ", accepts no work: the API server refuses its credentials" } else { "" };
     let untrue = if executor.untrue_reports > 0 {
-        format!(", {} of its reports were wrong", executor.untrue_reports)
+        format!(", sent {} wrong reports", executor.untrue_reports)
     } else {
         String::new()
     };
@@ -335,7 +337,7 @@ fn collection_line(collection: &CollectionStatus) -> String {
         line.push_str(&format!(" at {position}"));
     }
     if collection.kept_apart {
-        line.push_str(", not in the main store, and missing in --separate-stores");
+        line.push_str(", not in the main store, but missing in --separate-stores");
     }
     if !collection.error.is_empty() {
         line.push_str(&format!(": {}", collection.error));

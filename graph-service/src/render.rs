@@ -14,12 +14,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// A longer round is logged, because readers and executors wait for it.
+/// Duration from which a round is logged, because readers and executors wait for it.
 const ROUND_SLOW: Duration = Duration::from_millis(250);
 
-/// A repeated refusal of the API server is logged again after this.
+/// Time after which a repeated refusal of the API server is logged again.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
-/// Most executors remembered for that. The refusals of further executors are all logged.
+/// Maximum number of executors whose refusals are remembered. The refusals of further executors are all logged.
 const EXECUTORS_REMEMBERED_MAX: usize = 1024;
 
 /// Receives every event of the engine, in order. The collector's task calls it, so it must be fast.
@@ -34,13 +34,14 @@ pub(crate) struct Render {
     clock: Clock,
     /// This round made progress.
     moved: bool,
-    /// Lost collections with the logged reason. A repeated failure for the same reason is not logged; a return is.
+    /// Lost collections with the logged reason. A repeated failure for the same reason is not logged. The return of the
+    /// collection is.
     lost: BTreeMap<GroupResource, String>,
     /// Refusals of the API server with the time of the last log line. One missing right may refuse thousands of items.
     refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
     /// Executors with refused credentials, and the time of the last log line.
     unauthenticated: BTreeMap<Name, Instant>,
-    /// The early forgetting of orphaning owners was logged.
+    /// The drop of records about orphaning owners was logged.
     forgets: bool,
 }
 
@@ -91,7 +92,7 @@ impl Render {
                 self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
-            // The replacement has been counted as a decision.
+            // The decision that replaces this one has been counted.
             Event::Withdrawn { replaced: true, .. } => {}
             Event::Withdrawn { item, target, action, .. } => {
                 self.metrics.withdrawn(*action);
@@ -157,10 +158,10 @@ impl Render {
             }
             Event::Inconsistent { collection, why } => {
                 self.metrics.inconsistent.inc();
-                tracing::warn!(%collection, why, "inconsistent reads: answers of the API server contradict each other; look for API servers or etcd members that lag or serve another store");
+                tracing::warn!(%collection, why, "answers of the API server contradict each other; find the API server or etcd member that lags or serves another store");
             }
             Event::KeptApart { collection } => {
-                tracing::warn!(%collection, "the resourceVersions of this collection do not match those of the others; its lists prove no absence and delete no objects; if the API server keeps it in a separate etcd, name it in --separate-stores, else look for API servers that lag");
+                tracing::warn!(%collection, "the resourceVersions of this collection do not match those of other collections; its lists prove no absence and delete no objects; if the API server keeps it in a separate etcd, add it to --separate-stores, else find the API server that lags");
             }
             Event::Undone { target, action, times, wait } => {
                 self.metrics.undone.inc();
@@ -177,7 +178,7 @@ impl Render {
             Event::Untrue { executor, incarnation, field, why, count, first, refused } => {
                 self.metrics.untrue.get_or_create(&[("field", *field)]).inc();
                 if *refused {
-                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are wrong; it is refused for ten minutes; check whether its API server lags or another process uses its identity");
+                    tracing::warn!(%executor, %incarnation, field, why, count, "an executor sent too many wrong reports and is refused for ten minutes; check whether its API server lags or another process uses its identity");
                 } else if *first {
                     tracing::warn!(%executor, %incarnation, field, why, count, "ignored a wrong report of an executor");
                 } else {
@@ -197,14 +198,14 @@ impl Render {
             Event::OwnerInOtherNamespace { dependent, reference } => {
                 self.metrics.misplaced.inc();
                 tracing::info!(%dependent, uid = %dependent.uid, owner = %reference.name, owner_uid = %reference.uid, "reference to an owner in another namespace");
-                // A full queue drops the event; the log line and the counter remain.
+                // If the queue is full, the event is dropped. The log line and the counter remain.
                 let (dependent, reference) = (dependent.clone(), reference.clone());
                 let _full = self.warnings.try_send(Warning::OwnerInOtherNamespace { dependent, reference });
             }
             Event::Readopted { dependent, resource_version, owner, first } => {
                 self.metrics.readopted.inc();
                 if *first {
-                    tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "removing a restored reference to an owner that orphaned the object; find the controller that writes it");
+                    tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "a client restored a reference to an owner that orphaned the object; the reference is removed again; find the controller that writes it");
                     let _full = self.warnings.try_send(Warning::Readopted {
                         dependent: dependent.clone(),
                         resource_version: resource_version.clone(),
@@ -212,7 +213,7 @@ impl Render {
                         writer: None,
                     });
                 } else {
-                    tracing::debug!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "removing a restored reference to an owner that orphaned the object");
+                    tracing::debug!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "a client restored a reference to an owner that orphaned the object; the reference is removed again");
                 }
             }
             Event::OrphaningForgotten { remembered_for } => {
@@ -221,7 +222,7 @@ impl Render {
                     let remembered_for_s = remembered_for.as_secs();
                     tracing::warn!(
                         remembered_for_s,
-                        "too many owners orphaned their dependents within an hour; if a reference to a forgotten owner comes back, its dependent is collected"
+                        "too many owners orphaned their dependents within an hour, so records of some were dropped; if a client restores a reference to such an owner, the dependent is collected"
                     );
                 }
             }
@@ -232,7 +233,7 @@ impl Render {
             }
             Event::Unusable { collection, why } => {
                 self.metrics.unusable.inc();
-                tracing::debug!(%collection, why, "object is invalid and is left out");
+                tracing::debug!(%collection, why, "object is invalid and is ignored");
             }
             Event::PauseTaken { name, scope, reason, actor, problem, lasts } => {
                 let lasts_s = lasts.as_secs();
@@ -291,12 +292,12 @@ impl Render {
         }
     }
 
-    /// Refused credentials concern the executor and not the object: one log line for each executor.
+    /// Refused credentials concern the executor and not the object, so there is one log line for each executor.
     fn unauthenticated(&mut self, executor: &Name, message: &str) {
         let now = Instant::now();
         let reported = self.unauthenticated.get(executor);
         if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
-            tracing::warn!(%executor, message, "the API server refuses an executor's credentials; the executor takes no work until they are accepted");
+            tracing::warn!(%executor, message, "the API server refuses an executor's credentials; the executor accepts no work until the API server accepts them");
             self.unauthenticated.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             if self.unauthenticated.len() < EXECUTORS_REMEMBERED_MAX {
                 self.unauthenticated.insert(executor.clone(), now);
@@ -315,7 +316,7 @@ impl Render {
             }
             State::Synced if !error.is_empty() => {
                 self.lost.insert(collection.clone(), error.to_owned());
-                tracing::warn!(%collection, state = word, error, "cannot list a collection again; its objects will be missing after a restart");
+                tracing::warn!(%collection, state = word, error, "cannot list a collection again although its watch continues; after a restart its objects would be missing");
             }
             State::Synced | State::Ignored if self.lost.remove(collection).is_some() => {
                 tracing::info!(%collection, state = word, "collection is listed and watched again");
@@ -354,8 +355,8 @@ impl std::fmt::Display for Causes<'_> {
                 }
                 Cause::KeptBy { kind, name, uid, .. } => write!(f, "kept by {kind} {name} ({uid})")?,
                 Cause::NoBlockingDependents => f.write_str("no blocking dependents are left")?,
-                Cause::NoDependents => f.write_str("every dependent has lost its reference")?,
-                Cause::Cycle => f.write_str("it is in a cycle of blocking references")?,
+                Cause::NoDependents => f.write_str("no dependent has a reference any more")?,
+                Cause::Cycle => f.write_str("the object is in a cycle of blocking references")?,
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ const NICE: i32 = 10;
 /// The threads that write the streams of readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReaderThreads {
-    /// The runtime of the service. For tests, which use its clock.
+    /// The runtime of the service. Tests use it, because they control its clock.
     #[default]
     Shared,
     /// This many separate threads of low priority.
@@ -19,7 +19,7 @@ pub enum ReaderThreads {
 }
 
 impl ReaderThreads {
-    /// One thread for each processor but one, and at least one.
+    /// One thread for each processor except one, and at least one.
     pub fn of_machine() -> ReaderThreads {
         let others = available_parallelism().map_or(1, NonZeroUsize::get).saturating_sub(1);
         ReaderThreads::Own(NonZeroUsize::new(others).unwrap_or(NonZeroUsize::MIN))
@@ -41,7 +41,7 @@ impl ReaderThreads {
                     .build();
                 let runtime = Owned(Some(runtime.context("the threads for readers cannot be started")?));
                 match &runtime.0 {
-                    Some(threads) => threads.spawn(work).await.context("what is written for readers panicked")?,
+                    Some(threads) => threads.spawn(work).await.context("a task that writes for readers panicked")?,
                     None => Ok(()),
                 }
             }
@@ -49,15 +49,15 @@ impl ReaderThreads {
     }
 }
 
-/// Lowers the priority of this thread. Without the right to do so, the thread runs at the normal priority.
+/// Lowers the priority of this thread. If the process lacks the right, the thread runs at normal priority.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "a thread for readers runs at normal priority");
+        tracing::debug!(%error, "cannot lower the priority of a thread for readers; it runs at normal priority");
     }
 }
 
-/// A runtime that is dropped inside another one without waiting for its threads.
+/// A runtime that can be dropped inside another one, because it does not wait for its threads.
 struct Owned(Option<Runtime>);
 
 impl Drop for Owned {

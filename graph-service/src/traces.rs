@@ -5,8 +5,8 @@
 //! Spans are created from events of the engine:
 //!
 //! * `cascade`: from the deletion or deletion mark of the root to the last object of the cascade;
-//! * `collect`, for each object: from its first decision until it is gone or needs nothing more. Its parent is the span
-//!   of the owner, if that is followed too;
+//! * `collect`, for each object: from its first decision until it is gone or needs no further decision. Its parent is
+//!   the span of the owner, if that is followed too;
 //! * `decide`: the round of inputs with the verdict; `queue`: from the verdict to the grant; `lease`: from the grant to
 //!   the report or return, with the executor's spans as children; `confirm`: from the report of a deletion to its
 //!   DELETED.
@@ -29,19 +29,19 @@ mod moments;
 #[cfg(test)]
 mod tests;
 
-/// Most cascades at once. Further ones are not recorded.
+/// Maximum number of cascades at once. Further ones are not recorded.
 const CASCADES_MAX: usize = 256;
-/// Most objects at once, in all cascades. Further ones are not recorded.
+/// Maximum number of objects at once, in all cascades. Further ones are not recorded.
 const OBJECTS_MAX: usize = 4096;
 /// Each of the first objects of a cascade is followed.
 const WHOLE_MAX: usize = 100;
-/// After these, one object in this many is followed.
+/// After these first objects, one object in this many is followed.
 const THINNED_TO: u64 = 100;
-/// A cascade without open objects ends after this. Its next decision would come within milliseconds.
+/// Time after which a cascade without open objects ends. Its next decision would come within milliseconds.
 const OVER_AFTER: Duration = Duration::from_secs(2);
-/// An object without events for this long is no longer followed.
+/// Time without events after which an object is no longer followed.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
-/// Interval of that check.
+/// Interval of the checks for cascades and objects that are over.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Outcome of a lease that returned unstarted, or whose executor was lost.
@@ -57,7 +57,7 @@ pub(crate) struct Traces {
     moments: Moments,
     cascades: HashMap<TraceId, Cascade>,
     objects: HashMap<Uid, Followed>,
-    /// Cascades without open objects, and since when, in that order.
+    /// Cascades without open objects, each with the time since which it has none, in the order of these times.
     resting: VecDeque<(Instant, TraceId)>,
     /// The start of this round.
     round: Instant,
@@ -76,7 +76,7 @@ struct Cascade {
     open: usize,
     /// The end of its last object.
     last: Instant,
-    /// Since when no object is open.
+    /// The time since which no object is open.
     rests: Instant,
     /// Spans of the first objects, as parents of their dependents.
     spans: HashMap<Uid, SpanId>,
@@ -88,10 +88,10 @@ struct Followed {
     parent: SpanId,
     target: ObjectRef,
     start: Instant,
-    /// Since when it waits for a grant.
+    /// The time since which it waits for a grant.
     ready: Instant,
     lease: Option<Lease>,
-    /// Since when its deletion is accepted.
+    /// The time at which its deletion was accepted.
     written: Option<Instant>,
     /// Its DELETED came before the report of its deletion.
     gone: bool,
@@ -143,7 +143,7 @@ impl Traces {
                 (followed.heard + GIVEN_UP_AFTER <= self.round).then(|| (uid.clone(), followed.heard))
             };
             for (uid, heard) in self.objects.iter().filter_map(given_up).collect::<Vec<_>>() {
-                // The time without events does not count.
+                // The span ends at the last event.
                 self.end_at(&uid, heard, "given_up");
             }
         }
@@ -177,7 +177,7 @@ impl Traces {
             }
             Event::Proven { owner, .. } => self.moments.note(&owner.uid, Instant::now(), Why::Absent),
             Event::TermLost => self.finish("term_lost"),
-            // Of a replica that does not lead.
+            // A decision of a replica that does not lead.
             Event::Decided { grounds: None, .. }
             | Event::Withdrawn { replaced: true, .. }
             | Event::ReportedLate { .. }
@@ -397,7 +397,7 @@ impl Traces {
             cascade.last = cascade.last.max(end);
             if cascade.open == 0 {
                 cascade.rests = Instant::now();
-                // A cascade that proceeds object by object rests many times.
+                // A cascade that proceeds object by object has no open object many times.
                 self.resting.pop_back_if(|(_, last)| *last == trace);
                 self.resting.push_back((cascade.rests, trace));
             }
@@ -406,7 +406,7 @@ impl Traces {
 }
 
 impl Drop for Traces {
-    /// The process stops or the collector has failed. Open spans end here.
+    /// Ends open spans when the process stops or the collector has failed.
     fn drop(&mut self) {
         self.finish("stopped");
     }

@@ -13,22 +13,22 @@ use tokio::time::Instant;
 mod tests;
 mod writer;
 
-/// Most waiting events. Further ones are only logged and counted.
+/// Maximum number of waiting events. Further ones are only logged and counted.
 pub(crate) const QUEUE_MAX: usize = 1024;
 const COMPONENT: &str = "ownergraph";
 /// Namespace of the events of cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 const POST_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_MAX_BYTES: usize = 1 << 20;
-/// Delay between two posts. A user with a thousand invalid references must not flood the API server.
+/// Delay between two posts, so that a user with a thousand invalid references does not flood the API server.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Interval of log lines about failed posts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Limits of the API server.
+/// Maximum lengths that the API server allows.
 const MESSAGE_MAX_BYTES: usize = 1024;
 const NAME_MAX_BYTES: usize = 200;
 
-/// A warning for the user of an object.
+/// A Kubernetes event for the user of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
     /// A reference to a namespaced owner in another namespace.
@@ -38,7 +38,7 @@ pub(crate) enum Warning {
         dependent: ObjectRef,
         resource_version: ResourceVersion,
         owner: ObjectRef,
-        /// The field manager that wrote it, if known.
+        /// The field manager that wrote the reference, if known.
         writer: Option<String>,
     },
     /// An object has more references than the collector reads.
@@ -76,20 +76,18 @@ impl Warning {
             ),
             Warning::Readopted { owner, writer, .. } => {
                 let writer = writer.as_deref().map_or_else(
-                    || "a field manager that could not be found out".to_owned(),
+                    || "an unknown field manager".to_owned(),
                     |writer| format!("field manager {writer:?}"),
                 );
                 format!(
-                    "{writer} put back the reference to {} {} (uid {}), which is gone and left this object to itself: the reference is \
-                     removed again, for at most an hour after that",
+                    "{writer} restored the reference to {} {} (uid {}), which orphaned this object and is gone. The collector removes the reference again, within an hour after the owner went",
                     owner.kind,
                     clip(&owner.name, NAME_MAX_BYTES),
                     owner.uid
                 )
             }
             Warning::TooManyReferences { count, .. } => format!(
-                "{count} owner references are more than the garbage collector looks at ({REFERENCES_MAX}, or 512 KiB of text): the object \
-                 is not collected until some are removed"
+                "The object has {count} owner references; the garbage collector reads at most {REFERENCES_MAX}, or 512 KiB of text. It does not collect the object until some references are removed"
             ),
         }
     }
@@ -106,7 +104,7 @@ impl Warning {
     }
 }
 
-/// Posts waiting events until the senders are gone. An existing event gets its count raised.
+/// Posts waiting events until the senders are gone. If the event exists, its count is raised.
 pub(crate) async fn post(
     client: kube::Client,
     mut waiting: mpsc::Receiver<Warning>,
@@ -117,7 +115,7 @@ pub(crate) async fn post(
         writer::find(&client, &mut warning).await;
         let event = event(&warning, &host, SystemTime::now());
         if let Err(why) = post_one(&client, &event).await {
-            // One refused event usually means many.
+            // A failure usually affects many events, so only one of them is logged.
             if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
                 tracing::warn!(object = %warning.object(), why, "cannot post an Event");
                 told = Some(Instant::now());
@@ -143,7 +141,7 @@ async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
     let path = format!("{collection}/{}", text("name"));
     let (status, before) = send(client, Method::GET, &path, &Value::Null).await?;
     if status != 200 {
-        return Err(format!("the API server answers {status} to a read of the Event that is there: {}", said(&before)));
+        return Err(format!("the API server answers {status} to a read of the existing Event: {}", said(&before)));
     }
     let count = before["count"].as_i64().unwrap_or(1).saturating_add(1);
     let more = json!({ "count": count, "lastTimestamp": event["lastTimestamp"] });
@@ -151,7 +149,7 @@ async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
     if status == 200 {
         return Ok(());
     }
-    Err(format!("the API server answers {status} to counting the Event up: {}", said(&answer)))
+    Err(format!("the API server answers {status} to an update of the Event's count: {}", said(&answer)))
 }
 
 /// The message of the API server in a refusal. It names the missing right.

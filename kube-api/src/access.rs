@@ -12,7 +12,7 @@ use super::overrides::Overrides;
 /// The user agent, unless a service sets its own.
 pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
 
-/// The directory of a pod's service account. Its presence tells a pod from a personal machine.
+/// The directory of a pod's service account. It exists only in a pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// How to reach the API server, from the flags.
@@ -58,7 +58,7 @@ impl AccessFlags {
     }
 }
 
-/// Why the API server cannot be accessed: one sentence that says what to do. No network access has happened.
+/// Why the API server cannot be accessed, as one sentence that says what to do. No network access has happened.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error("the kubeconfig {path} ({origin}) does not exist; set it to an existing file")]
@@ -78,19 +78,17 @@ pub enum AccessError {
     #[error("context {context:?} of {paths} names the cluster {cluster:?}, which does not exist")]
     NoSuchCluster { paths: String, context: String, cluster: String },
     #[error(
-        "context {context:?} of {paths} needs the proxy {proxy}, and proxies are not supported; use a direct address"
+        "context {context:?} of {paths} sets the proxy {proxy}, but proxies are not supported; use a direct address"
     )]
     Proxy { paths: String, context: String, proxy: String },
     #[error("{origin} is not usable: {cause}")]
     Unusable { origin: String, cause: String },
-    #[error(
-        "flags such as --cluster, --user, --token and --as need a kubeconfig, and there is none; set --kubeconfig or KUBECONFIG"
-    )]
+    #[error("flags such as --cluster, --user, --token and --as need a kubeconfig; set --kubeconfig or KUBECONFIG")]
     OverridesInPod,
-    #[error("--context {context:?} needs a kubeconfig, and there is none; set --kubeconfig or KUBECONFIG")]
+    #[error("--context {context:?} needs a kubeconfig; set --kubeconfig or KUBECONFIG")]
     ContextInPod { context: String },
     #[error(
-        "no access to an API server: --kubeconfig and KUBECONFIG are not set, {} and there is no service account of a pod",
+        "no access to an API server: --kubeconfig and KUBECONFIG are not set, {} and no pod service account exists; set --kubeconfig or KUBECONFIG",
         .home.as_ref().map_or("there is no home directory,".to_owned(), |path| format!("{path} does not exist,"))
     )]
     Nowhere { home: Option<String> },
@@ -172,7 +170,7 @@ async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) ->
     let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(mut config) => {
-            // Set from HTTPS_PROXY. A proxy in the kubeconfig itself was refused above.
+            // The proxy is from HTTPS_PROXY. A proxy in the kubeconfig itself was refused above.
             if let Some(proxy) = config.proxy_url.take() {
                 tracing::warn!(proxy = proxy.host(), "ignored HTTPS_PROXY for the API server");
             }
@@ -207,7 +205,7 @@ fn unread(path: &Path, origin: &'static str, error: &KubeconfigError) -> AccessE
     if let KubeconfigError::ReadConfig(error, _) = error {
         return AccessError::Unreadable { path, origin, cause: error.to_string() };
     }
-    // The rest of the parser's message quotes the file, which may hold a token.
+    // Only the first line is kept, because the rest of the parser's message quotes the file, which may contain a token.
     let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
     AccessError::NotKubeconfig { path, origin, cause }
 }
@@ -215,7 +213,7 @@ fn unread(path: &Path, origin: &'static str, error: &KubeconfigError) -> AccessE
 fn chosen_context(kubeconfig: &Kubeconfig, access: &Access, paths: &str) -> Result<String, AccessError> {
     let paths = || paths.to_owned();
     let known = || match kubeconfig.contexts.as_slice() {
-        [] => "it has no contexts".to_owned(),
+        [] => "the file has no contexts".to_owned(),
         some => format!("it has: {}", some.iter().map(|named| named.name.as_str()).collect::<Vec<_>>().join(", ")),
     };
     let Some(context) = access.context.clone().or_else(|| kubeconfig.current_context.clone()) else {

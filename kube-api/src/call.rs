@@ -1,4 +1,4 @@
-//! One request with one answer or a stream. The errors say what they prove about the request.
+//! One request with one answer or a stream. Each error says what it proves about the request.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -17,19 +17,19 @@ use super::gate::Withheld;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Largest answer other than 200 to [`open_stream`].
+/// Maximum size of an answer other than 200 to [`open_stream`].
 const REFUSAL_MAX: usize = 1024 * 1024;
-/// Most bytes of a credential plugin's message.
+/// Maximum number of bytes of a credential plugin's message.
 const EXEC_WORDS_MAX: usize = 300;
 
-/// A complete answer, whatever its status.
+/// A complete answer with any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
     /// Empty if the server sent none.
     pub content_type: String,
     pub body: Bytes,
-    /// Only the form in seconds, which is the only one that API servers send.
+    /// The wait in seconds. The other form of the header is ignored, because API servers never send it.
     pub retry_after: Option<Duration>,
     /// The id of the entry in the API server's audit log.
     pub audit_id: Option<String>,
@@ -82,7 +82,8 @@ pub async fn open_stream(
     mut request: Request<Vec<u8>>,
     within: Duration,
 ) -> Result<Opened, CallError> {
-    // A compressed watch has one gzip member for each flush, and common decoders stop after the first.
+    // Compression is off, because a compressed watch has one gzip member for each flush, and common decoders stop after
+    // the first.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let opened = async {
         let response = send(client, request).await?;
@@ -141,19 +142,19 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// Why there are no credentials, if that is the error: the request never reached the client below.
+/// Why there are no credentials, if the error has that cause. The request never reached the HTTP client.
 pub(super) fn lacks_credentials(error: &kube::Error) -> Option<String> {
     let error = chain(error).find_map(|link| link.downcast_ref::<AuthError>())?;
     let AuthError::AuthExecRun { out, .. } = error else { return Some(cause(error)) };
-    // The plugin's arguments and stdout may be secret.
+    // The error quotes only stderr, because the plugin's arguments and stdout may be secret.
     let said = String::from_utf8_lossy(&out.stderr);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing on stderr");
     let last: String = last.chars().take(EXEC_WORDS_MAX).collect();
     Some(format!("the kubeconfig's credential plugin ended with {}: {last}", out.status))
 }
 
-/// True only if it is certain: there was no connection, or hyper dropped the request before it wrote anything. Unknown
-/// errors count as sent.
+/// Whether the request was certainly not sent: there was no connection, or hyper dropped the request before it wrote a
+/// byte. Unknown errors count as sent.
 fn was_not_sent(error: &kube::Error) -> bool {
     chain(error).any(|link| {
         if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {

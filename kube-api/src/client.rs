@@ -25,14 +25,15 @@ use super::status::parse_status;
 
 /// Time for name resolution, TCP and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// Finds a vanished peer after about a minute. A quiet watch has no other sign of it.
+/// Idle time after which a TCP keepalive is sent. It finds a vanished peer after about a minute. A quiet watch has no
+/// other sign of it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
-/// An HTTP/2 connection with requests in flight that does not answer pings for this long is dead.
+/// Time to wait for the answer to an HTTP/2 ping. After it a connection with requests in flight counts as dead.
 const PONG_WITHIN: Duration = Duration::from_secs(10);
-/// API servers accept a hundred concurrent requests on one HTTP/2 connection. Further ones wait, behind a slow webhook
-/// for half a minute.
+/// API servers accept a hundred concurrent requests on one HTTP/2 connection. Further ones wait, possibly half a minute
+/// behind a slow webhook.
 pub const REQUESTS_PER_CONNECTION: usize = 64;
 const IDLE_CONNECTION_FOR: Duration = Duration::from_secs(60);
 
@@ -49,8 +50,8 @@ pub struct Cluster {
     pub name: String,
     /// The server's address, for messages.
     pub url: String,
-    /// Its clients check the [`Gate`](super::Gate) of a request after the connection is open. Other clients do not
-    /// check it.
+    /// The cluster's clients check the [`Gate`](super::Gate) of a request after the connection is open. Other clients
+    /// do not check it.
     pub asks_gates: bool,
     /// `None` if the client was passed in.
     config: Option<Config>,
@@ -76,14 +77,14 @@ impl Cluster {
         Cluster::build(Config::new(url), "anonymous".to_owned(), origin, DEFAULT_USER_AGENT)
     }
 
-    /// An existing client, such as one over a pipe within this process.
+    /// Uses an existing client, such as one over a pipe within this process.
     pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
         let name = name.into();
         Cluster { client, url: name.clone(), origin: name.clone(), name, asks_gates: false, config: None }
     }
 
     /// A client with its own connections and queue, so that short requests do not wait behind watches. For a cluster of
-    /// [`Cluster::of_client`], a clone of its client.
+    /// [`Cluster::of_client`] it is a clone of the cluster's client.
     pub fn another_client(&self) -> Result<Client, AccessError> {
         self.build_another(Protocol::Http1)
     }
@@ -113,7 +114,7 @@ impl Cluster {
         })?;
         config.headers.push((USER_AGENT, user_agent));
         if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
-            // Without TLS nothing is verified, and the machine may have no certificates to load.
+            // Without TLS no certificate is verified, and the machine may have no certificates to load.
             config.root_cert.get_or_insert_default();
         }
         let client = build_client(&config, Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
@@ -122,7 +123,7 @@ impl Cluster {
     }
 }
 
-/// Why the cluster has no known identity.
+/// Why the identity of the cluster is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterUidError {
     #[error(transparent)]
@@ -159,7 +160,8 @@ pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
     if object.metadata.uid.is_empty() { Err(ClusterUidError::NoUid) } else { Ok(object.metadata.uid) }
 }
 
-/// The same, asked until the API server answers. `waiting` gets each reason why it does not; a new reason is a warning in the log.
+/// Reads the identity of the cluster until the API server answers. `waiting` gets each reason why the API server does
+/// not answer. A new reason is a warning in the log.
 pub async fn await_cluster_uid(
     client: &Client,
     url: &str,
@@ -175,9 +177,9 @@ pub async fn await_cluster_uid(
         let retry_in = backoff.next_delay();
         let retry_in_ms = retry_in.as_millis();
         if warned == why {
-            tracing::debug!(why, retry_in_ms, "waiting for the API server");
+            tracing::debug!(why, retry_in_ms, "cannot reach the API server; retrying");
         } else {
-            tracing::warn!(why, retry_in_ms, "waiting for the API server");
+            tracing::warn!(why, retry_in_ms, "cannot reach the API server; retrying");
         }
         waiting(&why);
         warned = why;
@@ -201,11 +203,11 @@ struct Identity {
 enum Protocol {
     /// One connection for each request in flight.
     Http1,
-    /// HTTP/2 if the server and TLS offer it, else as above.
+    /// HTTP/2 if the server and TLS offer it, else the same as `Http1`.
     Negotiated,
 }
 
-/// kube's connector offers only HTTP/1.1.
+/// Adds HTTP/2 to the connector, because kube's connector offers only HTTP/1.1.
 fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -215,10 +217,10 @@ fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<Htt
     Ok(builder.enable_all_versions().wrap_connector(tcp))
 }
 
-/// Replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs every 5xx as an error, and may
-/// ask for gzip.
+/// Builds the HTTP stack. It replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs
+/// every 5xx as an error, and may ask for gzip.
 fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Error> {
-    // Fails only if another client or the embedding program has already installed one.
+    // This fails only if another client or the embedding program has already installed a provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

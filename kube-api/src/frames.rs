@@ -1,5 +1,5 @@
-//! Splits chunks into frames. A protobuf watch has one event in each frame, after a length of four bytes. Chunks end
-//! anywhere.
+//! Splits chunks into frames. A protobuf watch has one event in each frame, after a length of four bytes. A chunk may
+//! end at any byte.
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::TryStreamExt;
@@ -32,12 +32,13 @@ impl Splitter {
         Splitter { chunk: Bytes::new(), begun: BytesMut::new(), limit_bytes }
     }
 
-    /// Call this when the previous chunk has no whole frame left.
+    /// Adds a chunk. Call this when the previous chunk has no whole frame left.
     fn push(&mut self, chunk: Bytes) {
         self.chunk = chunk;
     }
 
-    /// The next whole frame without its length; `None` until more is pushed. After an error the stream is unusable.
+    /// The next whole frame without its length; `None` until another chunk is pushed. After an error the stream is
+    /// unusable.
     fn next_frame(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         if self.begun.is_empty() {
             let Some(bytes) = self.announced(&self.chunk)?.filter(|bytes| *bytes <= self.chunk.len()) else {

@@ -3,7 +3,7 @@
 //! Between the decision to send a request and its first byte, credentials, the connection pool, DNS, TCP and TLS can
 //! take seconds, for example while an API server fails over. A [`Gate`] in a request's extensions is checked when the
 //! connection is open: HTTP/1.1 polls the body before it flushes the head, HTTP/2 before it queues the first DATA
-//! frame. If the gate refuses, the server may see the head of the request, and never its body. API servers carry out no
+//! frame. If the gate refuses, the server may see the head of the request, but never its body. API servers carry out no
 //! DELETE and no PATCH without the whole body.
 
 use std::fmt;
@@ -28,7 +28,7 @@ enum State {
 
 /// A gate refused: the request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the request was withheld before it left")]
+#[error("the request was withheld before it was sent")]
 pub struct Withheld;
 
 impl Gate {
@@ -47,7 +47,7 @@ impl Gate {
         if may_leave { Ok(()) } else { Err(Withheld) }
     }
 
-    /// Whether it has refused.
+    /// Whether the gate has refused.
     pub fn has_refused(&self) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(*state, State::Asked { may_leave: false })
@@ -67,7 +67,8 @@ pub struct Gated {
     gate: Option<Gate>,
 }
 
-/// Puts the gate of a request before its body. Place it directly above the HTTP client, below everything that may wait.
+/// Puts the gate of a request before its body. Place this layer directly above the HTTP client, below all layers that
+/// may wait.
 pub fn gated(request: Request<Body>) -> Request<Gated> {
     let gate = request.extensions().get::<Gate>().cloned();
     request.map(|body| Gated { body, gate })

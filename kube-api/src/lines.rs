@@ -1,4 +1,4 @@
-//! Splits chunks into lines. A JSON watch has one event on each line. Chunks end anywhere.
+//! Splits chunks into lines. A JSON watch has one event on each line. A chunk may end at any byte.
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
@@ -16,7 +16,7 @@ struct LineTooLong {
 #[derive(Debug)]
 struct Splitter {
     buffer: BytesMut,
-    /// This many bytes of the buffer are known to have no line end.
+    /// The number of bytes of the buffer that are known to have no line end.
     searched: usize,
     limit_bytes: usize,
 }
@@ -31,8 +31,8 @@ impl Splitter {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next whole line without its `\n` (or `\r\n`). Empty lines are left out. `None` until more is pushed. After
-    /// an error the stream is unusable.
+    /// The next whole line without its `\n` (or `\r\n`). Empty lines are left out. `None` until another chunk is
+    /// pushed. After an error the stream is unusable.
     fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');

@@ -1,6 +1,6 @@
 //! Media types of requests for objects.
 
-/// Whole objects, and the content type of all JSON bodies.
+/// The media type of whole objects, and the content type of all JSON bodies.
 pub const JSON: &str = "application/json";
 /// Kubernetes protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

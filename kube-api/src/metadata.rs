@@ -1,9 +1,9 @@
 //! Reads Kubernetes metadata from JSON or protobuf, checks it, and turns it into objects of the engine.
 //!
-//! An object that is not certainly a valid object of its collection is refused with a reason and left out: the
-//! collector never deletes an object that the graph does not hold. One invalid owner reference is enough to refuse the
-//! object. API servers validate references, so one without a uid comes from an aggregated server without validation.
-//! Dropping only that reference could make a dependent look unowned, or owned by dead owners only.
+//! An object that is not certainly a valid object of its collection is refused with a reason and left out. This is
+//! safe, because the collector never deletes an object that the graph does not hold. One invalid owner reference is
+//! enough to refuse the object. API servers validate references, so one without a uid comes from an aggregated server
+//! without validation. Dropping only that reference could make a dependent look unowned, or owned by dead owners only.
 //!
 //! Public for benchmarks.
 
@@ -28,11 +28,11 @@ use std::sync::Arc;
 
 pub use protobuf::status as protobuf_status;
 
-/// Most names to share. Beyond this, sharing starts again.
+/// Maximum number of names to share. Beyond this, sharing starts again.
 const NAMES_MAX: usize = 16_384;
 /// Number of slots for recent names, a power of two.
 const RECENT: usize = 64;
-/// Most bytes of a foreign text in an error.
+/// Maximum number of bytes of text from outside in an error.
 const REASON_MAX_BYTES: usize = 200;
 /// Annotation of the bookmark at the end of the initial events of a watch-list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -47,13 +47,13 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding of a `Content-Type`. `None` for any other media type: the answer may be a page of a proxy.
+    /// The encoding of a `Content-Type`. `None` for any other media type, because the answer may be a page of a proxy.
     pub fn of(content_type: &str) -> Option<Encoding> {
         let is = |known: &str| media::media_type(content_type).eq_ignore_ascii_case(known);
         if is(media::PROTOBUF) { Some(Encoding::Protobuf) } else { is(media::JSON).then_some(Encoding::Json) }
     }
 
-    /// The name of an event's unit, for errors.
+    /// The name of the unit that holds one event, for errors.
     pub fn piece(self) -> &'static str {
         match self {
             Encoding::Json => "a line",
@@ -99,7 +99,7 @@ fn is_of(api_version: &str, of: &str, group: &str, kind: &str, suffix: &str) -> 
         None => false,
     };
     let clipped = |text: &str| clip(text, REASON_MAX_BYTES);
-    if fits { Ok(()) } else { Err(format!("is of kind {:?} of {:?}", clipped(of), clipped(api_version))) }
+    if fits { Ok(()) } else { Err(format!("has kind {:?} and apiVersion {:?}", clipped(of), clipped(api_version))) }
 }
 
 /// The objects of a page, in order.
@@ -131,11 +131,11 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The object as JSON, for callers that need more than metadata and requested JSON.
+    /// The object as JSON, for callers that requested JSON and need more than metadata.
     pub fn json(self) -> Result<&'a RawValue, String> {
         match self {
             Item::Json(item) => Ok(item),
-            Item::Protobuf(_) => Err("an object in protobuf, which was not requested".to_owned()),
+            Item::Protobuf(_) => Err("the object is in protobuf, which was not requested".to_owned()),
         }
     }
 
@@ -176,7 +176,7 @@ pub fn page(encoding: Encoding, body: &[u8]) -> Result<Page<'_>, String> {
         Encoding::Protobuf => {
             let page = protobuf::page(body)?;
             Ok(Page {
-                // The envelope says so.
+                // The envelope has this type.
                 api_version: "meta.k8s.io/v1".to_owned(),
                 kind: "PartialObjectMetadataList".to_owned(),
                 resource_version: page.resource_version.to_owned(),
@@ -297,14 +297,16 @@ impl Decoder {
         }
         match self.namespaced {
             Some(true) if said.namespace.is_empty() => return refused("no namespace"),
-            Some(false) if !said.namespace.is_empty() => return refused("a namespace, in a cluster-scoped collection"),
+            Some(false) if !said.namespace.is_empty() => {
+                return refused("the object has a namespace, but its kind is cluster-scoped");
+            }
             Some(_) | None => {}
         }
         // Allocated at its exact size, because the object keeps it.
         let mut kept_owners = Vec::with_capacity(owners.len());
         for owner in owners {
             let Some(owner) = self.owner(&owner.map_err(unreadable)?) else {
-                return refused("an owner reference without apiVersion, kind, name or uid");
+                return refused("an owner reference has no apiVersion, kind, name or uid");
             };
             kept_owners.push(owner);
         }

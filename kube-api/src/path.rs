@@ -4,12 +4,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The namespace whose uid is the identity of the cluster.
 pub const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system";
-/// Names in references can be any text, and a URI ends at 64 KiB.
+/// Maximum length of a URI. Names in references can be any text.
 pub const URI_MAX_BYTES: usize = 60_000;
 
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Whether `text` is valid in a path without encoding. Valid Kubernetes names are.
+/// Whether `text` is valid in a path without encoding. All valid Kubernetes names are.
 pub fn is_path_segment(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
@@ -63,7 +63,7 @@ pub fn query_value(text: &str) -> String {
 pub fn name_selector(name: &str) -> String {
     let mut selected = String::with_capacity(name.len());
     for character in name.chars() {
-        // Escapes the selector's syntax before that of the query.
+        // The selector's syntax is escaped before the query's.
         if matches!(character, '\\' | ',' | '=') {
             selected.push('\\');
         }

@@ -9,7 +9,7 @@ use super::media::{self, media_type};
 
 pub use engine::attempt::NotFound;
 
-/// Most bytes of an answer's message in a sentence.
+/// Maximum number of bytes of an answer's message in a sentence.
 const MESSAGE_MAX_BYTES: usize = 512;
 
 /// `meta/v1.Status`, without its metadata.
@@ -40,7 +40,7 @@ pub struct StatusDetails {
     pub retry_after_seconds: u32,
 }
 
-/// One of several reasons.
+/// One of several causes of the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusCause {
@@ -86,7 +86,7 @@ fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> boo
 }
 
 /// The kind of 404 in an answer about this object; `None` for any other status. `resource` is the plural, `group` is
-/// empty for the core group. Only [`NotFound::ThisObject`] is about the object, and it proves nothing by itself.
+/// empty for the core group. Only [`NotFound::ThisObject`] concerns the object, and it proves nothing by itself.
 pub fn classify_not_found(answer: &Answer, group: &str, resource: &str, name: &str) -> Option<NotFound> {
     if answer.status != StatusCode::NOT_FOUND {
         return None;

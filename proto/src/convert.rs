@@ -43,9 +43,9 @@ mod tests;
 pub const NAME_MAX_BYTES: usize = 253;
 /// Longest address of a leader.
 pub const ENDPOINT_MAX_BYTES: usize = 1024;
-/// Most held leases in one hello, far above any window.
+/// Maximum number of held leases in one hello, far above any window.
 pub(crate) const HELD_MAX: usize = 10_000;
-/// Most kinds of work in one hello.
+/// Maximum number of kinds of work in one hello.
 pub(crate) const KINDS_MAX: usize = 100;
 /// Longest duration on the wire. Longer ones are cut when sent and refused when received.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -36,12 +36,12 @@ mod guard;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The default format, for people and for tools.
+/// The content type of the default format.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const GRAPHVIZ: &str = "text/vnd.graphviz";
 
 const CONNECTIONS_MAX: usize = 64;
-/// From the first byte of a request to the end of its headers.
+/// Time from the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 /// A connection carries one request, so this limits the slowest reader.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
@@ -49,8 +49,8 @@ const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const UIDS_MAX: usize = 100;
 
-/// The state that a service shows. Called for every request, so each method must be fast. [`Probe::debug_graph`] may be
-/// slow: it runs on its own thread.
+/// The state that a service shows. It is called for every request, so each method must be fast. [`Probe::debug_graph`]
+/// may be slow, because it runs on its own thread.
 pub trait Probe: Send + Sync + 'static {
     /// Whether the service makes progress. The error says in one sentence what has stopped.
     fn livez(&self) -> Result<(), String>;
@@ -70,8 +70,8 @@ pub struct Readiness {
     pub lines: Vec<String>,
 }
 
-/// Serves `listener` until it is aborted. It must outlive the drain, so that probes see the drain. Spawn it with
-/// [`crate::tasks::Tasks::spawn_until_end`].
+/// Serves `listener` until it is aborted. The server must outlive the drain, so that probes see the drain. Spawn it
+/// with [`crate::tasks::Tasks::spawn_until_end`].
 pub async fn serve(listener: TcpListener, probe: Arc<dyn Probe>) -> anyhow::Result<()> {
     let router = router(probe);
     answer_all(listener, move |stream, _| answer(stream, router.clone(), None)).await
@@ -136,7 +136,7 @@ pub fn router(probe: Arc<dyn Probe>) -> Router {
 pub fn encode(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry)
-        .expect("writing to a String fails only where a metric's own encoder does, and ours do not");
+        .expect("writing to a String fails only if a metric's encoder fails, and no encoder of this program does");
     text
 }
 
@@ -192,8 +192,8 @@ fn plain(text: &str) -> Typed {
 }
 
 fn typed(content_type: &'static str, text: String) -> Typed {
-    // Users choose the names of objects. A browser must not interpret a graph or an error as a page, and control
-    // characters must not reach a terminal.
+    // Users choose the names of objects. A browser must not interpret a graph or an error as a page, and no control
+    // character may reach a terminal.
     let text = visible::lines(&text).into_owned();
     ([(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")], text)
 }

@@ -4,7 +4,7 @@ use engine::time::Time;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Far enough to be never reached, near enough for every platform's clock.
+/// An instant that is never reached, and that every platform's clock can represent.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A clock that starts at its creation. It follows tokio's clock, so that a test with a paused clock pauses this one.
@@ -32,13 +32,13 @@ impl Clock {
         self.origin.checked_add(time.since_origin().saturating_sub(slept)).unwrap_or_else(|| Instant::now() + FAR)
     }
 
-    /// How long ago that was; zero for a time in the future.
+    /// The time since `time`; zero for a time in the future.
     pub fn age(self, time: Time) -> Duration {
         self.now().since(time)
     }
 }
 
-/// How long the machine has been suspended since boot.
+/// The time for which the machine has been suspended since boot.
 #[cfg(target_os = "linux")]
 fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -47,7 +47,8 @@ fn suspended() -> Duration {
         let time = clock_gettime(clock);
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     };
-    // In this order, time between the two reads looks like a suspend of nanoseconds, and never like time that ran back.
+    // The order matters: the time between the two reads then looks like a suspend of nanoseconds, and never like time
+    // that ran backwards.
     let awake = read(ClockId::Monotonic);
     let difference = read(ClockId::Boottime).saturating_sub(awake);
     // Less than a millisecond is the time between the two reads.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// The host's name, in a pod the pod's name; `localhost` without one.
+/// The host's name (in a pod, the pod's name); `localhost` without one.
 pub fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -16,7 +16,7 @@ pub fn name() -> &'static str {
     })
 }
 
-/// The host's name as a DNS-1123 subdomain of at most 200 bytes: a personal machine may have any name.
+/// The host's name as a DNS-1123 subdomain of at most 200 bytes, because a personal machine may have any name.
 pub fn dns_name() -> String {
     dns_name_of(name())
 }

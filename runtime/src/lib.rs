@@ -1,6 +1,6 @@
 //! The process around a service: logging, shutdown, tasks, and probes.
 //!
-//! It knows nothing of garbage collection: from the engine it uses only the time. In reading order:
+//! The crate knows nothing of garbage collection. From the engine it uses only the time. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector

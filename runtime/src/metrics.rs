@@ -51,7 +51,7 @@ impl Label {
         Label { name, values: Values::Of(values.into_iter().collect()) }
     }
 
-    /// A label with values from outside; `why` states the bound.
+    /// A label with values from outside. `why` states the bound.
     pub fn bounded(name: &'static str, why: &'static str) -> Label {
         Label { name, values: Values::Bounded(why) }
     }
@@ -100,7 +100,7 @@ impl<'a> Book<'a> {
         metric
     }
 
-    /// Describes a metric of a collector. See [`Book::registry`].
+    /// Describes a metric that a collector exports. See [`Book::registry`].
     ///
     /// # Panics
     /// The name is taken.
@@ -138,8 +138,8 @@ pub fn split_unit(name: &str) -> (&str, Option<Unit>) {
     (name, None)
 }
 
-/// Converts OpenMetrics to the older text format of Prometheus: counters are described by their whole name, and there
-/// are neither units nor an end mark.
+/// Converts OpenMetrics to the older text format of Prometheus. In that format, counters are described by their whole
+/// name, and there are neither units nor an end mark.
 pub(crate) fn as_prometheus_text(openmetrics: &str) -> String {
     let counter = |line: &'_ str| Some(line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?.to_owned());
     let counters: BTreeSet<String> = openmetrics.lines().filter_map(counter).collect();

@@ -36,13 +36,16 @@ const GAUGES: [(&str, (&str, &str)); 5] = [
             "One for each watch and each connection. Alert before it reaches `process_max_fds`.",
         ),
     ),
-    (FILES_MAX, ("Most open file descriptors", "Raise it if the cluster has more kinds than this.")),
-    (START, ("Start time of the process, in seconds since 1970", "`changes()` of it counts restarts.")),
+    (FILES_MAX, ("Maximum number of open file descriptors", "Raise the limit if the cluster has more kinds.")),
+    (START, ("Start time of the process, in seconds since 1970", "Its `changes()` counts restarts.")),
 ];
 
 /// Registers the process metrics.
 pub fn register(book: &mut Book<'_>) {
-    let about = ("Processor time that the process has used", "Divide it by the collected objects for the cost of one.");
+    let about = (
+        "Processor time that the process has used",
+        "Divide it by the number of collected objects to get the cost of one.",
+    );
     book.describe(CPU, Kind::Counter, [], about);
     for (name, about) in GAUGES {
         book.describe(name, Kind::Gauge, [], about);
@@ -108,8 +111,8 @@ fn read(name: &str, status: &str) -> Option<f64> {
         START => {
             let booted = number_after(&fs::read_to_string("/proc/stat").ok()?, "btime")?;
             let stat = fs::read_to_string("/proc/self/stat").ok()?;
-            // The second field is the program's name in parentheses, which may contain anything. The start time is the
-            // 22nd.
+            // The second field is the program's name in parentheses, which may contain any character. The start time is
+            // the 22nd field.
             let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
             Some(booted + ticks / TICKS_PER_SECOND)
         }

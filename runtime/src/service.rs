@@ -1,4 +1,4 @@
-//! What each service has around its work: a clock, tasks, the metrics of its process, the admin port, and spans.
+//! The parts around the work of each service: a clock, tasks, the metrics of its process, the admin port, and spans.
 
 use crate::admin::{self, Guard, Probe};
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// `instance` distinguishes it from others with its name. `tls` has the certificates of its ports.
+    /// Creates a service. `instance` distinguishes its processes. `tls` has the certificates of its ports.
     pub fn new(name: &'static str, instance: &str, tls: Option<Arc<ServerTls>>, shutdown: Shutdown) -> Service {
         let instance = instance.to_owned();
         Service { clock: Clock::start(), tasks: Tasks::new(), shutdown, name, instance, tls }
@@ -49,7 +49,8 @@ impl Service {
         Ok(Some((recorder, open)))
     }
 
-    /// Serves the admin port. With certificates it does so over TLS, where the guard decides about visitors, and reads new files.
+    /// Serves the admin port. With certificates, the port uses TLS, the guard decides about visitors, and new files are
+    /// read.
     pub fn serve_admin(&mut self, listener: Option<TcpListener>, probe: Arc<dyn Probe>, guard: Guard) {
         if let Some(tls) = &self.tls {
             self.tasks.spawn_until_end("TLS files", Arc::clone(tls).follow());

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// The request to stop. Clones share it. Once requested, it stays requested.
+/// The request to stop. Clones share it. A request cannot be withdrawn.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,
@@ -30,8 +30,8 @@ impl Shutdown {
     /// Turns the first SIGTERM or SIGINT into a request. The second ends the process with the exit status of that
     /// signal (143 or 130). The future never returns. It fails if the handlers cannot be installed.
     ///
-    /// The handlers are installed by the call itself: a signal before the first poll is not lost. Call this before
-    /// anything else: without a handler a signal kills the process, and the first process of a container ignores it.
+    /// The call itself installs the handlers, so a signal before the first poll is not lost. Call this before anything
+    /// else, because a signal without a handler kills the process, and the first process of a container ignores it.
     pub fn on_signals(self) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let listening = Signals::listen();
         async move {
@@ -95,10 +95,7 @@ impl Signals {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the second signal is an order to exit at once, without dropping anything"
-)]
+#[expect(clippy::disallowed_methods, reason = "the second signal ends the process at once, without dropping values")]
 fn abort(exit_code: i32) -> ! {
     std::process::exit(exit_code)
 }

@@ -1,7 +1,7 @@
 //! Tasks with owners. Only this module spawns, so that no task dies unnoticed.
 //!
-//! [`Tasks`] holds the long-running tasks of a process: a failed one ends the process. [`Jobs`] holds a bounded number
-//! of short or replaceable tasks, whose ends their owner handles.
+//! [`Tasks`] holds the long-running tasks of a process. A failed one ends the process. [`Jobs`] holds a bounded number
+//! of short or replaceable tasks. Their owner handles their ends.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -26,7 +26,7 @@ pub enum TaskError {
     Failed { name: String, cause: anyhow::Error },
     #[error("task {name} panicked: {message}")]
     Panicked { name: String, message: String },
-    #[error("still running {} s after the stop was asked for: {}", .grace.as_secs_f64(), .names.join(", "))]
+    #[error("still running {} s after the request to stop: {}", .grace.as_secs_f64(), .names.join(", "))]
     TooSlow { grace: Duration, names: Vec<String> },
 }
 
@@ -35,8 +35,8 @@ impl Tasks {
         Tasks::default()
     }
 
-    /// Spawns a task that ends by itself, soon after the request to stop at the latest. An error or a panic ends the
-    /// process.
+    /// Spawns a task that ends by itself, soon after the request to stop at the latest. An error or a panic of the task
+    /// ends the process.
     pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -44,8 +44,8 @@ impl Tasks {
         self.keep(name.into(), true, future);
     }
 
-    /// Spawns a task that no other waits for (signals, the admin server). It is aborted when all others have ended. An
-    /// error or a panic ends the process.
+    /// Spawns a task that no other task waits for (signals, the admin server). The task is aborted when all others have
+    /// ended. An error or a panic of the task ends the process.
     pub fn spawn_until_end<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -67,7 +67,8 @@ impl Tasks {
                 ended = self.next_end() => ended,
                 () = &mut stopped => {
                     let late = self.too_slow(grace);
-                    // Not awaited: a task that ignored the request may ignore the abort, too.
+                    // The aborted tasks are not awaited, because a task that ignored the request may ignore the abort,
+                    // too.
                     self.set.abort_all();
                     return Err(keep_first(first_failure, late));
                 }
@@ -117,7 +118,7 @@ impl Tasks {
     }
 }
 
-/// At most this many tasks at a time, each with a key. Dropping it aborts them all.
+/// A bounded number of tasks, each with a key. Dropping the set aborts them all.
 #[derive(Debug)]
 pub struct Jobs<K, T> {
     set: JoinSet<T>,
@@ -136,9 +137,9 @@ pub enum JobEnd<T> {
 }
 
 impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
-    /// `limit` is the most concurrent jobs, at least one.
+    /// Creates an empty set. `limit` is the maximum number of concurrent jobs, at least one.
     pub fn new(limit: usize) -> Jobs<K, T> {
-        assert!(limit > 0, "a set of jobs that may hold none can do nothing");
+        assert!(limit > 0, "a set of jobs needs room for at least one");
         Jobs { set: JoinSet::new(), running: HashMap::new(), limit }
     }
 
@@ -159,7 +160,7 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
     where
         F: Future<Output = T> + Send + 'static,
     {
-        assert!(self.has_room(), "ask for room before a job is started: {} already run", self.limit);
+        assert!(self.has_room(), "the caller must check for room before it starts a job: {} already run", self.limit);
         let handle = self.set.spawn(future);
         self.running.insert(handle.id(), (key, handle));
     }

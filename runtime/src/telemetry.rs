@@ -21,8 +21,8 @@ mod fields;
 mod json;
 mod limit;
 
-/// The filter without `--log-level` and `RUST_LOG`. The NATS library is off: it repeats twice a second what the service
-/// logs once.
+/// The filter without `--log-level` and `RUST_LOG`. The log of the NATS library is off, because it repeats twice a
+/// second what the service logs once.
 const DEFAULT_FILTER: &str = "info,async_nats=off";
 /// At level trace, this module of the NATS library logs passwords.
 const NEVER_FINER: &str = "async_nats::connection=debug";
@@ -75,9 +75,9 @@ pub enum TelemetryError {
     BadFilter { given: String, origin: &'static str, cause: String },
 }
 
-/// Sends the log to stderr. `filter` is `--log-level`; without it `RUST_LOG` counts, and then `DEFAULT_FILTER`.
+/// Sends the log to stderr. `filter` is `--log-level`. Without it, `RUST_LOG` counts, and then `DEFAULT_FILTER`.
 ///
-/// The first call wins: a later one, or one after a test has set its own subscriber, checks its arguments and changes
+/// The first call wins. A later call, or one after a test has set its own subscriber, checks its arguments and changes
 /// nothing. Lines have colour only on a terminal and without `NO_COLOR`.
 pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryError> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|directives| !directives.is_empty());
@@ -86,7 +86,7 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
         (None, Some(given)) => parse_filter(given, "RUST_LOG")?,
         (None, None) => parse_filter(DEFAULT_FILTER, "the default")?,
     };
-    // An error means that a subscriber is already set; the first one stays.
+    // An error means that a subscriber is already set. The first subscriber stays.
     let _already_set = subscriber(format, filter, colour(), || Above).try_init();
     Ok(())
 }
@@ -119,7 +119,11 @@ fn parse_filter(given: &str, origin: &'static str) -> Result<EnvFilter, Telemetr
         cause: error.to_string(),
     })?;
     let is_finest = filter.max_level_hint() == Some(LevelFilter::TRACE);
-    Ok(if is_finest { filter.add_directive(NEVER_FINER.parse().expect("it is a directive")) } else { filter })
+    Ok(if is_finest {
+        filter.add_directive(NEVER_FINER.parse().expect("the constant is a valid directive"))
+    } else {
+        filter
+    })
 }
 
 /// <https://no-color.org>: set and not empty means no colour.

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The current status line.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Shown on stderr while this value lives, cut to the width of the terminal. Not shown if stderr is not a terminal.
+/// A line that stderr shows while this value lives, cut to the width of the terminal. It is not shown if stderr is not
+/// a terminal.
 #[derive(Debug)]
 pub struct StatusLine(ProgressBar);
 
@@ -16,7 +17,7 @@ impl StatusLine {
     /// Replaces any other status line.
     pub fn begin() -> StatusLine {
         let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // The only error is an invalid template.
+        // The only possible error is an invalid template.
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             line.set_style(style);
         }

@@ -3,10 +3,11 @@
 //! Tracing is off unless an endpoint is set. [`Recorder::record`] takes a span when it has ended, and never waits: spans go into a bounded
 //! queue, and one task exports them with OpenTelemetry's exporter. If the queue is full, the span is dropped and counted.
 //!
-//! Spans are plain values, not `tracing` spans with an OpenTelemetry layer, for three reasons: a span often begins in one turn of a loop and
-//! ends in another; every replica derives the same trace id; and two services in one process have an exporter each. Code that logs while a
-//! span is open enters [`Context::entered`], so that the line has the ids. Sampling depends on the trace id only ([`Ratio`]), as in
-//! OpenTelemetry's samplers, so unsampled traces need no state.
+//! Spans are plain values, not `tracing` spans with an OpenTelemetry layer, for three reasons. A span often begins in
+//! one turn of a loop and ends in another. Every replica derives the same trace id. Two services in one process have an
+//! exporter each. Code that logs while a span is open enters [`Context::entered`], so that the line has the ids.
+//! Sampling depends on the trace id only ([`Ratio`]), as in OpenTelemetry's samplers, so unsampled traces need no
+//! state.
 
 mod context;
 mod counts;

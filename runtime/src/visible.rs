@@ -1,5 +1,5 @@
-//! Escapes foreign text for a terminal, a log or a page. Users of a cluster choose names, messages and references. Some
-//! characters move the cursor, clear the screen, write from right to left, or are invisible: these are escaped, as
+//! Escapes text from outside for a terminal, a log or a page. Users of a cluster choose names, messages and references.
+//! Some characters move the cursor, clear the screen, write from right to left, or are invisible: these are escaped, as
 //! `\u{1b}`. All others stay as they are, including wide characters.
 
 use std::borrow::Cow;
@@ -15,8 +15,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |character| character == '\n' || is_harmless(character))
 }
 
-/// Lines with this program's colours: line feeds and colour sequences stay. Pass foreign text through [`line()`] before
-/// adding it to such lines, because it may contain such sequences.
+/// Lines with this program's colours. Line feeds and colour sequences stay. Pass text from outside through [`line()`]
+/// before adding it to such lines, because it may contain such sequences.
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_harmless(character)) {
         return Cow::Borrowed(text);
@@ -36,7 +36,7 @@ pub fn styled(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A JSON text. It stays the same JSON: outside of its strings there are no such characters, and inside they are
+/// A JSON text. The result has the same value: outside of its strings there are no such characters, and inside they are
 /// escaped as in JSON.
 pub fn json(text: &str) -> Cow<'_, str> {
     let keeps = |character: char| character == '\n' || is_harmless(character);

@@ -239,7 +239,7 @@ async fn a_collector_that_is_away_stops_nothing_and_is_named_once() -> anyhow::R
     let mut service = Service::start(&programs, "ownergraph", "collect", directory.path(), &arguments)?;
     service.ready().await?;
     delete_root(&client).await?;
-    let warning = "traces cannot be sent";
+    let warning = "cannot send spans to the trace collector";
     let warned = || async { Ok(service.process.output().matches(warning).count()) };
     // Both services of this process have spans to send.
     until("both have said so", WITHIN, warned, |lines| *lines >= 2).await?;

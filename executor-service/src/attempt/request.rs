@@ -1,4 +1,4 @@
-//! Requests of the engine as HTTP.
+//! Converts requests of the engine to HTTP.
 
 use crate::metrics::Verb;
 use engine::attempt::{Failure, FailureKind, Patch, Request};
@@ -26,7 +26,7 @@ impl PatchForm {
     }
 }
 
-/// The HTTP request. An error if its object has no path.
+/// The HTTP request. Returns an error if its object has no path.
 pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<u8>>), Failure> {
     let ObjectRef { group, version, resource, namespace, name, .. } = request.object();
     let path = object_path(group, version, resource, namespace, name).ok_or_else(|| unaddressable(request.object()))?;
@@ -154,7 +154,7 @@ fn build(
 ) -> http::Request<Vec<u8>> {
     let mut request = http::Request::new(body);
     *request.method_mut() = method;
-    // `path` contains only unreserved characters, escapes and separators, and has a bounded length.
+    // The path contains only unreserved characters, escapes and separators, and has a bounded length.
     *request.uri_mut() = path.try_into().expect("an encoded path is a URI");
     // The executor needs only metadata in answers.
     request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(media::METADATA));

@@ -150,7 +150,7 @@ fn deleted() -> Reply {
     )
 }
 
-/// A lease whose decision rests on the owner reference of [`with_owner`], at version 5.
+/// A lease whose decision depends on the owner reference of [`with_owner`], at version 5.
 fn lease(action: Action) -> WorkLease {
     let facts = Facts { owners: Box::new([entry("owner", None)]), ..Facts::default() };
     lease_on(action, &facts)

@@ -28,7 +28,7 @@ fn status(phase: Phase, draining: bool) -> Status {
 async fn readiness_is_an_open_session_and_says_what_is_missing() {
     let clock = Clock::start();
     let health = health(clock);
-    assert_eq!(health.readyz().lines, ["start: the API server was not contacted yet"]);
+    assert_eq!(health.readyz().lines, ["start: the service has not contacted the API server yet"]);
     health.starting("no answer".to_owned());
     assert_eq!(health.readyz(), Readiness { ready: false, lines: vec!["start: no answer".to_owned()] });
     health.started("cluster");
@@ -68,7 +68,8 @@ async fn an_executor_that_the_api_server_does_not_know_is_not_ready_and_says_why
     assert!(!refused.ready);
     assert!(
         refused.lines.contains(
-            &"credentials: refused by the API server for 7 s, takes no work: 401 \"Unauthorized\"".to_owned()
+            &"credentials: refused by the API server for 7 s, so the executor accepts no work: 401 \"Unauthorized\""
+                .to_owned()
         ),
         "{refused:?}"
     );
@@ -84,7 +85,7 @@ async fn a_driver_that_stands_still_is_not_alive() {
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(health.livez(), Ok(()));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(health.livez(), Err("the executor has not made a turn for 31 s".to_owned()));
+    assert_eq!(health.livez(), Err("the executor's loop has made no progress for 31 s".to_owned()));
     health.turned(clock.now(), status(Phase::Connecting, false));
     assert_eq!(health.livez(), Ok(()));
 }

@@ -3,18 +3,18 @@
 use clap::Args;
 use engine::session::Concurrency;
 
-/// Largest value.
+/// Maximum value.
 const MOST: i64 = 1024;
-/// Keeps an API server on two cores busy.
+/// Default for a fixed number. It keeps an API server on two cores busy.
 const FIXED: u32 = 16;
-/// Bound of adaptive concurrency.
+/// Default bound of adaptive concurrency.
 const ADAPTIVE_MAX: u32 = 64;
 
-/// How many items an executor has in progress at once.
+/// The number of items that an executor has in progress at once.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConcurrencyOptions {
-    /// Items in progress at once in each executor, regardless of the API server's answers. Default: adapted to the API
-    /// server, so that requests do not wait.
+    /// Items in progress at once in each executor, regardless of the API server's answers. Default: each executor
+    /// adapts the number, so that requests do not wait at the API server.
     #[arg(
         long,
         env = "OWNERGRAPH_CONCURRENCY",
@@ -23,7 +23,7 @@ pub struct ConcurrencyOptions {
     )]
     concurrency: Option<u32>,
 
-    /// Most items in progress at once in each executor, if --concurrency is not set.
+    /// Maximum number of items in progress at once in each executor, if --concurrency is not set.
     #[arg(
         long,
         env = "OWNERGRAPH_MAX_CONCURRENCY",
@@ -35,7 +35,7 @@ pub struct ConcurrencyOptions {
 }
 
 impl ConcurrencyOptions {
-    /// For an API server without other clients.
+    /// The value for an API server without other clients.
     pub const ALONE: Concurrency = Concurrency::Fixed(FIXED);
 
     /// The value of the flags.

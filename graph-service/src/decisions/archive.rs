@@ -1,4 +1,4 @@
-//! Reads from the stream, message by message, what this replica no longer has in memory.
+//! Reads from the stream, message by message, the events that this replica no longer has in memory.
 
 use super::connection::{Connection, with_source};
 use super::entry::{RECORD_HEADER, read};
@@ -10,12 +10,12 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use prost::bytes::Bytes;
 use std::fmt;
 
-/// Most concurrent requests for one reader.
+/// Maximum number of concurrent requests for one reader.
 const AT_ONCE: usize = 32;
 
 /// A source that keeps more of the log than this replica.
 pub(super) trait Archive: fmt::Debug + Send + Sync {
-    /// The records at the positions of that log from `from` on.
+    /// The records of that log at the positions from `from` on.
     fn read<'a>(&'a self, log_id: &'a str, from: u64, max: Most) -> BoxFuture<'a, Result<Archived, String>>;
 }
 

@@ -18,20 +18,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Limits of a stream that this service creates. At either limit, the oldest message goes first.
+/// Limits of a stream that this service creates. At either limit, the stream drops its oldest message.
 const STREAM_EVENTS_MAX: i64 = 2_000_000;
 const STREAM_BYTES_MAX: i64 = 1 << 30;
 const STREAM_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Window in which JetStream rejects a repeated message name. The publisher does not need it; other readers may.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
-/// A server that does not answer within this is unreachable.
+/// Maximum time for an answer. After it the server counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Longest wait between two attempts to connect.
+/// Maximum wait between two attempts to connect.
 const RECONNECT_AFTER_MAX: Duration = Duration::from_millis(500);
 /// Interval between checks of an idle connection.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Most messages that are sent and not acknowledged, including those given up.
+/// Maximum number of messages that are sent and not acknowledged, including abandoned ones.
 const UNACKNOWLEDGED_MAX: usize = 4096;
 
 /// The connection to the stream. Clones share it.
@@ -108,7 +108,7 @@ impl Connection {
         self.jetstream.get_or_create_stream(config).await.map_err(|error| with_source(&error))
     }
 
-    /// Waits until the present connection, or the attempt to connect, ends. Returns the reason.
+    /// Waits until the current connection, or the attempt to connect, ends. Returns the reason.
     pub(super) async fn interrupted(&self) -> String {
         let statistics = self.client.statistics();
         let connects = statistics.connects.load(Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Connection {
                 return why;
             }
             if statistics.connects.load(Ordering::Relaxed) != connects {
-                return "the connection to the server was lost for a moment".to_owned();
+                return "the connection to the NATS server was lost for a moment".to_owned();
             }
         }
     }
@@ -169,15 +169,15 @@ impl Store for Connection {
     fn broken(&self) -> Option<String> {
         let what = match self.client.connection_state() {
             State::Connected => return None,
-            State::Pending => "no server was reached yet",
-            State::Disconnected => "the connection to the server is lost",
+            State::Pending => "no NATS server was reached yet",
+            State::Disconnected => "the connection to the NATS server is lost",
         };
         let why = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         Some(if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") })
     }
 }
 
-/// What the library says of its connection.
+/// Stores the library's report about its connection.
 fn note(failure: &Mutex<String>, event: &Event) {
     tracing::debug!(%event, "connection to NATS");
     let why = match event {
@@ -207,7 +207,7 @@ fn failure(error: &PublishError) -> Failure {
     }
 }
 
-/// The library's errors name their cause apart.
+/// The error with its cause. The library returns the cause separately.
 pub(super) fn with_source(error: &(dyn std::error::Error + 'static)) -> String {
     let own = error.to_string();
     match error.source().map(ToString::to_string) {
@@ -216,7 +216,8 @@ pub(super) fn with_source(error: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// The uid as a part of a subject and of a stream's name. What may not stand there is written as its number.
+/// The uid as a part of a subject and of a stream's name. A character that is not allowed there is written as its
+/// number.
 fn token(uid: &str) -> String {
     let mut token = String::with_capacity(uid.len());
     for byte in uid.bytes() {

@@ -63,14 +63,14 @@ pub(super) struct Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A header is one line.
+        // A header has one line.
         let election = self.term.election.replace(char::is_control, "_");
         write!(f, "{election}.{}.{}", self.term.number, self.number)
     }
 }
 
 impl Name {
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     pub(super) fn parse(text: &str) -> Option<Name> {
         let (rest, number) = text.rsplit_once('.')?;
         let (election, term) = rest.rsplit_once('.')?;
@@ -132,7 +132,7 @@ impl Entry {
     }
 }
 
-/// Reads a message of the stream. A message that cannot be read came from another writer and is reported as a loss.
+/// Reads a message of the stream. A message that cannot be read came from another writer, and is reported as a loss.
 pub(super) fn read(header: Option<&str>, payload: Bytes) -> Record {
     match header {
         Some(EVENT) => match DecisionEvent::decode(payload.clone()) {

@@ -15,7 +15,7 @@ pub(crate) fn log_entry(bytes: &[u8]) {
     }
     let payload = Bytes::copy_from_slice(payload.get(1..).unwrap_or_default());
     for header in [None, Some("event"), Some("loss"), Some("else")] {
-        // A record that is passed on must be readable.
+        // A record that the reader accepts must be readable.
         match entry::read(header, payload.clone()) {
             Record::Event(event) => assert!(DecisionEvent::decode(event).is_ok()),
             Record::Loss(gap) => assert!(Gap::decode(gap).is_ok()),

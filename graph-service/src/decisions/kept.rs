@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 mod times;
 
-/// Most bytes of all kept events.
+/// Maximum number of bytes of all kept events.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Kept {
     pub(super) oldest: u64,
     pub(super) records: VecDeque<Record>,
     pub(super) bytes: usize,
-    /// The oldest sequence in the stream, if a stream is behind this log.
+    /// The oldest sequence in the stream, if this log is a mirror of a stream.
     pub(super) first: Option<u64>,
     /// Readers see nothing before the mirror has reached this sequence.
     pub(super) shown_from: u64,
@@ -29,13 +29,13 @@ pub(super) struct Kept {
     /// How many events of the stream are still unread, if known.
     pub(super) behind: u64,
     pub(super) problem: Option<String>,
-    /// When this log began. Only for a log of this leader's own.
+    /// The time at which this log began. Only for a log in the memory of this leader.
     pub(super) begun: Option<Timestamp>,
     /// How the previous log of this process ended.
     pub(super) former: Option<Former>,
 }
 
-/// What stands at one position, encoded.
+/// The record at one position, encoded.
 #[derive(Clone, Debug)]
 pub(super) enum Record {
     Event(Bytes),
@@ -59,7 +59,7 @@ impl Record {
     }
 }
 
-/// The bounds of what is kept.
+/// The bounds of the kept log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) log_id: String,
@@ -71,7 +71,7 @@ pub(crate) struct Extent {
     pub(crate) newest: u64,
 }
 
-/// The beginning of what is kept of a log.
+/// The beginning of the kept log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     /// The next sequence.
@@ -83,7 +83,7 @@ pub(super) struct Begin {
 }
 
 impl Default for Begin {
-    /// A log of this leader's own.
+    /// The beginning of a log in the memory of this leader.
     fn default() -> Begin {
         Begin { oldest: 1, first: None, shown_from: 0 }
     }

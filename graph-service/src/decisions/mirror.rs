@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Messages of one request.
 const BATCH: usize = 1024;
-/// How long one request waits for messages.
+/// Maximum time for which one request waits for messages.
 const WAIT: Duration = Duration::from_secs(2);
 /// Messages of one notification to readers.
 const CHUNK: usize = 256;
 /// Wait between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// The server removes a consumer that requests nothing for this time.
+/// Time without requests after which the server removes a consumer.
 const FORGET_AFTER: Duration = Duration::from_secs(30);
 
 /// Runs until the process ends.
@@ -33,7 +33,7 @@ pub(super) async fn run(connection: Connection, log: DecisionLog) -> anyhow::Res
             Err(why) = mirror.follow() => why,
             why = connection.interrupted() => why,
         };
-        tracing::debug!(why, "restarting the read of the decision log");
+        tracing::debug!(why, "cannot read the decision log; retrying");
         mirror.log.change(|kept| kept.problem = Some(why));
         sleep(RETRY_AFTER).await;
     }
@@ -52,7 +52,7 @@ struct Mirror {
 struct History {
     /// Name and creation time of the stream.
     stream: String,
-    /// The end of the stream if it was before the position that this replica had read.
+    /// The end of the stream, if it was before the position that this replica had read.
     cut: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ fn name(info: &Info) -> String {
     format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos())
 }
 
-/// The oldest sequence, or the next one if there is none. A stream that never had a message names 0.
+/// The oldest sequence, or the next one if there is none. A stream that never had a message reports 0.
 pub(super) fn first(info: &Info) -> u64 {
     info.state.first_sequence.max(1)
 }
@@ -86,7 +86,7 @@ enum Read {
     /// The request timed out.
     Nothing,
     Messages,
-    /// The next sequence is missing; this one came instead.
+    /// The next sequence is missing; this sequence came instead.
     Jump(u64),
 }
 
@@ -96,7 +96,7 @@ struct Chunk {
     records: Vec<Record>,
     /// The sequence that came instead of the next one.
     jumped_to: Option<u64>,
-    /// How many messages the server still has.
+    /// The number of messages that the server still has.
     behind: u64,
 }
 
@@ -151,7 +151,9 @@ impl Mirror {
         let mut read = Read::Nothing;
         loop {
             let chunk = timeout(2 * WAIT, chunks.next()).await;
-            let Some(messages) = chunk.map_err(|_| "the server does not answer".to_owned())? else { return Ok(read) };
+            let Some(messages) = chunk.map_err(|_| "the NATS server does not answer".to_owned())? else {
+                return Ok(read);
+            };
             let mut chunk = Chunk::default();
             for message in messages {
                 self.take(&message.map_err(|error| error.to_string())?, &mut chunk)?;
@@ -188,7 +190,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Compares the stream with what was read of it, and starts a new log if they differ.
+    /// Compares the stream with the messages that were read from it, and starts a new log if they differ.
     fn look(&mut self, asked: Instant, info: &Info) {
         let (first, last) = (first(info), info.state.last_sequence);
         let stream = name(info);
@@ -198,7 +200,7 @@ impl Mirror {
                 tracing::warn!(
                     read = self.next - 1,
                     ends = last,
-                    "the decision log lost events that it had acknowledged; readers get a new log"
+                    "the decision log lost acknowledged events; readers continue with a new log"
                 );
                 History { stream, cut: Some(last) }
             }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// Events to look at before other tasks get a turn.
+/// Number of events to read before other tasks get a turn.
 const STEP: usize = 512;
-/// Longest wait of a new leader for its mirror to reach the end of the stream.
+/// Maximum wait of a new leader for its mirror to reach the end of the stream.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// Gives each leader, once in its term, the decisions that earlier leaders left open. Runs until the process ends.
@@ -81,7 +81,7 @@ impl Open {
             }
             Some(Standing::Open(logged)) => {
                 let known = self.0.get(id).map(|(_, known)| known.step);
-                // A decision that is held or taken again while an executor has its lease: the report is still to come.
+                // A decision that is held or made again while an executor has its lease. The report is still to come.
                 let step = match (known, logged.step) {
                     (Some(LoggedStep::Accepted), LoggedStep::Waiting | LoggedStep::Leased) => LoggedStep::Accepted,
                     (_, step) => step,

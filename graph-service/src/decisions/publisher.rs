@@ -1,8 +1,8 @@
 //! Writes the queue to the shared log.
 //!
-//! Many messages are in flight at once. Each names the sequence it must follow, so that none is written out of order,
-//! twice, or after a message of a later leader. After any error the publisher reads the end of the log again, which
-//! shows what is still to be written.
+//! Many messages are in flight at once. Each names the sequence that it must follow, so that none is written out of
+//! order, twice, or after a message of a later leader. After any error the publisher reads the end of the log again,
+//! which shows the messages that it must write again.
 
 use super::entry::{Entry, Name};
 use super::queue::Queue;
@@ -15,19 +15,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Most messages in flight.
+/// Maximum number of messages in flight.
 const WINDOW: usize = 256;
-/// A log that does not answer within this is unreachable.
+/// Maximum time for an answer. After it the log counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Wait between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// Interval between checks of an idle log.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After this many consecutive attempts that wrote nothing, the known end of the log may be outdated. The publisher
-/// then reads it again.
+/// Number of consecutive attempts that wrote nothing after which the publisher reads the end of the log again, because
+/// the known end may be outdated.
 const FRUITLESS_MAX: u32 = 3;
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tip {
     pub(super) sequence: u64,
@@ -64,7 +64,7 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
     let mut fruitless = 0;
     loop {
         let answer = timeout(ANSWER_WITHIN, store.tip()).await;
-        let tip = match answer.unwrap_or_else(|_| Err(format!("it did not answer within {ANSWER_WITHIN:?}"))) {
+        let tip = match answer.unwrap_or_else(|_| Err(format!("the log did not answer within {ANSWER_WITHIN:?}"))) {
             Ok(tip) => tip,
             Err(why) => {
                 queue.away(&why);
@@ -77,13 +77,13 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
         match failure {
             Failure::TooLarge(why) => {
                 if !queue.shorten_first(&why) {
-                    queue.away(&format!("it refuses the short form of an event: {why}"));
+                    queue.away(&format!("the log refuses the short form of an event: {why}"));
                     sleep(RETRY_AFTER).await;
                 }
             }
             Failure::Other(why) => {
                 fruitless = if written > 0 { 0 } else { fruitless + 1 };
-                tracing::debug!(why, written, fruitless, "restarting the write of the decision log");
+                tracing::debug!(why, written, fruitless, "cannot write the decision log; retrying");
                 if fruitless >= FRUITLESS_MAX {
                     queue.away(&why);
                     sleep(RETRY_AFTER).await;
@@ -98,8 +98,8 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
     let mut sent: VecDeque<(Receipt, Instant)> = VecDeque::new();
     let mut added = queue.added();
     let mut written = 0;
-    // A sequence does not show who wrote it. If another leader writes in place of one message in flight, the next one
-    // would still fit. So each message names its predecessor. The first one relies on the end that was just read.
+    // A sequence does not show who wrote it. If another leader writes in place of one message in flight, the next
+    // message would still fit. So each message names its predecessor. The first one uses the end that was just read.
     let mut last = Tip { sequence: tip.sequence, name: None };
     loop {
         added.mark_unchanged();
@@ -136,7 +136,7 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     queue.written();
                 }
                 Ok(sequence) => {
-                    let why = format!("the log gave a message the sequence {sequence} instead of {}", tip.sequence + 1);
+                    let why = format!("the log wrote a message at sequence {sequence} instead of {}", tip.sequence + 1);
                     return (Failure::Other(why), written);
                 }
                 Err(failure) => return (failure, written),
@@ -147,7 +147,7 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     return (Failure::Other(why), written);
                 }
                 if !sent.is_empty() {
-                    return (Failure::Other(format!("it did not acknowledge within {ANSWER_WITHIN:?}")), written);
+                    return (Failure::Other(format!("the log did not acknowledge a message within {ANSWER_WITHIN:?}")), written);
                 }
             }
         }

@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Bound of the queue while the log is reachable. A large cascade is decided faster than it is written; the queue takes
+/// Bound of the queue while the log is reachable. A large cascade is decided faster than it is written; the queue holds
 /// the difference.
 const BURST: Bound = Bound { events: 262_144, bytes: 256 * 1024 * 1024 };
 /// Bound of the queue while the log is unreachable, which can last.
 const ABSENCE: Bound = Bound { events: 16_384, bytes: 32 * 1024 * 1024 };
-/// A log that was never reached counts as unreachable after this.
+/// Time after which a log that was never reached counts as unreachable.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// A bound of the queue.
@@ -47,10 +47,10 @@ struct Waiting {
     bytes: usize,
     /// Events added since the start of the process.
     taken: u64,
-    /// Events added in the present term.
+    /// Events added in the current term.
     of_term: u64,
     term: Option<Term>,
-    /// The term of the last message that another leader wrote.
+    /// The term of the last message that another leader wrote. It fences the terms before it.
     fence: Option<Term>,
     /// [`Waiting::taken`] at the last event for which there was no room.
     crowded_out: u64,
@@ -126,7 +126,7 @@ impl Queue {
         self.waiting().taken
     }
 
-    /// The number of added events up to the last one without room; 0 if there was room for all.
+    /// The number of added events up to and including the last one without room; 0 if there was room for all.
     pub(crate) fn crowded_out(&self) -> u64 {
         self.waiting().crowded_out
     }
@@ -182,8 +182,8 @@ impl Queue {
         self.reached(&waiting, settled, 1);
     }
 
-    /// The log is writable and ends with `last`. Removes entries that are already written, and those of terms that a
-    /// later leader has ended.
+    /// Records that the log is writable and ends with `last`. Removes entries that are already written, and those of
+    /// terms that a later leader has ended.
     pub(super) fn resume(&self, last: Option<&Name>) {
         let mut waiting = self.waiting();
         let (mut settled, mut written, mut lost) = (None, 0, 0);
@@ -194,7 +194,7 @@ impl Queue {
                 settled = waiting.pop();
                 written += 1;
             } else if waiting.is_before(&name.term, &last.term) {
-                // It is not settled, so that no grant relies on it.
+                // The lost event is not settled, so that no grant relies on it.
                 lost += waiting.pop().map_or(0, |_| 1);
             } else {
                 break;
@@ -203,7 +203,7 @@ impl Queue {
         if lost > 0 {
             tracing::warn!(
                 events = lost,
-                "a later leader writes the decision log; unwritten events of this replica's term are lost"
+                "a later leader writes the decision log; events of this replica's term that were not written are lost"
             );
         }
         self.progress.send_modify(|progress| progress.lost += lost);
@@ -217,8 +217,9 @@ impl Queue {
         }
     }
 
-    /// The log refuses the first entry as too large. Replaces the entry by its short form, and the short form by a
-    /// loss. Returns false if the log is required and refuses even the short form: a required log loses nothing.
+    /// Handles an entry that the log refuses as too large. Replaces the entry by its short form, and the short form by
+    /// a loss. Returns false if the log is required and refuses even the short form, because a required log loses
+    /// nothing.
     pub(super) fn shorten_first(&self, why: &str) -> bool {
         let mut waiting = self.waiting();
         let Some(place) = waiting.places.front_mut() else { return true };
@@ -233,15 +234,15 @@ impl Queue {
         let after = place.entry.len();
         waiting.bytes = waiting.bytes - before + after;
         if lost > 0 {
-            tracing::warn!(why, "an event is lost: the decision log refuses it");
+            tracing::warn!(why, "an event is lost: the decision log refuses it as too large");
         } else {
-            tracing::debug!(why, "an event is too large for the decision log; its short form is written");
+            tracing::debug!(why, "an event is too large for the decision log; writing its short form");
         }
         self.tell(&waiting, |progress| progress.lost += lost);
         true
     }
 
-    /// The log is not writable.
+    /// Records that the log is not writable.
     pub(crate) fn away(&self, why: &str) {
         let waiting = self.waiting();
         let standing = self.progress.borrow().standing.clone();
@@ -314,7 +315,7 @@ impl Waiting {
             && let What::Loss(loss) = &mut place.entry.what
             && (events > bound.events / 2 || bytes > bound.bytes / 2)
         {
-            // The loss grows until there is ample room: one long gap is better than many short ones.
+            // The loss grows until there is ample room, because one long gap is better than many short ones.
             loss.add(&noted);
             place.entry.name = name;
             place.taken = taken;
@@ -338,8 +339,8 @@ impl Waiting {
         Some(place.taken)
     }
 
-    /// Whether the term at the end of the log supersedes a term of this process. Terms of two elections have no order;
-    /// then the term in which this replica leads is the later one.
+    /// Whether the term at the end of the log supersedes a term of this process. Terms of two elections have no order.
+    /// Then the term in which this replica leads is the later one.
     fn is_before(&self, ours: &Term, last: &Term) -> bool {
         if ours.election == last.election { ours.number < last.number } else { self.term.as_ref() != Some(ours) }
     }

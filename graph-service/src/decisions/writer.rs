@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// One log for each term: the next leader does not know the events of this one.
+/// One log for each term, because the next leader does not know the events of this one.
 fn log_id(term: &Term) -> String {
     format!("{}.{}", term.election, term.number)
 }

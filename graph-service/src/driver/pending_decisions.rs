@@ -1,8 +1,8 @@
-//! Grants whose events are not in the log yet.
+//! Pending decisions: grants that wait until the log has their events.
 //!
-//! If replicas share the decision log, no grant leaves before the log has acknowledged the event of that grant. The log
-//! then knows every write, even if this process is killed. A grant that is recalled before it leaves returns at once,
-//! as one that the executor has not started. So does a grant whose event had no room in a required log.
+//! If replicas share the decision log, no grant leaves before the log has acknowledged the event of that grant. So the
+//! log knows every write, even if this process is killed. A grant that is recalled before it leaves returns at once, as
+//! if the executor had not started it. So does a grant whose event had no room in a required log.
 
 use crate::decisions::{Progress, Queue, Standing};
 use engine::leader::StreamId;
@@ -20,7 +20,7 @@ pub(crate) struct PendingDecisions {
     log: Option<Log>,
     /// In the order of the grants.
     held: VecDeque<Held>,
-    /// Answers in place of the executors.
+    /// Answers that the driver gives in place of the executors.
     returned: Vec<(StreamId, ToLeader)>,
     /// The last reason that the engine got.
     withheld: Option<&'static str>,
@@ -64,13 +64,13 @@ struct Held {
 }
 
 impl PendingDecisions {
-    /// Without a shared log nothing waits.
+    /// Without a shared log no message waits.
     pub(crate) fn new(queue: Option<Arc<Queue>>) -> PendingDecisions {
         let log = queue.map(|queue| Log { progress: queue.progress(), queue });
         PendingDecisions { log, held: VecDeque::new(), returned: Vec::new(), withheld: None, noted: 0 }
     }
 
-    /// Takes a message for an executor. Returns it if it may leave now.
+    /// Takes a message for an executor. Returns the message if it may leave now.
     pub(super) fn admit(&mut self, stream: StreamId, message: ToExecutor) -> Option<ToExecutor> {
         if self.log.is_none() {
             return Some(message);
@@ -84,7 +84,7 @@ impl PendingDecisions {
                 let leases = self.recall(stream, leases);
                 (!leases.is_empty()).then_some(ToExecutor::Revoke { leases, mode, reason })
             }
-            // An executor that is sent away gives up its leases.
+            // An executor that is asked to leave gives up its leases.
             ToExecutor::GoAway { .. } => {
                 self.forget(stream);
                 Some(message)
@@ -102,9 +102,9 @@ impl PendingDecisions {
         self.held.retain(|held| held.stream != stream);
     }
 
-    /// Records that the events of the round are queued for the log, or had no room there. A grant without room for its
-    /// event in a required log does not leave. `unfinished`: the next round continues this one, so an event and its
-    /// grant may be in two rounds.
+    /// Records that the events of the round are queued for the log, or had no room there. In a required log, a grant
+    /// without room for its event does not leave. `unfinished` means that the next round continues this one, so an
+    /// event and its grant may be in two rounds.
     pub(super) fn round_is_noted(&mut self, unfinished: bool) {
         let Some(log) = &self.log else { return };
         let taken = log.queue.taken();

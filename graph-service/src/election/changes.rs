@@ -1,6 +1,6 @@
 //! Watches the election Lease, so that a replica notices a released Lease at once.
 //!
-//! The watch is only a hint. Its content is not used: each event leads to a read. Without the watch, the elector reads
+//! The watch is only a hint. Its content is not used. Each event leads to a read. Without the watch, the elector reads
 //! at its interval.
 
 use super::LeaseOptions;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Largest event. An event of this Lease has less than 1 KiB.
+/// Maximum size of an event. An event of this Lease has less than 1 KiB.
 const LINE_MAX_BYTES: usize = 256 * 1024;
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 /// Timeout of the watch on the server, so that a dead watch is replaced.
@@ -34,7 +34,7 @@ pub(crate) async fn follow(
     let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
     loop {
         if let Err(why) = watch(&client, &options, &changes, &mut backoff).await {
-            tracing::debug!(why, "cannot watch the election Lease; it is read at an interval");
+            tracing::debug!(why, "cannot watch the election Lease; reading it at the retry period instead");
         }
         tokio::time::sleep(backoff.next_delay()).await;
     }
@@ -50,7 +50,7 @@ async fn watch(client: &Client, options: &LeaseOptions, changes: &Notify, backof
         Opened::Streaming { body, .. } => Lines::new(body, LINE_MAX_BYTES),
         Opened::Refused(answer) => return Err(format!("the API server answers {}", answer.status.as_u16())),
     };
-    // The first event shows the present Lease, so that no change is missed between two watches.
+    // The first event shows the current Lease, so that no change is missed between two watches.
     while lines.next().await.map_err(sentence)?.is_some() {
         backoff.reset();
         changes.notify_one();

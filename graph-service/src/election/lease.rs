@@ -17,7 +17,7 @@ mod tests;
 
 pub(super) const GROUP: &str = "coordination.k8s.io";
 pub(super) const RESOURCE: &str = "leases";
-/// Largest Lease. A Lease of this service has less than 1 KiB.
+/// Maximum size of a Lease. A Lease of this service has less than 1 KiB.
 const ANSWER_MAX: usize = 256 * 1024;
 /// Annotation with the address of the holder, as a hint for clients.
 const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
@@ -29,7 +29,7 @@ pub(super) struct Access {
     name: String,
     endpoint: String,
     within: Duration,
-    /// The whole object as last read or written. A write keeps fields that others have set.
+    /// The whole object as last read or written. A write keeps the fields that other clients have set.
     last: Option<Value>,
 }
 
@@ -101,7 +101,7 @@ impl Access {
         }
     }
 
-    /// Converts an answer for the engine, and keeps the present state of the Lease.
+    /// Converts an answer for the engine, and keeps the current state of the Lease.
     pub(super) fn learn(&mut self, call: CallId, answered: Answered) -> Input {
         let record = match answered.result {
             Ok(Found::Lease(lease)) => match record(&lease) {
@@ -120,7 +120,7 @@ impl Access {
         if answered.write {
             let answer = match record {
                 Ok(Some(record)) => Ok(record),
-                // Deleted meanwhile.
+                // The Lease was deleted in the meantime.
                 Ok(None) | Err(Failure::Conflict) => Err(PutError::Conflict),
                 Err(Failure::Other(why)) => Err(PutError::Failed(why)),
             };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A suspended process wakes up to messages, events and the end of its term in any order. Code that is about to grant
-/// checks this first. Clones share it.
+/// checks this time first. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity(Arc<AtomicU64>);
 
@@ -18,7 +18,7 @@ impl Validity {
 
     /// `None` if this process does not lead.
     pub(crate) fn set(&self, until: Option<Time>) {
-        // In nanoseconds, as the elector counts: if only one of the two sees the end of the term, no replica leads.
+        // In nanoseconds, as in the elector. If only one of the two saw the end of the term, no replica would lead.
         let nanos = until.map_or(0, |until| u64::try_from(until.since_origin().as_nanos()).unwrap_or(u64::MAX));
         self.0.store(nanos, Ordering::SeqCst);
     }

@@ -14,7 +14,7 @@
 //! again every five minutes and when its token or certificate expires. It ends with the status that a new call would
 //! get. While the API server does not answer, the stream continues for one minute.
 //!
-//! Plaintext connections and pipes within the process have no [`Authenticator`]: every caller sees everything.
+//! Plaintext connections and pipes within the process have no [`Authenticator`], so every caller sees everything.
 
 use super::status;
 use crate::metrics::Metrics;
@@ -50,20 +50,20 @@ pub(super) use visibility::{Seen, Visibility, Whose};
 const ALLOWED_FOR: Duration = Duration::from_secs(10);
 /// How long a negative answer is cached.
 const DENIED_FOR: Duration = Duration::from_secs(2);
-/// Most cached answers of each kind.
+/// Maximum number of cached answers of each kind.
 const KEPT_MAX: usize = 10_000;
-/// Most concurrent questions of each kind to the API server. Further ones wait, so that guessed tokens do not block the
-/// reviews of other callers' rights.
+/// Maximum number of concurrent questions of each kind to the API server. Further ones wait, so that guessed tokens do
+/// not block the reviews of other callers' rights.
 const ASKED_AT_ONCE_MAX: usize = 32;
-/// Longest time of a question, including its wait.
+/// Maximum time of a question, including its wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// Longest token that is forwarded.
+/// Maximum length of a token that is forwarded.
 const TOKEN_MAX_BYTES: usize = 16 * 1024;
 
 /// Whether callers are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Every caller may do everything. For loopback, and pipes within the process.
+    /// Every caller may do everything. Only for loopback, and for pipes within the process.
     Open,
     /// Each call needs a token for this audience, or a client certificate, and the rights that the API server grants.
     Reviewed { audience: String },
@@ -126,7 +126,7 @@ impl Authenticator {
             Credentials::Missing => Err(status::credentials_missing(&self.audience)),
             Credentials::Unreadable(why) => Err(status::credentials_invalid(&self.audience, why)),
             Credentials::Certificate(certificate) if certificate.not_after <= Instant::now() => {
-                Err(status::credentials_invalid(&self.audience, "the client certificate is not valid any more"))
+                Err(status::credentials_invalid(&self.audience, "the client certificate has expired"))
             }
             Credentials::Certificate(certificate) => {
                 let caller = Arc::new(Caller::of_certificate(certificate));
@@ -144,7 +144,7 @@ impl Authenticator {
                 let holder = Holder::Token { pod: caller.pod() };
                 Ok(Identity { caller, holder, ends })
             }
-            // Unverified claims of the token; used only for the error message.
+            // The claims of the token are unverified, so they are used only for the error message.
             Token::Refused(_) if claims.as_ref().is_some_and(|claims| claims.is_for_others(&self.audience)) => {
                 Err(status::token_for_other_audience(&self.audience))
             }
@@ -155,7 +155,7 @@ impl Authenticator {
     async fn review(&self, token: &str, claims: Option<&Claims>) -> Result<Token, Unanswered> {
         let left = claims.and_then(Claims::left);
         let lifetime = |token: &Token| match token {
-            // The clock of this machine says that the token has expired; the API server accepted it just now.
+            // The token has expired by the clock of this machine, although the API server accepted it just now.
             Token::Accepted(_) => left.unwrap_or(ALLOWED_FOR).clamp(DENIED_FOR, ALLOWED_FOR),
             Token::Refused(_) => DENIED_FOR,
         };
@@ -189,7 +189,7 @@ impl Authenticator {
     }
 }
 
-/// Runs a question when a permit is free, within [`ANSWER_WITHIN`].
+/// Runs a question when a permit is free, and ends it after [`ANSWER_WITHIN`].
 fn in_time<T: Send + 'static>(
     asking: &Arc<Semaphore>,
     ask: impl Future<Output = Result<T, Unanswered>> + Send + 'static,
@@ -197,7 +197,7 @@ fn in_time<T: Send + 'static>(
     let asking = Arc::clone(asking);
     Box::pin(async move {
         let answer = async {
-            let _turn = asking.acquire_owned().await.map_err(|_closed| Unanswered::of("the service ends"))?;
+            let _turn = asking.acquire_owned().await.map_err(|_closed| Unanswered::of("the service is stopping"))?;
             ask.await
         };
         let too_late = |_| Err(Unanswered::of(&format!("no answer within {} s", ANSWER_WITHIN.as_secs())));

@@ -25,7 +25,7 @@ mod bounds;
 mod tests;
 mod watch;
 
-/// Most obstacles of each kind in a status.
+/// Maximum number of blockers of each kind in a status.
 const OBSTACLES_MAX: usize = 10;
 
 /// Age of the status that all streams share. Many streams thus cost as much as one.
@@ -121,7 +121,7 @@ impl AdminService for Admin {
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         let name = |executor: &Executor| {
             let identity = executor.identity.clone().unwrap_or_default();
-            // Of two executors with one name, one is leaving.
+            // Two executors have one name while one of them is leaving.
             format!("{}\0{}", identity.executor, identity.incarnation)
         };
         let (executors, next_page_token) = cursor.page(executors, name);
@@ -206,7 +206,7 @@ fn pause_name(name: &str) -> Result<&str, Status> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or_default();
     if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
-        return Err(status::bad_field("name", "is not of the form pauses/{pause}"));
+        return Err(status::bad_field("name", "does not have the form pauses/{pause}"));
     }
     Ok(name)
 }

@@ -1,6 +1,6 @@
 //! Bounds the reads of each service: the number of concurrent calls, and the time to an answer or to the beginning of a
-//! stream. Further calls are refused with a time to retry. Calls about pauses have no bound: a pause must work when
-//! everything else is full.
+//! stream. Further calls are refused with a time to retry. Calls about pauses have no bound, because a user must be
+//! able to pause when all other calls are refused.
 
 use super::status;
 use futures::FutureExt as _;
@@ -17,9 +17,9 @@ use tower::load_shed::error::Overloaded;
 use tower::timeout::Timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-/// Most concurrent calls of one service.
+/// Maximum number of concurrent calls of one service.
 pub(super) const READS_MAX: usize = 256;
-/// Longest time to an answer. Longer than the waits within a call: for freshness, for filters, for a permit.
+/// Maximum time to an answer. It is longer than the waits within a call: for freshness, for filters, for a permit.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
 /// Methods without bounds.
 const PAUSES: [&str; 2] = [
@@ -62,7 +62,7 @@ where
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // The call finds out whether there is room, and is refused if not.
+        // The call itself finds out whether there is room, and is refused if there is none.
         Poll::Ready(Ok(()))
     }
 

@@ -18,12 +18,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 
-/// Most open connections. Further ones wait in the kernel's queue.
+/// Maximum number of open connections. Further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
 /// Pause after a failed accept. A lack of file descriptors is the usual cause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Most concurrent TLS handshakes. Further ones wait in the kernel's queue. Each handshake ends within a few seconds.
+/// Maximum number of concurrent TLS handshakes. Further ones wait in the kernel's queue. Each handshake ends within a
+/// few seconds.
 const HANDSHAKES_MAX: usize = 256;
 const _: () = assert!(HANDSHAKES_MAX < CONNECTIONS_MAX, "handshakes leave room for connections");
 
@@ -32,13 +33,13 @@ const PREFACE_WITHIN: Duration = Duration::from_secs(10);
 /// Length of the preface.
 const PREFACE_BYTES: usize = 24;
 
-/// New connections. The stream ends when no more can come.
+/// New connections. The stream ends when no further connection can come.
 pub type Incoming = BoxStream<'static, io::Result<Connection>>;
 
 /// One connection.
 pub struct Connection {
     io: Pin<Box<dyn Duplex>>,
-    /// `None` after the peer has sent the preface.
+    /// Set until the peer has sent the preface.
     silence: Option<Silence>,
     link: Link,
     is_cut: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
@@ -54,7 +55,7 @@ pub struct Link {
     pub(crate) within: bool,
 }
 
-/// Closes one connection.
+/// The handle that closes one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     wanted: Shutdown,
@@ -159,7 +160,7 @@ impl Socket {
     /// Waits for a free place and the next connection. Cancel safe.
     async fn next(&self) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.expect("nobody closes the semaphore of a socket");
+        let place = place.expect("the semaphore of a socket is never closed");
         loop {
             let accepted = self.listener.accept().await;
             match accepted.and_then(|(stream, from)| stream.set_nodelay(true).map(|()| (stream, from))) {
@@ -174,10 +175,10 @@ impl Socket {
 }
 
 impl Connection {
-    /// Why nothing more is read from a peer that sends nothing; pending until then.
+    /// Ends the reads from a peer that sends nothing, with the reason. Pending until then.
     fn ended(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.is_cut.poll_unpin(context).is_ready() {
-            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer does not read"));
+            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer does not read its data"));
         }
         let Some(silence) = &mut self.silence else { return Poll::Pending };
         ready!(silence.ends.as_mut().poll(context));

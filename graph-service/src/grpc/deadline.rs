@@ -14,7 +14,7 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 const TIMEOUT: &str = "grpc-timeout";
-/// Set by the gRPC protocol.
+/// Maximum number of digits that the gRPC protocol allows.
 const DIGITS_MAX: usize = 8;
 
 /// The layer.
@@ -90,12 +90,12 @@ impl http_body::Body for Until {
     type Data = Bytes;
     type Error = Status;
 
-    /// A frame has whole messages, so a stream ends between two messages.
+    /// A frame has whole messages, so a stream never ends within a message.
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(end) = &mut self.end else { return Poll::Ready(None) };
         if end.poll_unpin(context).is_ready() {
             self.end = None;
-            // Dropping the body tells the handler that its reader is gone.
+            // The dropped body tells the handler that its reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             Status::deadline_exceeded("the deadline of the call has passed").add_header(&mut trailers)?;

@@ -1,4 +1,4 @@
-//! Serves the decision log to queries and subscribers. The log is the leader's, or shared by all replicas.
+//! Serves the decision log to queries and subscribers. The log belongs to the leader, or all replicas share it.
 
 use super::access::{Visibility, redact};
 use super::connection::Link;
@@ -29,17 +29,17 @@ pub(super) mod place;
 mod tests;
 pub(super) mod watching;
 
-/// Most positions to read from memory at once.
+/// Maximum number of positions to read from memory at once.
 const STEP: u64 = 1024;
-/// Most positions to read from the stream at once: all of them are in memory together.
+/// Maximum number of positions to read from the stream at once. All of them are in memory together.
 const STEP_IN_STREAM: u64 = 64;
-/// Most decoded events at once.
+/// Maximum number of decoded events at once.
 const DECODED_MAX: usize = 32;
-/// Most events that one page of a list reads.
+/// Maximum number of events that one page of a list reads.
 const LOOKED_AT_MAX: u64 = 65_536;
-/// Most positions of the stream to search for one decision that is not in memory.
+/// Maximum number of positions of the stream to search for one decision that is not in memory.
 const IN_STREAM_MAX: u64 = 16_384;
-/// Most phases of one decision in an answer.
+/// Maximum number of phases of one decision in an answer.
 const PHASES_MAX: usize = 1000;
 /// The earliest protobuf timestamp, in seconds.
 const YEAR_1: i64 = -62_135_596_800;
@@ -132,8 +132,8 @@ impl Decisions {
         }
     }
 
-    /// The extent of this replica's log. Waits until it reaches `wanted` if another replica has given out that
-    /// position.
+    /// The extent of this replica's log. If another replica has returned the position `wanted`, waits until the log
+    /// reaches it.
     async fn extent_with(&self, wanted: Option<&Position>) -> Result<Extent, Status> {
         let extent = self.extent()?;
         let ahead = |position: &&Position| position.log_id == extent.log_id && position.sequence > extent.newest;
@@ -159,11 +159,11 @@ fn no_log(shared: &Shared) -> Status {
     if !shared.decisions.is_shared() {
         return status::not_leader(&shared.leadership());
     }
-    let why = shared.decisions.problem().unwrap_or_else(|| "reading is in progress".to_owned());
+    let why = shared.decisions.problem().unwrap_or_else(|| "the first read is in progress".to_owned());
     status::log_unavailable(&format!("this replica has not read the decision log yet: {why}"))
 }
 
-/// The error for events that only the stream has while it cannot be read.
+/// The error for events that only the stream has, while the stream cannot be read.
 fn unreadable(why: &str) -> Status {
     status::log_unavailable(&format!("events that are no longer in memory cannot be read: {why}"))
 }
@@ -201,7 +201,7 @@ impl DecisionService for Decisions {
         let _turn = self.shared.long_read().await?;
         let mut before = place.before;
         let mut found: Vec<DecisionEvent> = Vec::new();
-        // One more than the page, to know whether there is a next page.
+        // Reads one event more than the page, to know whether there is a next page.
         let until = before.saturating_sub(LOOKED_AT_MAX);
         let mut bytes = 0;
         while found.len() <= size && bytes <= pages::BYTES_MAX && before > extent.oldest.max(until) {
@@ -223,7 +223,7 @@ impl DecisionService for Decisions {
                     }
                     before = from;
                 }
-                // Events that were trimmed meanwhile are no longer listed.
+                // Events that were dropped in the meantime are no longer listed.
                 Err(Missing::Compacted(now)) => extent = now,
                 Err(Missing::Replaced) => return Err(no_log(&self.shared)),
                 Err(Missing::Unreadable(why)) => return Err(unreadable(&why)),
@@ -313,7 +313,7 @@ fn step_back(before: u64, extent: &Extent) -> u64 {
     }
 }
 
-/// Each filter must name the namespaces of its targets, unless the caller may see everything.
+/// Returns an error unless the caller may see everything, or each filter names the namespaces of its targets.
 async fn require_named(visibility: &Visibility, filters: &[DecisionFilter]) -> Result<(), Status> {
     const NONE: &[String] = &[];
     let mut named = Vec::new();

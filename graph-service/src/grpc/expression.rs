@@ -1,10 +1,10 @@
 //! Conditions in the Common Expression Language. An expression is parsed once for each request, and its evaluation
 //! always ends.
 //!
-//! Before parsing, the length, the number of operators and brackets, and their nesting are bounded, and with them the
-//! recursion of the parser. After parsing, the depth is bounded, and nested loops are refused. Lists in the input are
-//! bounded. Evaluation for one object therefore takes time in proportion to the length of the expression times the
-//! length of one list.
+//! Before parsing, the length of the text, the number of its operators and brackets, and their nesting are checked
+//! against bounds. These bounds limit the recursion of the parser. After parsing, the depth is checked, and nested
+//! loops are refused. Lists in the input are bounded. So the evaluation for one object takes time in proportion to the
+//! length of the expression times the length of one list.
 
 use super::status;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
@@ -23,17 +23,17 @@ mod checker;
 #[cfg(test)]
 mod tests;
 
-/// Longest expression.
+/// Maximum length of an expression.
 const BYTES_MAX: usize = 1024;
-/// Most characters other than letters, digits and blanks. They bound the recursion of the parser.
+/// Maximum number of characters other than letters, digits and blanks. They bound the recursion of the parser.
 const SIGNS_MAX: usize = 200;
-/// Deepest nesting of brackets.
+/// Maximum nesting of brackets.
 const NESTING_MAX: u16 = 12;
-/// Deepest nesting after parsing. Each operator counts one, a loop several. Evaluation recurses as deep.
+/// Maximum nesting after parsing. Each operator counts one, a loop several. Evaluation recurses to the same depth.
 const DEPTH_MAX: usize = 24;
-/// Most entries of a list in the input of an expression.
+/// Maximum number of entries of a list in the input of an expression.
 pub(super) const LIST_MAX: usize = 100;
-/// Longest foreign text in an error.
+/// Maximum length of text from outside in an error.
 const TEXT_MAX_BYTES: usize = 256;
 
 /// Functions that an expression may call besides operators. None takes a pattern.
@@ -146,7 +146,7 @@ impl Expression {
             let found = Value::resolve_val(&self.expr, &activation.0).ok()?;
             found.downcast_ref::<CelBool>().map(|found| *found.inner())
         };
-        // A panic of the interpreter counts as a failed evaluation: the expression comes from the network.
+        // A panic of the interpreter counts as a failed evaluation, because the expression comes from the network.
         match catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_default() {
             Some(true) => Verdict::True,
             Some(false) => Verdict::False,
@@ -176,7 +176,7 @@ fn read(text: &str) -> Result<IdedExpr, Mistake> {
             "it has {signs} operators, brackets and other signs; at most {SIGNS_MAX}"
         )));
     }
-    // A panic of the parser counts as a syntax error: the text comes from the network.
+    // A panic of the parser counts as a syntax error, because the text comes from the network.
     let parsed = catch_unwind(|| PrattParser::new().max_recursion_depth(NESTING_MAX).parse(text));
     let Ok(parsed) = parsed else { return Err(Mistake::nowhere("it cannot be parsed")) };
     parsed.map_err(|errors| match errors.errors.into_iter().next() {

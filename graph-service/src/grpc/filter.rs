@@ -15,9 +15,9 @@ use tonic::Status;
 #[cfg(test)]
 mod tests;
 
-/// Most conditions in all filters of one request.
+/// Maximum number of conditions in all filters of one request.
 const CONDITIONS_MAX: usize = 1000;
-/// Most expressions in all filters of one request.
+/// Maximum number of expressions in all filters of one request.
 const EXPRESSIONS_MAX: usize = 16;
 
 /// The fields of an object's name, for expressions.
@@ -253,7 +253,7 @@ fn owner(owner: &OwnerReference) -> Value {
     ])
 }
 
-/// An int, so that it compares with plain literals.
+/// A signed integer, so that it compares with plain literals.
 fn count(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

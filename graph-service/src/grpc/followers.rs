@@ -1,7 +1,7 @@
 //! Streams to readers.
 //!
 //! A writer creates the next message only after the reader has taken the last one, so the service keeps one message for
-//! each reader. A reader that takes nothing for [`UNREAD_FOR`] is disconnected. The limits of each caller are in
+//! each reader. A reader that takes no message for [`UNREAD_FOR`] is disconnected. The limits of each caller are in
 //! [`share`].
 
 use super::access::Visibility;
@@ -23,11 +23,11 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-/// How long a reader may leave a message unread.
+/// Maximum time for which a reader may leave a message unread.
 pub(super) const UNREAD_FOR: Duration = Duration::from_secs(60);
-/// How long it then has to read the end of the stream.
+/// Time that the reader then has to read the end of the stream.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(30);
-/// About how often a stream is renewed.
+/// Approximate age at which a stream is renewed.
 pub(super) const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Opens streams.
@@ -97,8 +97,8 @@ impl Followers {
     }
 
     /// A stream of the messages of `write`, with its final status. If the peer does not read even the end, `connection`
-    /// is closed: HTTP/2 has no other way to drop such a stream. `visibility` has been checked for the content of the
-    /// stream.
+    /// is closed, because HTTP/2 has no other way to drop such a stream. `visibility` has been checked for the content
+    /// of the stream.
     pub(super) fn open<T, W>(
         &self,
         connection: Option<Cut>,
@@ -116,7 +116,7 @@ impl Followers {
         let dismissed = CancellationToken::new();
         let writing = write(Reader { messages: sender.clone(), share: share.clone(), dismissed });
         let end = End { ending: Arc::clone(&ending), connection, _place: place };
-        // There is a place for each stream, so this fails only when the process ends.
+        // The queue has a place for each stream, so this fails only when the process ends.
         let writing = Metered::new(end.after(writing, sender), share);
         self.started.try_send(Box::pin(writing)).map_err(|_| status::stopping())?;
         let messages = stream::unfold((receiver, Some(ending)), async |(mut receiver, mut ending)| {
@@ -139,9 +139,9 @@ struct End {
 impl End {
     async fn after<T>(self, writing: impl Future<Output = Result<(), Status>>, messages: mpsc::Sender<T>) {
         if let Err(status) = writing.await {
-            self.ending.set(status).expect("it is set here only");
+            self.ending.set(status).expect("the status is set only here");
         }
-        // The last message has been taken when there is room for another.
+        // If there is room for another message, the reader has taken the last one.
         let taken = timeout(FAREWELL_WITHIN, messages.reserve()).await;
         if let (Err(_), Some(connection)) = (taken, self.connection) {
             tracing::info!("closing a connection whose peer does not read");

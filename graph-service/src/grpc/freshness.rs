@@ -2,10 +2,10 @@
 //!
 //! Each replica has its own watches, so freshness is one position for each collection. A collection reaches a position
 //! when its watch does, by an event or a bookmark. A quiet collection gets a bookmark only about once a minute. If
-//! waiting does not help, the service lists the collection with consistency: if the graph shows exactly that list, it
-//! is as fresh as the list. If the collection is too large to list, the service opens a short watch from the position
-//! of the graph: the last bookmark of that watch proves that nothing else has changed. Concurrent calls share one
-//! question to the API server.
+//! waiting does not help, the service sends a consistent list of the collection: if the graph shows exactly that list,
+//! the graph is as fresh as the list. If the collection is too large to list, the service opens a short watch from the
+//! position of the graph: the last bookmark of that watch proves that nothing else has changed. Concurrent calls share
+//! one question to the API server.
 
 use super::status;
 use crate::driver::Reader;
@@ -35,15 +35,15 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a call waits for the watch before the service asks the API server.
 const ASK_AFTER: Duration = Duration::from_millis(100);
-/// How long it then waits before the service opens a short watch.
+/// Further time that the call waits before the service opens a short watch.
 const WATCH_AFTER: Duration = Duration::from_millis(200);
-/// Shortest time between two looks of one call at the graph.
+/// Minimum time between two reads of the graph by one call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Most waiting calls.
+/// Maximum number of waiting calls.
 const WAITERS_MAX: usize = 1024;
-/// Most bounds of one call.
+/// Maximum number of bounds of one call.
 const BOUNDS_MAX: usize = 1000;
-/// Most concurrent questions to the API server.
+/// Maximum number of concurrent questions to the API server.
 const ASKING_MAX: usize = 16;
 
 /// The collections that a call is about.
@@ -63,7 +63,7 @@ pub(crate) struct Freshness {
     /// Identifies this process.
     process: u64,
     questions: Mutex<BTreeMap<GroupResource, Arc<Question>>>,
-    /// Counts calls that want an answer, to tell which question was sent after a call.
+    /// Number of questions that calls have requested. It tells which question was sent after a call.
     asked: AtomicU64,
     asking: Semaphore,
     waiting: Semaphore,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Freshness {
     }
 }
 
-/// The last answer about a collection. The holder of the lock asks; the others wait and find the answer.
+/// The last answer about a collection. The holder of the lock asks; the others wait and use the answer.
 #[derive(Debug, Default)]
 struct Question {
     last: tokio::sync::Mutex<Option<(u64, Answer)>>,
@@ -114,7 +114,7 @@ impl Freshness {
             reader,
             ask,
             cluster_uid,
-            // Without randomness two processes may accept each other's tokens. Bounds are compared nevertheless.
+            // Without random numbers two processes may accept each other's tokens. Bounds are compared nevertheless.
             process: getrandom::u64().unwrap_or_default(),
             questions: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -223,7 +223,7 @@ impl Freshness {
         bounds.iter().map(target).collect()
     }
 
-    /// The present positions of the collections at the API server.
+    /// The current positions of the collections at the API server.
     async fn latest(&self, about: &About, until: Instant) -> Result<Vec<Target>, Status> {
         let collections: Vec<GroupResource> = match about {
             About::Collections(collections) => collections.iter().cloned().collect(),
@@ -281,7 +281,7 @@ impl Freshness {
         Err(self.too_late(first))
     }
 
-    /// Waits until all targets are reached or the time is over. Leaves those that are not reached.
+    /// Waits until all targets are reached or the time is over. Leaves in `open` those that are not reached.
     async fn reached_by(&self, open: &mut Vec<Target>, until: Instant) -> Result<bool, Status> {
         let mut rounds = self.reader.rounds();
         loop {
@@ -304,14 +304,14 @@ impl Freshness {
                 return Ok(open.is_empty());
             }
             tokio::select! {
-                // The leader lives as long as the service.
+                // The sender lives as long as the service.
                 _ = rounds.changed() => sleep_until((Instant::now() + LOOK_EVERY).min(until)).await,
                 () = sleep_until(until) => {}
             }
         }
     }
 
-    /// The positions that prove the bounds of targets, where a short watch can tell.
+    /// Finds the positions that prove the bounds of targets, where a short watch can find them.
     async fn settle_all(&self, open: &[Target]) -> Vec<(GroupResource, ResourceVersion)> {
         let asking = open.iter().map(async |target| Some((target.collection.clone(), self.settle(target).await?)));
         join_all(asking).await.into_iter().flatten().collect()
@@ -329,7 +329,7 @@ impl Freshness {
         let from = position.filter(|position| position.is_before(&target.bound))?;
         let _turn = self.asking.acquire().await;
         let (collection, to) = (target.collection.clone(), target.bound.clone());
-        // Without an answer the graph's own watch remains.
+        // If there is no answer, the call waits for the graph's own watch.
         let at = (self.ask.last)(Span { collection, version, from, to: to.clone() }).await.ok()?;
         *known = Some((to, at.clone()));
         Some(at)
@@ -340,19 +340,19 @@ impl Freshness {
         Arc::clone(questions.entry(collection.clone()).or_default())
     }
 
-    /// Asks the API server about all targets. A bound beyond the store's position belongs to another history. A reached
-    /// bound is proven if the graph shows the same as the store.
+    /// Asks the API server about all targets. A bound beyond the store's position belongs to another history. If the
+    /// graph shows the same objects as the store, the graph has reached the bound.
     async fn ask_all(&self, open: &mut [Target], until: Instant, given: Given) -> Result<(), Status> {
         let asking = open.iter_mut().filter(|target| !target.asked).map(async |target| {
             target.asked = true;
-            // Without an answer the watch remains.
+            // If there is no answer, the call waits for the watch.
             let Ok(stand) = self.stand(&target.collection, until).await else { return Ok(()) };
             if stand.position.is_before(&target.bound) {
                 let (at, collection) = (&stand.position, &target.collection);
                 return Err(match given {
-                    Given::Token => status::token_from_other_history(&format!("{collection} is at {at} now")),
+                    Given::Token => status::token_from_other_history(&format!("{collection} is now at version {at}")),
                     Given::Bound | Given::Latest => {
-                        let note = "; the API server itself has not got so far";
+                        let note = "; the API server itself has not reached it";
                         status::replica_behind(
                             &collection.to_string(),
                             &target.bound.to_string(),
@@ -372,7 +372,8 @@ impl Freshness {
         Ok(())
     }
 
-    /// The position of a collection, by a question that is sent after this call. Calls before that question share it.
+    /// The position of a collection, from a question that is sent after this call. Other calls that arrived before the
+    /// question share its answer.
     async fn stand(&self, collection: &GroupResource, until: Instant) -> Result<Arc<Stand>, Status> {
         let Some(Reached { version, position, .. }) = self.reader.with(|queries| queries.reached(collection)) else {
             return Err(status::collection_unsynced(&collection.to_string()));
@@ -394,7 +395,8 @@ impl Freshness {
         };
         match timeout_at(until, answer).await {
             Ok(Ok(stand)) if position.as_ref().is_some_and(|position| stand.position.is_before(position)) => {
-                let why = format!("{collection} is at {} now, which is before its known position", stand.position);
+                let why =
+                    format!("{collection} is now at version {}, which is before its known position", stand.position);
                 Err(status::token_from_other_history(&why))
             }
             Ok(Ok(stand)) => Ok(stand),

@@ -44,21 +44,21 @@ pub(super) mod watch;
 
 /// Objects to read under one lock of the graph: about a millisecond.
 const STEP: usize = 500;
-/// Deepest walk.
+/// Maximum depth of a walk.
 const DEPTH_MAX: u32 = 64;
-/// Most objects of a walk or a plan.
+/// Maximum number of objects of a walk or a plan.
 const WALK_MAX: usize = 200_000;
-/// Most references of one BatchGetObjects.
+/// Maximum number of references of one BatchGetObjects.
 const BATCH_MAX: usize = 500;
-/// Most bytes of these references: the answer repeats the missing ones.
+/// Maximum size of these references, because the answer repeats the missing ones.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Longest uid of a request. The answer may repeat it.
+/// Maximum length of a uid in a request. The answer may repeat it.
 const UID_MAX_BYTES: usize = 1024;
-/// Most targets of a preview, and most objects that it assumes gone.
+/// Maximum number of targets of a preview, and of objects that it assumes to be gone.
 const TARGETS_MAX: usize = 100;
 /// Objects to filter before other tasks get a turn.
 const SIFT_STEP: usize = 256;
-/// Longest time to filter one answer.
+/// Maximum time to filter one answer.
 const SIFT_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -109,8 +109,8 @@ impl Graph {
         Ok(self.shared.meta_about(about))
     }
 
-    /// The collections of the objects. A caller that does not see everything gets all collections, so that a hidden
-    /// object looks like an absent one.
+    /// The collections of the objects. For a caller that does not see everything the result is all collections, so that
+    /// a hidden object looks like an absent one.
     fn about(&self, objects: &[ObjectRef], visibility: &Visibility) -> About {
         if !visibility.sees_everything() {
             return About::Everything;
@@ -141,8 +141,8 @@ impl Graph {
         best_known(self.shared.reader.with(|queries| queries.nodes(uid)), visibility)
     }
 
-    /// The visible objects of a walk, and the number of hidden ones. Call this before any filter: filters could
-    /// otherwise probe hidden objects.
+    /// The visible objects of a walk, and the number of hidden ones. Call this before any filter, because a filter
+    /// could reveal hidden objects.
     async fn seen(&self, found: Vec<Found>, visibility: &Visibility) -> Result<(Vec<Found>, u32), Status> {
         if visibility.sees_everything() {
             return Ok((found, 0));

@@ -19,7 +19,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService};
 
-/// How fast health follows readiness.
+/// Maximum delay between readiness and reported health.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The name of the whole server.
 const SERVER: &str = "";
@@ -69,7 +69,7 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         let leading = open && leadership.borrow_and_update().leading;
         for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading), (DECISION, leading)]
         {
-            // The reporter notifies watchers of each value, even of an unchanged one.
+            // Only changed values are set, because the reporter notifies watchers even of an unchanged value.
             if told.insert(service, serves) != Some(serves) {
                 let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
                 reporter.set_service_status(service, status).await;
@@ -80,7 +80,7 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         }
         tokio::select! {
             () = shutdown.requested() => {}
-            // After the end of the election, only the interval remains.
+            // After the end of the election, only the interval wakes this task.
             Ok(()) = leadership.changed() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }

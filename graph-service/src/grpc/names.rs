@@ -1,7 +1,8 @@
-//! Pages of lists that are ordered by name. A page begins after the last name of the page before, so no state is kept.
+//! Pages of lists that are ordered by name. A page begins after the last name of the previous page, so the service
+//! keeps no state.
 //!
-//! A token is a format byte, a check and that name, in hex. The check binds the token to its list and detects changes.
-//! It is not secret, because a name grants no right.
+//! A token is a format byte, a check sum and that name, in hex. The check sum binds the token to its list and detects
+//! changes. It is not secret, because a name grants no right.
 
 use super::pages::{digest, fitting, page_size};
 use super::status;
@@ -15,7 +16,7 @@ mod tests;
 const FORMAT: u8 = 2;
 /// Format and check, in hex.
 const HEAD_CHARS: usize = 2 + 16;
-/// Longest token. The longest name is that of a collection.
+/// Maximum length of a token. The longest name is that of a collection.
 const TOKEN_MAX_CHARS: usize = HEAD_CHARS + 2 * 1024;
 
 /// A page of a list.

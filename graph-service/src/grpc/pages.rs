@@ -6,8 +6,8 @@
 //! open     -> gone   five minutes after page one, or when newer answers need its room
 //! ```
 //!
-//! A token is a format byte, the number and the page, in hex. It is valid only for the same request, and only for the
-//! same caller if callers are authenticated.
+//! A token is a format byte, the number of the answer and the page, in hex. It is valid only for the same request, and
+//! only for the same caller if callers are authenticated.
 
 use super::access::{Visibility, Whose};
 use super::status;
@@ -25,17 +25,17 @@ mod tests;
 
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
-/// Most bytes of a page. Together with the other fields of an answer it stays below a MiB.
+/// Maximum size of a page. Together with the other fields, an answer stays below a MiB.
 pub(super) const BYTES_MAX: usize = 960 * 1024;
 /// Bytes of a list entry besides its content: its tag and its length.
 pub(super) const ENTRY_BYTES: usize = 6;
 /// How long an answer is kept for its later pages.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// Most kept answers of one caller. The caller's oldest answers make room.
+/// Maximum number of kept answers of one caller. The oldest answers of the caller are dropped first.
 const CALLER_ANSWERS_MAX: usize = 16;
-/// Most bytes of all kept answers of one caller. A larger answer is refused.
+/// Maximum size of all kept answers of one caller. A larger answer is refused.
 const CALLER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Most bytes of all kept answers. The oldest answers of the largest caller make room.
+/// Maximum size of all kept answers. The oldest answers of the caller with the most bytes are dropped first.
 const ALL_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// First byte of a token.
 const FORMAT: u8 = 1;
@@ -62,7 +62,7 @@ impl Question {
 }
 
 impl Paging {
-    /// `question` is the request without its page fields.
+    /// Creates the page request. `question` is the request without its page fields.
     pub(super) fn of(
         question: &impl Message,
         size: i32,
@@ -158,12 +158,12 @@ struct Kept {
     open: Box<dyn Any + Send>,
 }
 
-/// An answer of which pages were given.
+/// An answer whose first page was returned.
 #[derive(Debug)]
 struct Open<S: Source> {
     source: S,
     pages: u32,
-    /// The last page, with its token. Page one has no token to ask for it again.
+    /// The last page, with its token. Page one has no token, so it cannot be requested again.
     last: Option<(S::Page, String)>,
 }
 
@@ -224,7 +224,7 @@ impl Answers {
         Ok(number)
     }
 
-    /// Records how many bytes an answer keeps now.
+    /// Records the number of bytes that an answer keeps now.
     fn weigh(&self, number: u128, bytes: usize) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of) = kept.iter_mut().find(|kept| kept.number == number) {
@@ -234,7 +234,7 @@ impl Answers {
     }
 }
 
-/// Drops answers until all bounds hold.
+/// Drops kept answers until all bounds hold.
 fn make_room(kept: &mut VecDeque<Kept>) {
     kept.retain(|kept| kept.at.elapsed() < AGE_MAX);
     // The loop is short: the bounds on answers and bytes keep the queue small.
@@ -267,7 +267,7 @@ pub(super) fn page_size(wanted: i32) -> Result<usize, Status> {
     Ok(if size == 0 { SIZE_DEFAULT } else { size.min(SIZE_MAX) })
 }
 
-/// How many of these items fit on a page.
+/// The number of these items that fit on a page.
 pub(super) fn fitting(mut lengths: impl Iterator<Item = usize>, size: usize) -> usize {
     // An oversized item is a page of its own.
     let Some(mut bytes) = lengths.next().map(|length| length + ENTRY_BYTES) else { return 0 };
@@ -287,7 +287,7 @@ pub(super) fn parse(token: &str) -> Option<(u128, u32)> {
     Some((u128::from_str_radix(&token[2..34], 16).ok()?, u32::from_str_radix(&token[34..], 16).ok()?))
 }
 
-/// FNV-1a. Distinguishes the requests of one caller.
+/// FNV-1a. It distinguishes the requests of one caller.
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     let step = |digest: u64, &byte: &u8| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

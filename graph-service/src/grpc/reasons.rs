@@ -23,7 +23,7 @@ fn explain(headers: &mut HeaderMap) {
     let Some(found) = Status::from_header_map(headers) else { return };
     if found.code() != Code::Ok && found.details().is_empty() {
         let explained = status::of_transport(found.code(), found.message());
-        // If the reason cannot be written, the status stays as it is.
+        // If the reason cannot be encoded, the status stays as it is.
         let _unwritten = explained.add_header(headers);
     }
 }

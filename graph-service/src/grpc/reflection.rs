@@ -1,7 +1,7 @@
 //! `grpc.reflection` in both versions, which are identical on the wire.
 //!
-//! Files are returned as they were compiled, which keeps options that this program does not know. A missing symbol gets
-//! an `error_response`, and the stream continues.
+//! Files are returned exactly as compiled, so that they keep options that this program does not know. For a missing
+//! symbol the answer is an `error_response`, and the stream continues.
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -19,7 +19,7 @@ use tonic_reflection::pb::v1alpha::server_reflection_server as alpha;
 #[cfg(test)]
 mod tests;
 
-/// No name is nearly as long.
+/// Maximum length of a name. No name of this API is nearly as long.
 const QUESTION_MAX_BYTES: usize = 64 * 1024;
 
 /// A set of compiled files.
@@ -98,7 +98,7 @@ impl Files {
             self.symbols.insert(full, name.clone());
         }
         for (outer, of) in enums {
-            // Values have the scope of their enum.
+            // An enum value has the scope of its enum, and not of the enum's name.
             for value in of.value.iter().map(|value| value.name()) {
                 self.symbols.insert(inside(&outer, value), name.clone());
             }

@@ -101,8 +101,8 @@ pub(super) fn gated(
     let (sessions, _closed) = mpsc::channel(1);
     let reader = Reader::of(leader);
     let questions = Questions {
-        stand: Box::new(|_, _| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
-        last: Box::new(|_| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
+        stand: Box::new(|_, _| Box::pin(async { Err("the test has no API server".to_owned()) })),
+        last: Box::new(|_| Box::pin(async { Err("the test has no API server".to_owned()) })),
         texts: Box::new(|object| {
             let label = ("name".to_owned(), object.name.to_string());
             Box::pin(async { Ok(Some(Texts { labels: [label].into(), ..Texts::default() })) })

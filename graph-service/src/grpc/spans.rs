@@ -1,8 +1,8 @@
 //! Spans of calls, as children of the caller's `traceparent`.
 //!
 //! Only calls that pass the guard get here. A sampled `traceparent` makes the call sampled; an unsampled one does not.
-//! Calls without the header are sampled at the rate of cascades. Executor streams have no span: they last for an hour,
-//! and their leases have spans. Probes and reflection have none either.
+//! Calls without the header are sampled at the rate of cascades. Executor streams have no span, because they last for
+//! an hour and their leases have spans. Probes and reflection have no spans either.
 
 use super::rights;
 use futures::FutureExt as _;
@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 const TRACEPARENT: &str = "traceparent";
 /// Services without spans.
 const UNTRACED: [&str; 2] = ["grpc.", "ownergraph.work."];
-/// Span name of an unknown method. A path may be any text; a span name may not.
+/// Span name of an unknown method. The path of a call may be any text, but a span name may not.
 const UNKNOWN: &str = "unknown";
 
 /// The layer.
@@ -66,7 +66,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let call = self.recorder.as_ref().and_then(|recorder| Call::begin(recorder, &request));
-        // What is logged on the way to the answer belongs to the call.
+        // Log lines before the answer belong to the span of the call.
         let logged = call.as_ref().map_or_else(tracing::Span::none, |call| call.context.entered());
         let answering = logged.in_scope(|| self.inner.call(request));
         match call {
@@ -150,7 +150,7 @@ impl Drop for Call {
             ("rpc.method", method.into()),
             ("rpc.grpc.status_code", (status.code() as u32).into()),
         ];
-        // Server errors, by the conventions of OpenTelemetry.
+        // Codes of server errors, by the conventions of OpenTelemetry.
         let is_fault = matches!(
             status.code(),
             Code::Unknown

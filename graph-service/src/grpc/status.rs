@@ -28,9 +28,9 @@ const RETRY_LATER: Duration = Duration::from_secs(2);
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// The command that installs the definition of pauses.
 const INSTALL: &str = "ownergraph crds | kubectl apply -f -";
-/// Longest protobuf duration.
+/// Maximum protobuf duration.
 const DURATION_MAX_SECONDS: u64 = 315_576_000_000;
-/// Longest foreign text in a status. All details together stay below 4 KiB.
+/// Maximum length of text from outside in a status. All details together stay below 4 KiB.
 const TEXT_MAX_BYTES: usize = 512;
 
 /// The status of a stream that ends with an error.
@@ -57,21 +57,21 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
         Refusal::OtherCluster { ours, theirs } => error(
             Code::FailedPrecondition,
             ErrorReason::ClusterMismatch,
-            format!("this graph is of cluster {ours}, the executor's credentials are of cluster {theirs}"),
+            format!("this graph belongs to cluster {ours}, but the executor's credentials belong to cluster {theirs}"),
             &[(reason::OURS, ours), (reason::THEIRS, theirs)],
             None,
         ),
         Refusal::ProtocolUnsupported { min, max } => error(
             Code::FailedPrecondition,
             ErrorReason::ProtocolUnsupported,
-            format!("this replica speaks protocols {min} to {max}"),
+            format!("this replica supports protocol versions {min} to {max}"),
             &[(reason::MIN_VERSION, &min.to_string()), (reason::MAX_VERSION, &max.to_string())],
             None,
         ),
         Refusal::Superseded => error(
             Code::Aborted,
             ErrorReason::SessionSuperseded,
-            "a newer process of this executor's name is connected; do not connect again".to_owned(),
+            "a newer process with this executor's name is connected; do not connect again".to_owned(),
             &[],
             None,
         ),
@@ -85,7 +85,7 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
         Refusal::NameTaken => error(
             Code::PermissionDenied,
             ErrorReason::ExecutorNameTaken,
-            "another caller has a session under this executor's name; use another name, or end that executor"
+            "another caller has a session with this executor's name; use another name, or stop the other executor"
                 .to_owned(),
             &[],
             Some(RETRY_LATER),
@@ -94,13 +94,13 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             Code::PermissionDenied,
             ErrorReason::ExecutorUntrusted,
             format!(
-                "too many reports of this process were wrong; it is admitted again in {} s. Check whether its API server lags or another process has its credentials, then restart it",
+                "this process sent too many wrong reports; the leader admits it again in {} s. Check whether its API server lags or another process has its credentials, then restart it",
                 retry_in.as_secs()
             ),
             &[],
             Some(*retry_in),
         ),
-        Refusal::OutOfTurn => violation("the first message must be a hello, and no other may be"),
+        Refusal::OutOfTurn => violation("the first message must be a hello, and no later message may be a hello"),
         Refusal::TooManySessions { max } => limit_exceeded("sessions", *max),
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn traversal_limit(max: usize) -> Status {
     error(
         Code::ResourceExhausted,
         ErrorReason::TraversalLimit,
-        format!("more than {max} objects are connected with this one; ExportGraph gives all of them"),
+        format!("more than {max} objects are connected with this one; ExportGraph returns all of them"),
         &[(reason::LIMIT, &max.to_string())],
         None,
     )
@@ -180,11 +180,11 @@ pub(super) fn token_malformed(field: &str) -> Status {
 /// A consistency token of another cluster.
 pub(super) fn token_from_other_cluster(field: &str, ours: &str, theirs: &str) -> Status {
     let theirs = clip(theirs, TEXT_MAX_BYTES);
-    let how = format!("this graph is of cluster {ours}, the token of cluster {theirs:?}");
+    let how = format!("this graph belongs to cluster {ours}, but the token belongs to cluster {theirs:?}");
     invalid(ErrorReason::TokenFromOtherCluster, field, how, &[(reason::OURS, ours), (reason::THEIRS, &theirs)])
 }
 
-/// A token or a position that may not exist in the present history of the store.
+/// A token or a position that may not exist in the current history of the store.
 pub(super) fn token_from_other_history(why: &str) -> Status {
     let how = format!("the store has another history: {why}; start again without the token");
     error(Code::FailedPrecondition, ErrorReason::TokenFromOtherHistory, how, &[], None)
@@ -209,7 +209,7 @@ pub(super) fn collection_unsynced(collection: &str) -> Status {
     error(
         Code::Unavailable,
         ErrorReason::CollectionUnsynced,
-        format!("{collection} cannot be followed at the moment; ListCoverage says why"),
+        format!("{collection} cannot be listed or watched at the moment; ListCoverage shows the reason"),
         &[(reason::COLLECTION, &collection)],
         Some(RETRY_LATER),
     )
@@ -249,7 +249,7 @@ pub(super) fn of_transport(code: Code, message: &str) -> Status {
 
 /// This replica stops.
 pub(super) fn stopping() -> Status {
-    let how = "this replica stops".to_owned();
+    let how = "this replica is stopping".to_owned();
     error(Code::Unavailable, ErrorReason::Stopping, how, &[], Some(RETRY_ELSEWHERE))
 }
 
@@ -278,7 +278,7 @@ pub(super) fn page_token_mismatch() -> Status {
 /// The log has no event of this decision.
 pub(super) fn decision_not_found(which: &str) -> Status {
     let which = clip(which, TEXT_MAX_BYTES);
-    let how = format!("no event of decision {which:?} is kept");
+    let how = format!("the log keeps no event of decision {which:?}");
     error(Code::NotFound, ErrorReason::DecisionNotFound, how, &[], None)
 }
 
@@ -288,7 +288,7 @@ pub(super) fn position_compacted(extent: &Extent) -> Status {
     error(
         Code::OutOfRange,
         ErrorReason::PositionCompacted,
-        format!("log {} begins at {oldest}; start there, or with open decisions", extent.log_id),
+        format!("log {} begins at position {oldest}; start there, or with open decisions", extent.log_id),
         &[(reason::LOG_ID, &extent.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
         None,
     )
@@ -301,7 +301,7 @@ pub(super) fn position_not_written(gap: &Gap) -> Status {
     error(
         Code::OutOfRange,
         ErrorReason::PositionCompacted,
-        format!("log {} lacks {} events before {oldest}; start there, or accept gaps", next.log_id, gap.lost),
+        format!("log {} lacks {} events before position {oldest}; start there, or accept gaps", next.log_id, gap.lost),
         &[(reason::LOG_ID, &next.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
         None,
     )
@@ -419,7 +419,9 @@ pub(super) fn path_denied(user: &str, path: &str) -> Status {
 pub(super) fn executor_mismatch(executor: &str, pod: &str) -> Status {
     let (executor, pod) = (clip(executor, TEXT_MAX_BYTES), clip(pod, TEXT_MAX_BYTES));
     let bound = if pod.is_empty() { "to no pod".to_owned() } else { format!("to pod {pod:?}") };
-    let how = format!("executor {executor:?} has a token that is bound {bound}; its name must be that of its pod");
+    let how = format!(
+        "executor {executor:?} has a token that is bound {bound}; the executor's name must be the name of its pod"
+    );
     let metadata: &[(&str, &str)] = &[(reason::EXECUTOR, &executor), (reason::POD, &pod)];
     error(Code::PermissionDenied, ErrorReason::ExecutorMismatch, how, metadata, None)
 }
@@ -432,7 +434,7 @@ pub(super) fn review_unavailable(why: &str) -> Status {
 
 /// A request without trailers.
 pub(super) fn not_grpc() -> Status {
-    let how = "the request lacks the header `te: trailers` of every gRPC call: a proxy removes it, or the client does not speak gRPC";
+    let how = "the request lacks the header `te: trailers`, which every gRPC call has: a proxy removes the header, or the client does not use gRPC";
     error(Code::InvalidArgument, ErrorReason::NotGrpc, how.to_owned(), &[], None)
 }
 
@@ -466,7 +468,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
-    // After a suspension this replica may not know the new holder yet. It must not name itself.
+    // After a suspension this replica may not know the new holder yet. It must not name itself as the leader.
     let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {
         return error(
             Code::Unavailable,

@@ -24,7 +24,7 @@ use tonic_prost::ProstCodec;
 /// The prefix of a message: the compression flag and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// Shorter messages are not compressed.
+/// Minimum length of a message that is compressed.
 const COMPRESSED_FROM: usize = 1024;
 const GZIP: &str = "gzip";
 /// Header with the compression of a body.
@@ -84,7 +84,7 @@ impl Encoded {
 
 #[cfg(test)]
 impl Encoded {
-    /// The bytes to send.
+    /// The two parts of the message to send.
     pub(super) fn parts(self) -> [Bytes; 2] {
         [self.own, self.shared]
     }
@@ -140,7 +140,7 @@ pub(super) async fn read<M: Message + Default + Send + 'static>(
     Ok(tonic::Request::from_parts(MetadataMap::from_headers(parts.headers), parts.extensions, message))
 }
 
-/// The answer of a stream, or the error of the call. `gzip`: messages may be compressed.
+/// The answer of a stream, or the error of the call. `gzip` means that messages may be compressed.
 pub(super) fn answer(
     messages: Result<BoxStream<'static, Result<Encoded, Status>>, Status>,
     gzip: bool,
@@ -163,7 +163,7 @@ pub(super) fn answer(
 struct Messages {
     /// `None` after the end.
     messages: Option<BoxStream<'static, Result<Encoded, Status>>>,
-    /// The rest of the present message.
+    /// The rest of the current message.
     next: Option<Bytes>,
 }
 

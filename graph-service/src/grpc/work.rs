@@ -1,7 +1,8 @@
-//! `StreamWork`: one stream for each executor, between the wire and the queues of the driver.
+//! `StreamWork`: one stream for each executor, between the gRPC connection and the queues of the driver.
 //!
 //! Reading and writing are separate. The reader parses messages and queues them without waiting for the driver. Answers
-//! of the driver wait in a bounded outbox that the response drains. An overflow of either ends only this stream.
+//! of the driver wait in a bounded outbox until the response sends them. An overflow of either queue ends only this
+//! stream.
 
 use super::access::Holder;
 use super::connection::{Cut, Link};
@@ -27,19 +28,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
-/// Most open streams.
+/// Maximum number of open streams.
 pub(super) const STREAMS_MAX: usize = 512;
-/// Most messages of one executor that wait for the driver.
+/// Maximum number of messages of one executor that wait for the driver.
 pub(super) const MESSAGES_WAITING_MAX: usize = 256;
-/// About how often a stream is renewed.
+/// Approximate age at which a stream is renewed.
 pub(super) const STREAM_AGE: Duration = Duration::from_secs(60 * 60);
-/// From the announcement of a renewal to the end of the stream. Reports still count in between.
+/// Time from the announcement of a renewal to the end of the stream. Reports still count in between.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// Longest time from the call to its first message.
+/// Maximum time from the call to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// How long a peer may take to read the end of its stream.
+/// Maximum time that a peer may take to read the end of its stream.
 const UNREAD_FOR: Duration = Duration::from_secs(30);
-/// How long a call waits for the place of a stream that has sent nothing yet.
+/// Maximum time that a call waits for the place of a stream that has sent nothing yet.
 const PLACE_WITHIN: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
@@ -52,8 +53,8 @@ pub(super) struct Work {
     next_stream: AtomicU64,
 }
 
-/// Streams without a first message. If there are too many streams, the oldest of these is ended: an executor sends its
-/// hello at once.
+/// Streams without a first message. If there are too many streams, the oldest of these is ended, because an executor
+/// sends its hello at once.
 #[derive(Debug, Default)]
 struct Silent(Mutex<BTreeMap<StreamId, Shutdown>>);
 
@@ -114,7 +115,7 @@ impl Work {
 impl WorkService for Work {
     type StreamWorkStream = BoxStream<'static, Result<StreamWorkResponse, Status>>;
 
-    /// Answers its headers at once: the executor sends its hello first, and then waits for the headers before it reads.
+    /// The call returns its headers at once, because the executor waits for the headers before it reads.
     async fn stream_work(
         &self,
         request: Request<Streaming<StreamWorkRequest>>,
@@ -148,7 +149,7 @@ impl WorkService for Work {
         };
         let reading = reader.run(over.clone(), renewal_age(STREAM_AGE));
         if self.readers.try_send((stream, Box::pin(reading))).is_err() {
-            // There is a place for each stream, so this fails only when the process ends.
+            // The queue has a place for each stream, so this fails only when the process ends.
             let _gone = self.shared.sessions.try_send(SessionInput::Closed { stream });
             return Err(too_many());
         }
@@ -286,7 +287,7 @@ impl StreamReader {
         self.shared.sessions.try_send(input).map(|()| is_hello).map_err(|_| full())
     }
 
-    /// The session survives the stream: the executor opens a new one.
+    /// The session survives the stream, because the executor opens a new one.
     fn announce_end(&self) {
         let Some(outbox) = self.farewell.upgrade() else { return };
         let go_away = ToExecutor::GoAway {
@@ -361,7 +362,7 @@ impl Stream for Replies {
 }
 
 impl Drop for Replies {
-    /// After the end of the response, nothing that is still read can be answered.
+    /// After the end of the response, the driver cannot answer further messages.
     fn drop(&mut self) {
         self.over.request();
     }

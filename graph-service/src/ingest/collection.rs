@@ -26,7 +26,8 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    /// Once `leaving` is set, the first 404 ends the task: the kind is gone, and its last events have been read.
+    /// Creates the sink. Once `leaving` is set, the first 404 ends the task, because the kind is gone and its last
+    /// events have been read.
     pub(crate) fn new(
         served: &ServedKind,
         inputs: mpsc::Sender<Input>,
@@ -51,12 +52,15 @@ impl Collection {
     fn read(&mut self, item: &Item<'_>) -> Result<Object, String> {
         let object = self.decoder.object(item)?;
         if self.numbered && !object.resource_version.is_ordered() {
-            return Err(format!("object {:?}: its version {:?} is not a number", object.name, object.resource_version));
+            return Err(format!(
+                "object {:?} has the resourceVersion {:?}, which is not a number",
+                object.name, object.resource_version
+            ));
         }
         Ok(object)
     }
 
-    /// Refuses an event about another kind. An item of a list may omit its kind, an object of an event must not.
+    /// Refuses an event about another kind. An item of a list may omit its kind. An object of an event must not.
     fn is_of_kind(&self, item: &Item<'_>) -> Result<(), String> {
         match item {
             Item::Json(object) => metadata::check_kind(object, &self.key.group, &self.kind),
@@ -119,12 +123,15 @@ impl Sink for Collection {
                 if self.event(&item, deleted).await? {
                     return Ok(());
                 }
-                // An unknown object is gone; only a list can tell which.
-                Err(Halt::Relist(format!("a DELETED of {} named no object", self.key)))
+                // The deleted object is unknown. Only a new list shows which one it was.
+                Err(Halt::Relist(format!("a DELETED event of {} names no object", self.key)))
             }
-            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => Err(Halt::Relist(
-                format!("a bookmark of {} is at {resource_version:?}, which is not a number", self.key),
-            )),
+            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => {
+                Err(Halt::Relist(format!(
+                    "a bookmark of {} has the resourceVersion {resource_version:?}, which is not a number",
+                    self.key
+                )))
+            }
             Step::Bookmark(resource_version) => self.send(Input::Bookmark { collection, resource_version }).await,
             Step::WatchLost(end, failure) => {
                 self.send(Input::WatchLost { collection, end, error: failure.sentence.clone() }).await

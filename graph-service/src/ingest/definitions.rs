@@ -36,9 +36,9 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Followed<T> {
     items: BTreeMap<String, T>,
-    /// The content of the present list.
+    /// The content of the current list.
     listing: BTreeMap<String, T>,
-    /// A definition could not be read, so a missing definition may be that one.
+    /// A definition could not be read, so a definition that seems to be missing may be that one.
     unreadable: Option<String>,
     listed: bool,
     error: Option<String>,
@@ -56,14 +56,14 @@ impl Definitions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the definitions are not known, one sentence each.
+    /// Why the definitions are not known, as sentences.
     pub(crate) fn errors(&self) -> Vec<String> {
         let state = self.state();
         let (crds, services) = (&state.crds, &state.services);
         [&crds.error, &crds.unreadable, &services.error, &services.unreadable].into_iter().flatten().cloned().collect()
     }
 
-    /// Whether both kinds were listed, or cannot be.
+    /// Whether both kinds of definition were listed, or cannot be listed.
     pub(crate) fn are_settled(&self) -> bool {
         let state = self.state();
         let settled = |listed: bool, error: &Option<String>| listed || error.is_some();
@@ -93,7 +93,7 @@ impl Definitions {
         }
     }
 
-    /// Why `view` is outdated: discovery lags behind the definitions.
+    /// Why `view` is outdated, if discovery lags behind the definitions.
     pub(crate) fn unmet(&self, view: &View) -> Option<String> {
         let state = self.state();
         for crd in state.crds.items.values().filter(|crd| crd.is_served()) {
@@ -109,7 +109,7 @@ impl Definitions {
         }
         let mut available = state.services.items.values().filter(|service| service.aggregated && service.available);
         let suspect = available.find(|service| view.suspects.contains_key(&service.group))?;
-        Some(format!("discovery has not caught up with APIService {}.{}", suspect.version, suspect.group))
+        Some(format!("discovery does not show APIService {}.{} yet", suspect.version, suspect.group))
     }
 
     /// The server does not serve definitions of this kind.
@@ -221,7 +221,7 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
 
     fn delete(state: &mut State, name: &str, last: Self) -> (bool, Vec<Input>) {
         let before = Self::slot(state).items.remove(name);
-        // An event can be older than the last known state. Each may contain what the other does not.
+        // An event can be older than the last known state. Each of the two may contain data that the other lacks.
         let before = before.and_then(|before| before.gone(state));
         let last = last.gone(state);
         (true, before.or(last).into_iter().collect())
@@ -266,7 +266,7 @@ impl<T> Followed<T> {
     }
 }
 
-/// The part of a CustomResourceDefinition that says what is served.
+/// The part of a CustomResourceDefinition that says which kinds are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Crd {
     key: GroupResource,
@@ -301,7 +301,7 @@ impl Definition for Crd {
         let Some(uid) = Uid::parse(&raw.metadata.uid) else {
             return Err(format!("the custom resource definition {name:?} has no uid"));
         };
-        // Accepted names are served. Another definition may have taken the requested ones.
+        // Accepted names are served. Another definition may already have the requested names.
         let names = raw.status.accepted_names.filter(|names| !names.plural.is_empty()).unwrap_or(raw.spec.names);
         let conditions = raw.status.conditions.unwrap_or_default();
         let has = |kind: &str, status: &str, reason: Option<&str>| {

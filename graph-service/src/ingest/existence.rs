@@ -34,14 +34,16 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
             let page = request::one(clients, &what, &uri, media::METADATA_LIST_PROTOBUF, probe.fresh).await?;
             let page = request::page_of(&page, &probe.collection.group, &probe.kind).map_err(senseless)?;
             if page.continues.is_some() || page.remaining.is_some_and(|remaining| remaining > 0) {
-                return Err(senseless("the list is not whole".to_owned()));
+                return Err(senseless("the list is incomplete".to_owned()));
             }
             let resource_version = ResourceVersion::parse(&page.resource_version);
             let mut items = page.items;
             let (item, more) = (items.next(), items.next().is_some());
             let object = item.map(|item| decode(probe, &item)).transpose().map_err(senseless)?;
             if more || object.as_ref().is_some_and(|object| !is_asked_for(probe, named, object)) {
-                return Err(senseless("the list holds other objects: the server ignores field selectors".to_owned()));
+                return Err(senseless(
+                    "the list contains other objects: the server ignores field selectors".to_owned(),
+                ));
             }
             return Ok(found(resource_version, object));
         }
@@ -61,7 +63,7 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
     metadata::check_kind(raw, &probe.collection.group, &probe.kind).map_err(senseless)?;
     let object = decode(probe, &Item::Json(raw)).map_err(senseless)?;
     if !is_asked_for(probe, named, &object) {
-        return Err(senseless("the answer is another object".to_owned()));
+        return Err(senseless("the answer contains another object".to_owned()));
     }
     Ok(found(object.resource_version.clone(), Some(object)))
 }

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[cfg(test)]
 mod tests;
 
-/// A list that takes longer no longer counts against the limit of concurrent lists.
+/// Time after which a list no longer counts against the limit of concurrent lists.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
 /// One result of following a collection.
@@ -69,7 +69,7 @@ pub(crate) struct Source {
     pub(crate) page_size: u32,
     /// Limits concurrent lists.
     pub(crate) turns: Arc<Semaphore>,
-    /// The server does not support watch-lists. Outlives the follower, so that this is found out once.
+    /// The server does not support watch-lists. The value outlives the follower, so that this is found out only once.
     pub(crate) paged: Arc<AtomicBool>,
     pub(crate) seed: u64,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn follow<S: Sink>(source: Source, sink: &mut S) {
     };
     let machine = Follow::new(clock.now(), config);
     let mut follower = Follower { source, clock, machine, asked: Ask::Nothing, open: None };
-    // Ends only when the receiver is gone.
+    // The loop ends only when the receiver is gone.
     let Err(Closed) = follower.run(sink).await;
 }
 
@@ -108,7 +108,7 @@ enum Turn {
         _permit: Option<OwnedSemaphorePermit>,
         until: Instant,
     },
-    /// The list continues without a permit.
+    /// The list continues without its permit.
     Over,
 }
 
@@ -137,7 +137,7 @@ impl Follower {
         }
     }
 
-    /// Sends the request, reads the open stream, or waits, until the machine has an output, and carries it out.
+    /// Sends the request, reads the open stream, or waits, until the machine has an output. Then carries it out.
     async fn step<S: Sink>(&mut self, sink: &mut S) -> Result<(), Closed> {
         match std::mem::replace(&mut self.asked, Ask::Nothing) {
             Ask::Page { limit, token } => return self.page(sink, limit, token).await,
@@ -165,7 +165,7 @@ impl Follower {
         self.drain(sink, None).await
     }
 
-    /// Carries out the machine's outputs. `objects` are those of the page that the machine was told about.
+    /// Carries out the machine's outputs. `objects` are those of the page that the machine got.
     async fn drain<S: Sink>(&mut self, sink: &mut S, mut objects: Option<Items<'_>>) -> Result<(), Closed> {
         while let Some(output) = self.machine.poll() {
             let taken = match output {

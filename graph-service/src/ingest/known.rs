@@ -1,7 +1,8 @@
-//! What the API server is known to serve, and how a new view changes it.
+//! The kinds that the API server is known to serve, and the changes by a new view.
 //!
 //! Additions count at once. A removal counts only after two fresh and complete views without the resource, some time
-//! apart, or after the deletion of its definition: a restarting server shows less than it serves for a while.
+//! apart, or after the deletion of its definition. The reason is that a restarting server shows fewer kinds than it
+//! serves for a while.
 
 use super::discovery::View;
 use engine::leader::Undiscovered;
@@ -13,13 +14,13 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// A resource counts as gone only after successive views have lacked it for this long.
+/// Time for which successive views must lack a resource before it counts as gone.
 pub(crate) const CONFIRM_AFTER: Duration = Duration::from_secs(10);
 
 /// The content of the definitions, besides discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
-    /// Resources with a custom resource definition, and its uid. They are not gone, whatever discovery lacks.
+    /// Resources with a custom resource definition, and its uid. These resources exist, even if discovery lacks them.
     pub(crate) custom: BTreeMap<GroupResource, Uid>,
     /// Resources whose custom resource definition was deleted and has not returned.
     pub(crate) deleted: BTreeSet<GroupResource>,
@@ -37,7 +38,7 @@ impl Declared {
 /// Consequences of a new view, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// End the collection's task at once: the kind is served and no longer watched.
+    /// End the collection's task at once, because the kind is served but no longer watched.
     Stop(GroupResource),
     /// Tell the engine about a served kind.
     Served(ServedKind),
@@ -133,7 +134,8 @@ impl Known {
                 self.kinds.insert(key.clone(), Entry { served: new.clone(), definition, missing_since: None });
             }
         }
-        // The sort is stable. A reader that asks about all kinds must know all of them before the first has an answer.
+        // The sort is stable. A reader that asks about all kinds must know all of them before the first kind has an
+        // answer.
         changes.sort_by_key(|change| matches!(change, Change::Start(_)));
         changes
     }
@@ -167,7 +169,7 @@ impl Entry {
         if collected == (true, false) {
             changes.push(Change::Stop(new.group_resource.clone()));
         }
-        // A new definition of the same name invalidates what was said about the objects of the old one.
+        // A new definition of the same name invalidates the facts about the objects of the old one.
         if old != *new || recreated {
             changes.push(Change::Served(new.clone()));
         }

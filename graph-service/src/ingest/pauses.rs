@@ -1,4 +1,5 @@
-//! Follows Pause objects in full, and reads them consistently: which pauses exist, or that there can be none.
+//! Follows Pause objects in full, and reads them consistently. A read finds the existing pauses, or proves that there
+//! can be none.
 
 use super::Clients;
 use super::follow::{Halt, Sink, Step};
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 #[cfg(test)]
 mod tests;
 
-/// Most waiting reads. A newer read supersedes the older ones.
+/// Maximum number of waiting reads. A newer read supersedes the older ones.
 pub(super) const QUEUE_MAX: usize = 16;
 /// Time for all requests of one read: three, of up to five seconds each.
 const READ_WITHIN: Duration = Duration::from_secs(20);
@@ -36,7 +37,7 @@ pub(super) fn is_pauses(collection: &GroupResource) -> bool {
 pub(super) struct Follower {
     clients: Clients,
     control: mpsc::Sender<Control>,
-    /// The content of the present list.
+    /// The content of the current list.
     listing: Vec<Pause>,
     /// The time of the API server when the first pause of the list arrived.
     sight: Option<Sight>,
@@ -63,7 +64,7 @@ impl Follower {
             Ok(Seen::Standing(_)) => self.more = true,
             Ok(Seen::Leaving { .. }) => {}
             Err(why) => {
-                tracing::warn!(why, "a Pause object cannot be read; everything is held");
+                tracing::warn!(why, "a Pause object cannot be read; it holds all deletions");
                 self.more = true;
             }
         }
@@ -142,8 +143,8 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// Which pauses exist. Only a list of pauses proves that, or a list of definitions without theirs: a 404 may come from
-/// a server that has not loaded its definitions yet.
+/// Finds the existing pauses. Only a list of pauses proves their set, or a list of definitions without the definition
+/// of pauses. A 404 proves nothing, because it may come from a server that has not loaded its definitions yet.
 async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     let what = format!("list {DEFINITION}");
     let uri = format!("{PATH}?limit={}", PAUSES_MAX + 1);

@@ -20,14 +20,14 @@ use tokio::time::{sleep, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Most waiting probes.
+/// Maximum number of waiting probes.
 pub(crate) const QUEUE_MAX: usize = 4_096;
-/// Most refused probes whose answers wait.
+/// Maximum number of refused probes whose answers wait.
 pub(crate) const REFUSALS_MAX: usize = 65_536;
-/// Most probes in progress. The engine asks about at most 32 single objects at a time, so there is always room for
-/// others.
+/// Maximum number of probes in progress. The engine asks about at most 32 single objects at a time, so there is always
+/// room for other probes.
 const IN_FLIGHT_MAX: usize = 48;
-/// Longest delay of the answer about one object after the server rejects the request with a time to retry.
+/// Maximum delay of the answer about one object after the server rejects the request with a time to retry.
 const TURNED_AWAY_MAX: Duration = Duration::from_secs(10);
 /// Time for all pages of a probe.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -37,9 +37,9 @@ const LAST_WATCH_S: u64 = 3;
 const LAST_WITHIN: Duration = Duration::from_secs(5);
 /// Time for a read of labels.
 const TEXTS_WITHIN: Duration = Duration::from_secs(5);
-/// Most objects in a list that finds the position of a collection.
+/// Maximum number of objects in a list that finds the position of a collection.
 const STAND_OBJECTS_MAX: u32 = 500;
-/// Most objects in one answer.
+/// Maximum number of objects in one answer.
 const OBJECTS_MAX: usize = 500_000;
 
 /// The queues of waiting probes.
@@ -87,9 +87,9 @@ pub(crate) async fn run(
     }
 }
 
-/// The present position of a collection, with its objects if there are at most [`STAND_OBJECTS_MAX`].
+/// The current position of a collection. The answer has its objects if there are at most [`STAND_OBJECTS_MAX`].
 pub(super) async fn stand(clients: Clients, collection: GroupResource, version: Name) -> Result<Stand, String> {
-    // Probe numbers have a meaning for the engine only.
+    // Only the engine gives probe numbers a meaning.
     let limit = Some(STAND_OBJECTS_MAX);
     let kind = Name::from("");
     let probe = Probe { id: ProbeId(0), collection, kind, version, namespace: None, limit, object: None, fresh: false };
@@ -134,7 +134,7 @@ struct TextsMetadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// The version of the last change of a collection within a span, or the beginning of the span. Uses a watch so short
+/// The version of the last change of a collection within a span, or the beginning of the span. The watch is so short
 /// that the server sends its last bookmark at once.
 pub(super) async fn last(clients: Clients, span: Span) -> Result<ResourceVersion, String> {
     let what = format!("watch {} briefly", span.collection);
@@ -159,8 +159,8 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
             Event::Bookmark { resource_version, .. } => (Some(resource_version), false),
             Event::Error(_) => return Err(format!("{what}: the API server ended it with an error")),
         };
-        let at = at.ok_or_else(|| format!("{what}: a change without a resourceVersion"))?;
-        // Changes come in order: one past the span proves that there is no other within it.
+        let at = at.ok_or_else(|| format!("{what}: an event has no resourceVersion"))?;
+        // Changes come in order. A change past the span proves that there is no other within it.
         if is_change && !span.to.is_before(&at) {
             last = at.clone();
         }
@@ -168,7 +168,7 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
             return Ok(last);
         }
     }
-    Err(format!("{what}: it ended without a bookmark"))
+    Err(format!("{what}: the watch ended without a bookmark"))
 }
 
 async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {
@@ -218,14 +218,14 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
         let page = request::one(clients, &what, &uri, media::METADATA_LIST_PROTOBUF, probe.fresh).await?;
-        // A reader that asks for a position does not know the kind, and proves nothing by it.
+        // A reader that asks for a position does not know the kind, and its answer proves nothing.
         let page = if probe.kind.is_empty() {
             request::page(&page).map_err(|why| format!("the answer {why}"))
         } else {
             request::page_of(&page, &probe.collection.group, &probe.kind)
         };
         let page = page.map_err(senseless)?;
-        // All pages show the state as of the first.
+        // All pages show the state as of the first page.
         let answer = found.get_or_insert_with(|| ProbeAnswer {
             resource_version: ResourceVersion::parse(&page.resource_version),
             objects: Vec::new(),
@@ -238,7 +238,10 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
                     answer.objects.push(object);
                 }
                 Ok(object) => {
-                    return Err(senseless(format!("the answer has an object of namespace {:?}", object.namespace)));
+                    return Err(senseless(format!(
+                        "the answer contains an object of namespace {:?}",
+                        object.namespace
+                    )));
                 }
                 // A list that proves absence must be complete. A list for a position may have gaps.
                 Err(why) if probe.limit.is_none() => return Err(senseless(why)),

@@ -13,17 +13,18 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Largest page of a list, or discovery document. A server that ignores the limit sends a whole collection.
+/// Maximum size of a page of a list, or of a discovery document. A server that ignores the limit sends a whole
+/// collection.
 const BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
-/// Largest event of a watch. etcd holds no object above 1.5 MiB; escapes may double it.
+/// Maximum size of an event of a watch. etcd holds no object above 1.5 MiB; escapes may double the size.
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Time from the request to the last byte of a page.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Time from the request to the head of a watch.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// Longest retry delay that a server can impose.
+/// Maximum retry delay that a server can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Most bytes of a foreign text in an error.
+/// Maximum number of bytes of text from outside in an error.
 const MESSAGE_MAX_BYTES: usize = 300;
 
 /// The error of a missing or interrupted answer.
@@ -31,7 +32,8 @@ pub(crate) fn transport(what: &str, error: &CallError) -> Failure {
     Failure::transport(format!("{what}: {error}"))
 }
 
-/// Whether the server supports none of the requested encodings, or does not know one of them.
+/// Whether the error concerns the encoding: the server supports none of the requested encodings, or does not know one
+/// of them.
 fn is_about_form(failure: &Failure) -> bool {
     matches!(failure.status, Some(406 | 415))
 }
@@ -67,17 +69,17 @@ pub(crate) fn error_event(what: &str, status: &Status) -> Failure {
     }
 }
 
-/// The body of a 200.
+/// Returns the body of a 200.
 pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Bytes, Failure> {
     answer(clients, what, uri, accept).await.map(|answer| answer.body)
 }
 
-/// A 200.
+/// Returns a 200.
 pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
     one(clients, what, uri, accept, false).await
 }
 
-/// A 200. `fresh`: over a connection that no other request uses.
+/// Returns a 200. `fresh` means that the request uses a new connection.
 pub(crate) async fn one(
     clients: &Clients,
     what: &str,
@@ -94,7 +96,7 @@ pub(crate) async fn one(
     }
 }
 
-/// Any answer.
+/// Returns any answer.
 pub(crate) async fn any(
     clients: &Clients,
     what: &str,
@@ -121,7 +123,9 @@ pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
 }
 
 pub(super) fn encoding(content_type: &str) -> Result<Encoding, String> {
-    let other = || format!("is {:?}, neither JSON nor protobuf", clip(content_type, MESSAGE_MAX_BYTES));
+    let other = || {
+        format!("has the content type {:?}, which is neither JSON nor protobuf", clip(content_type, MESSAGE_MAX_BYTES))
+    };
     Encoding::of(content_type).ok_or_else(other)
 }
 
@@ -156,7 +160,7 @@ impl Events {
     }
 }
 
-/// The events of a 200.
+/// Returns the events of a 200.
 pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
     let first = stream_to(clients, what, uri, accept).await;
     match (first, without_protobuf(accept)) {
@@ -178,7 +182,7 @@ async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Re
     }
 }
 
-/// The remaining media types for a server that rejects a request because of an unknown one; `None` if nothing is left.
+/// The media types that remain for a server that rejects a request because of an unknown one; `None` if none remains.
 fn without_protobuf(accept: &str) -> Option<&str> {
     let (first, rest) = accept.split_once(',')?;
     (Encoding::of(first) == Some(Encoding::Protobuf)).then_some(rest)

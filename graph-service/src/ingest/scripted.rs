@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// The reaction to a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Answer {
@@ -61,7 +61,7 @@ pub(crate) fn refuse(status: u16, reason: &str) -> Reply {
 /// The requests, in order.
 pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// Clients of a server that plays `script` in `encoding`. Replies without such a form stay JSON.
+/// Clients of a server that plays `script` in `encoding`. Replies without a form in that encoding stay JSON.
 pub(crate) fn server_in(encoding: Encoding, script: Vec<Reply>) -> (Clients, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(script)));
     answering(encoding, move |_| script.lock().unwrap().pop_front())
@@ -148,7 +148,7 @@ pub(crate) fn event(kind: &str, object: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
-/// A bookmark. `ends_list`: the end of the initial events.
+/// A bookmark. `ends_list` marks the end of the initial events.
 pub(crate) fn bookmark(version: u64, ends_list: bool) -> String {
     let annotations = if ends_list { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
     event("BOOKMARK", &format!(r#"{{"metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#))
@@ -162,7 +162,7 @@ pub(crate) fn page(version: u64, token: &str, objects: &[String]) -> String {
     )
 }
 
-/// An input in a word.
+/// An input as one word.
 pub(crate) fn word(input: &Input) -> String {
     match input {
         Input::KindServed(kind) => format!("served {} {} {:?}", kind.group_resource, kind.version, kind.access),

@@ -1,5 +1,5 @@
-//! Decides which collections run: repeats discovery on request and at an interval, and runs one task for each
-//! collection.
+//! Starts and ends the collections. It repeats discovery on request and at an interval, and runs one task for each
+//! collection. Upstream does this in `Sync` and `resyncMonitors`.
 
 use super::collection::Collection;
 use super::definitions::{Crd, Definition, Definitions, Service, Watcher};
@@ -28,20 +28,20 @@ use tokio::time::{Instant, sleep_until};
 #[cfg(test)]
 mod tests;
 
-/// Most collections and definitions to follow.
+/// Maximum number of collections and definitions to follow.
 const JOBS_MAX: usize = 20_000;
-/// Delay before a requested discovery: requests usually come several at a time.
+/// Delay before a requested discovery, because several requests usually come together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Retries while discovery lags behind the definitions: shortest delay, longest delay, and number.
+/// Retries while discovery lags behind the definitions: minimum delay, maximum delay, and number.
 const LAG_MIN: Duration = Duration::from_millis(200);
 const LAG_MAX: Duration = Duration::from_secs(2);
 const LAG_TRIES_MAX: u32 = 20;
-/// Longest time for a collection whose kind is gone to read the last events of its watch.
+/// Maximum time for a collection whose kind is gone to read the last events of its watch.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Bounds of the delay after a failed discovery.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// How long the first view waits for the definitions, which say which server answers.
+/// Maximum time that the first view waits for the definitions. They say which server answers for a kind.
 const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
 /// The version of pauses that is read and written.
 const PAUSES_VERSION: &str = "v1alpha1";
@@ -114,7 +114,7 @@ struct Supervisor {
     clients: Clients,
     config: Config,
     inputs: mpsc::Sender<Input>,
-    /// For pauses, which go before all other facts.
+    /// The queue for pauses. The driver handles it before all other facts.
     control: mpsc::Sender<Control>,
     shared: Arc<Shared>,
     definitions: Arc<Definitions>,
@@ -131,17 +131,18 @@ struct Supervisor {
     paged: BTreeMap<GroupResource, Arc<AtomicBool>>,
     /// Tells the task of a collection that its kind is gone.
     leave: BTreeMap<GroupResource, Arc<AtomicBool>>,
-    /// Collections whose kind is gone, and how long they may continue. The engine is told when they have ended.
+    /// Collections whose kind is gone, and the time until which they may continue. The engine learns of the removal
+    /// when they have ended.
     leaving: BTreeMap<GroupResource, Instant>,
-    /// The result of discovery that arrived while another job's end was awaited.
+    /// A result of discovery that arrived while the supervisor waited for the end of another job.
     discovered: Option<Result<Document, String>>,
     /// The time of the next discovery; `None` while it runs.
     due: Option<Instant>,
-    /// Another discovery was requested while one was running, which may have started too early.
+    /// Another discovery was requested while one was running. The running one may have started too early.
     hurried: bool,
     /// Delay and number of retries of a lagging discovery.
     lag: (Duration, u32),
-    /// When the first view stops waiting for the definitions.
+    /// The time at which the first view stops waiting for the definitions.
     definitions_by: Option<Instant>,
     backoff: Backoff,
     seeds: Jitter,
@@ -186,7 +187,8 @@ impl Supervisor {
         self.due = self.due.map(|due| due.min(soon));
     }
 
-    /// Changes usually come together. Before the first view everything waits for the definitions only.
+    /// The delay of a requested discovery. Changes usually come together. Before the first view, only the definitions
+    /// cause a delay.
     fn debounce(&self) -> Duration {
         let awaited = !self.shared.state().status.discovered && self.definitions.are_settled();
         if awaited { Duration::ZERO } else { DEBOUNCE }
@@ -235,8 +237,8 @@ impl Supervisor {
         self.definitions.prune(&self.known);
         let next = self.next_look(&view);
         self.due = Some(now + if std::mem::take(&mut self.hurried) { next.min(DEBOUNCE) } else { next });
-        // The engine learns about hidden groups before about new kinds, and about new kinds before a group stops being
-        // hidden.
+        // The engine learns about hidden groups before it learns about new kinds. It learns about new kinds before a
+        // group stops being hidden.
         let is_left = |entry: &&Undiscovered| !undiscovered.iter().any(|new| new.is_same(entry));
         let both = self.undiscovered.iter().filter(is_left).chain(&undiscovered).cloned().collect();
         if let Turn::End = self.tell_undiscovered(both).await {
@@ -250,7 +252,7 @@ impl Supervisor {
         if let Turn::End = self.tell_undiscovered(undiscovered).await {
             return Ok(Turn::End);
         }
-        // The engine has the collections only now, so only now can the service become ready.
+        // This comes last, because the service can become ready only after the engine knows the collections.
         self.report(None, Some(&view));
         Ok(Turn::Next)
     }
@@ -344,7 +346,7 @@ impl Supervisor {
 
     fn spawn(&mut self, job: Job, future: impl Future<Output = Done> + Send + 'static) {
         if !self.jobs.has_room() {
-            tracing::error!(?job, limit = JOBS_MAX, "too many collections; this one is not followed");
+            tracing::error!(?job, limit = JOBS_MAX, "too many collections; this collection is not watched");
             return;
         }
         self.running.insert(job.clone());
@@ -374,7 +376,7 @@ impl Supervisor {
         self.jobs.abort(&wanted);
         while self.running.contains(&wanted) {
             let (job, end) = self.jobs.next().await;
-            // The next fact shows again that the receiver is gone.
+            // If the receiver is gone, the next fact shows it again.
             self.bury(job, end).await?;
         }
         Ok(())

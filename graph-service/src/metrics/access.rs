@@ -39,7 +39,7 @@ impl AccessMetrics {
                 "ownergraph_calls_refused",
                 [Label::of("reason", REASONS.map(error_reason::text))],
                 (
-                    "Calls refused because of the caller",
+                    "Calls refused because of the caller's credentials or rights",
                     "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or the service lacks the right to create reviews.",
                 ),
                 zeroed(REASONS.map(|reason| [("reason", error_reason::text(reason))])),
@@ -56,7 +56,7 @@ impl AccessMetrics {
         }
     }
 
-    /// `allowed` is `None` without an answer.
+    /// `allowed` is `None` if there was no answer.
     pub(crate) fn reviewed(&self, review: &'static str, allowed: Option<bool>) {
         let outcome = match allowed {
             Some(true) => "allowed",

@@ -15,7 +15,8 @@ type Seconds = Gauge<f64, AtomicU64>;
 const STATES: [State; 5] = [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored];
 /// Ages of items: one for each of [`AGE_BOUNDS`], and one for older items.
 const AGES: [&str; AGE_BOUNDS.len() + 1] = ["to_1s", "to_10s", "to_1m", "to_10m", "to_1h", "over_1h"];
-/// The time since the last event of a synced collection. A quiet one gets a bookmark about once a minute.
+/// Upper bounds of the classes of lag: the time since the last event of a synced collection. A quiet collection gets a
+/// bookmark about once a minute.
 const LAGS: [(&str, Duration); 4] = [
     ("to_10s", Duration::from_secs(10)),
     ("to_90s", Duration::from_secs(90)),
@@ -24,7 +25,7 @@ const LAGS: [(&str, Duration); 4] = [
 ];
 /// Causes that block many items, as the queue names them.
 const BLOCKERS: [&str; 5] = ["in_doubt", "forbidden", "webhook", "throttled", "unreadable"];
-/// Most unsynced collections with a series of their own.
+/// Maximum number of unsynced collections with a series of their own.
 const NAMED_MAX: usize = 100;
 
 /// The values of a scrape.
@@ -77,8 +78,8 @@ impl Gauges {
     pub(super) fn register(book: &mut Book<'_>) -> Gauges {
         let state = || Label::of("state", places().map(Waiting::as_str));
         Gauges {
-            loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the collector's loop last turned", "Below five seconds, also in a quiet cluster. `/livez` fails above thirty."), Seconds::default()),
-            stalled: book.put("ownergraph_stalled_seconds", [], ("How long the leader has had ready work without any grant, report or withdrawal", "0 if nothing waits. Above a minute the collector has stopped: no executor has a session, grants are suspended, or there is a bug."), Seconds::default()),
+            loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the last round of the collector's loop", "Below five seconds, also in a quiet cluster. `/livez` fails above thirty."), Seconds::default()),
+            stalled: book.put("ownergraph_stalled_seconds", [], ("Time for which the leader has had ready work without a grant, report or withdrawal", "0 if nothing waits. Above a minute the collector has stopped: no executor has a session, grants are suspended, or there is a bug."), Seconds::default()),
             collections: book.put("ownergraph_collections", [Label::of("state", STATES.map(State::as_str))], ("Collections, by state", "`failed` and `stale` collections delay decisions about their dependents. `ignored` ones are not watched."), Family::default()),
             lags: book.put("ownergraph_collections_by_lag", [Label::of("lag", LAGS.map(|(word, _)| word))], ("Synced collections, by the time since the last event or bookmark of their watch", "The API server sends at least one bookmark a minute. Aggregated servers may be quiet for longer."), Family::default()),
             unsynced: book.put(
@@ -88,26 +89,26 @@ impl Gauges {
                     Label::bounded("resource", "of at most 100 collections at a time"),
                     Label::of("state", ["listing", "stale", "failed"]),
                 ],
-                ("How long a collection has been unsynced", "Names the collections that `ownergraph_collections` counts as unsynced. `/readyz?verbose` has the error."),
+                ("Time for which a collection has been unsynced", "Names the collections that `ownergraph_collections` counts as unsynced. `/readyz?verbose` has the error."),
                 Family::default(),
             ),
             nodes: book.put("ownergraph_graph_nodes", [], ("Objects in the graph", "Includes `ownergraph_graph_virtual_nodes`."), Gauge::default()),
             edges: book.put("ownergraph_graph_edges", [], ("Owner references in the graph", "No action needed."), Gauge::default()),
-            virtual_nodes: book.put("ownergraph_graph_virtual_nodes", [], ("Owners that exist only in references", "They are gone or are not watched. Many mean many dangling references."), Gauge::default()),
+            virtual_nodes: book.put("ownergraph_graph_virtual_nodes", [], ("Owners that exist only in references", "They are gone or are not watched. A high number means many dangling references."), Gauge::default()),
             graph_bytes: book.put("ownergraph_graph_bytes", [], ("Bytes of the graph's large parts: objects, names, references and indexes", "The difference to `process_resident_memory_bytes` is memory outside of the graph."), Gauge::default()),
             bytes_per_object: book.put("ownergraph_graph_bytes_per_object", [], ("`ownergraph_graph_bytes` for each object in the graph", "The budget is 160. Meaningful above about ten thousand objects."), Seconds::default()),
-            items: book.put("ownergraph_queue_items", [state()], ("Decisions that no executor has, by state", "`ready` should go down without action. `held` waits for the end of a pause. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
-            ages: book.put("ownergraph_queue_items_by_age", [state(), Label::of("age", AGES)], ("The same by age", "Items that are `ready` for minutes need more executors."), Family::default()),
-            oldest: book.put("ownergraph_queue_oldest_seconds", [state()], ("Age of the oldest decision in each state, 0 without any", "Up to a second too low."), Family::default()),
+            items: book.put("ownergraph_queue_items", [state()], ("Decisions that are not leased to an executor, by state", "`ready` should go down without action. `held` waits for the end of a pause. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
+            ages: book.put("ownergraph_queue_items_by_age", [state(), Label::of("age", AGES)], ("Decisions that are not leased to an executor, by age", "Items that are `ready` for minutes need more executors."), Family::default()),
+            oldest: book.put("ownergraph_queue_oldest_seconds", [state()], ("Age of the oldest decision in each state; 0 if there is none", "Up to a second too low."), Family::default()),
             leases: book.put("ownergraph_leases", [], ("Work items granted and not yet reported", "At most twice the concurrency of all executors."), Gauge::default()),
-            oldest_lease: book.put("ownergraph_lease_oldest_seconds", [], ("Age of the oldest decision that an executor has", "Above a minute: slow webhooks, or a lost executor."), Seconds::default()),
+            oldest_lease: book.put("ownergraph_lease_oldest_seconds", [], ("Age of the oldest decision that is leased to an executor", "Above a minute: slow webhooks, or a lost executor."), Seconds::default()),
             undecided: book.put("ownergraph_undecided", [Label::of("cause", Undecided::ALL.map(Undecided::as_str))], ("Dependents without a verdict, by cause", "`kubectl ownergraph stuck` names them."), Family::default()),
             undiscovered: book.put("ownergraph_undiscovered", [], ("Groups and custom resources that exist, are missing in discovery, and hold owners in deletion", "0, except for a moment after a definition is created. Otherwise the server behind an APIService is down: repair it, or release the owners with `--assume-no-dependents=GROUP/*`. `/readyz?verbose` names them."), Gauge::default()),
             blocked: book.put("ownergraph_blocked_items", [Label::of("cause", BLOCKERS)], ("Items behind a blocker, by its cause", "`/readyz?verbose` names the rule, the webhook or the collection."), Family::default()),
             sessions: book.put("ownergraph_sessions", [], ("Executors with a session", "0 on the leader: no executor carries out work."), Gauge::default()),
             leader: book.put("ownergraph_leader", [], ("1 while this replica leads", "The sum over the replicas is 1, and 0 during an election."), Gauge::default()),
-            term: book.put("ownergraph_term", [], ("Term under which this replica leads, 0 while it does not", "`changes()` of it counts changes of leader."), Gauge::default()),
-            grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while grants are stopped for a reason that readyz names", "1 on every replica that does not lead."), Gauge::default()),
+            term: book.put("ownergraph_term", [], ("Term in which this replica leads; 0 while it does not lead", "Its `changes()` counts changes of leader."), Gauge::default()),
+            grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while grants are stopped; `/readyz?verbose` shows the reason", "1 on every replica that does not lead."), Gauge::default()),
             pauses: book.put("ownergraph_pauses", [Label::of("state", ["pending", "effective"])], ("Active pauses, by whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
             pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because Pause objects cannot be read", "The collector must be able to list and watch `pauses.ownergraph.dev`."), Gauge::default()),
         }

@@ -28,7 +28,10 @@ impl LogMetrics {
             kept: book.put(
                 "ownergraph_decision_log_events",
                 [],
-                ("Events of the decision log in memory", "docs/decisions.md describes the bound, and older events."),
+                (
+                    "Events of the decision log in memory",
+                    "docs/decisions.md describes the bound, and what happens to older events.",
+                ),
                 Gauge::default(),
             ),
             kept_bytes: book.put(
@@ -54,7 +57,7 @@ impl LogMetrics {
                 [],
                 (
                     "1 while the log on JetStream cannot be written",
-                    "With `--decision-log-required` grants are suspended meanwhile. Check NATS.",
+                    "With `--decision-log-required` grants are suspended during this time. Check NATS.",
                 ),
                 Gauge::default(),
             ),

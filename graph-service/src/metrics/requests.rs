@@ -25,7 +25,7 @@ impl Requests {
             "ownergraph_api_requests",
             [Label::of("verb", VERBS), Label::of("code", CODES)],
             (
-                "Requests of the graph service to the API server; code is none without an answer",
+                "Requests of the graph service to the API server, by verb and code; `code` is `none` without an answer",
                 "Lists and watches, questions, the election Lease, events. Executors count the requests of collection.",
             ),
             Family::default(),

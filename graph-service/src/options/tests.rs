@@ -43,7 +43,7 @@ fn bad_flags_are_named() {
         (&["--decision-log", "localhost:4222"], "'--decision-log <URL>': expected nats://[USER:PASSWORD@]HOST[:PORT]"),
         (
             &["--decision-log", "nats://a@127.0.0.1,nats://b@127.0.0.1"],
-            "--decision-log has two users, passwords or tokens",
+            "--decision-log names different users, passwords or tokens",
         ),
         (&["--decision-log", "nats://10.0.0.1:4222"], "--decision-log nats://10.0.0.1:4222 is not a loopback address"),
         (&["--decision-log-required"], "--decision-log-required needs --decision-log"),

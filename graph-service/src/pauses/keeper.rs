@@ -51,7 +51,7 @@ impl Keeper {
     async fn look(&mut self) {
         let pauses = self.reader.with(|queries| queries.status().term.map(|_| queries.pauses()));
         let Some(pauses) = pauses else {
-            // Another leader writes meanwhile.
+            // Another leader may write in the meantime.
             self.written.clear();
             return;
         };
@@ -94,7 +94,7 @@ impl Keeper {
         let request = request(method, path, media::METADATA, body).map_err(|error| error.to_string())?;
         let answer =
             call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await.map_err(|error| error.to_string())?;
-        // The pause is gone, or another has its name. The watch reports that next.
+        // If the write fails because the pause is gone or another one has its name, the watch reports that next.
         if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
             return Ok(());
         }

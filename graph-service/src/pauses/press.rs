@@ -48,8 +48,8 @@ impl std::fmt::Debug for Press {
 }
 
 impl Press {
-    /// Creates a pause. If this replica leads, waits a moment for it to become effective. The same request id returns
-    /// the same pause.
+    /// Creates a pause. If this replica leads, the call waits a moment for the pause to become effective. The same
+    /// request id returns the same pause.
     pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<PauseView, Failure> {
         let written = self.create(order, user).await?;
         let Seen::Standing(pause) = written else {
@@ -70,7 +70,7 @@ impl Press {
                 (_, None) if Instant::now() < by => {}
                 (_, None) => {
                     let why =
-                        "the pause is written and this replica has not applied it; another client may have deleted it";
+                        "the pause is written, but this replica has not applied it; another client may have deleted it";
                     return Err(Failure::Refused(why.to_owned()));
                 }
             }
@@ -100,7 +100,7 @@ impl Press {
         Ok(())
     }
 
-    /// Sends an input that only terms and stops precede. Returns after the round that handles it.
+    /// Sends an input to the driver. Only terms and stops precede it. Returns after the round that handles it.
     async fn tell(&self, input: Input) -> Result<(), Failure> {
         let (taken, handled) = tokio::sync::oneshot::channel();
         let stopped = |_| Failure::Refused("the service is stopping".to_owned());
@@ -111,8 +111,8 @@ impl Press {
 
     async fn create(&self, order: &PauseOrder, user: Option<&str>) -> Result<Seen, Failure> {
         let id = &order.request_id;
-        // Short, because users type it. A pause with this name may belong to another call, or this call may be a
-        // repetition.
+        // The name is short, because users type it. A pause with this name may belong to another call, or this call may
+        // be a repetition.
         let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
         for name in &names {
             let answer = self.send(Method::POST, PATH, &resource::write(name, order, user)).await?;

@@ -1,4 +1,4 @@
-//! The form of a Pause at the API server. A part that cannot be read makes the pause hold more, never less.
+//! The form of a Pause at the API server. If a part cannot be read, the pause holds more, never less.
 
 use engine::hold::{Filter, Pause, Scope};
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
@@ -23,7 +23,7 @@ pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
 pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
 /// Longest user name that is written or read.
 const ACTOR_MAX_BYTES: usize = 256;
-/// How far the clock of one API server may be ahead of another's. A pause must not end early because of it.
+/// Maximum difference between the clocks of two API servers. A pause must not end early because of it.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
 /// Longest summary of a scope in a status.
 const SUMMARY_MAX_BYTES: usize = 200;
@@ -31,10 +31,10 @@ const SUMMARY_MAX_BYTES: usize = 200;
 /// How a pause was first seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// Just created: its whole lifetime is left.
+    /// The pause was just created, so its whole lifetime is left.
     Fresh,
-    /// Found. The rest of its lifetime follows from the API server's clock: the time of its answer since 1970, compared
-    /// with the creation time. Without that time, the whole lifetime is left.
+    /// The pause was found. The API server's clock gives the rest of its lifetime: the time of its answer since 1970,
+    /// compared with the creation time. Without that time, the whole lifetime is left.
     Found { now: Option<Duration> },
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Sight {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Standing(Pause),
-    /// Being deleted, which counts as gone: the deletion is the order to resume.
+    /// The pause is being deleted. It counts as gone, because the deletion is the order to resume.
     Leaving {
         name: String,
         uid: Uid,
@@ -64,14 +64,14 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
     let scope = match raw.spec.get("scope").map_or(Ok(Scope::default()), scope) {
         Ok(scope) => scope,
         Err(why) => {
-            problems.push(format!("its scope cannot be read, so it holds everything: {why}"));
+            problems.push(format!("its scope cannot be read, so the pause holds everything: {why}"));
             Scope::default()
         }
     };
     let lifetime = match lifetime(&raw.spec["lifetimeSeconds"]) {
         Ok(lifetime) => lifetime,
         Err(why) => {
-            problems.push(format!("its lifetimeSeconds {why}, so it has the longest allowed lifetime"));
+            problems.push(format!("its lifetimeSeconds {why}, so the pause has the longest allowed lifetime"));
             LIFETIME_MAX
         }
     };
@@ -94,7 +94,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
     }))
 }
 
-/// The time of an answer since 1970, from its `Date`.
+/// The time of an answer since 1970, from the header `Date`.
 pub(crate) fn date(answer: &Answer) -> Option<Duration> {
     let seconds = rfc2822::DateTimeParser::new().parse_timestamp(answer.date.as_ref()?).ok()?.as_second();
     u64::try_from(seconds).ok().map(Duration::from_secs)
@@ -236,7 +236,7 @@ struct RawMetadata {
     managed_fields: Value,
 }
 
-/// An unknown field may narrow the scope or widen it.
+/// An unknown field makes the scope invalid, because it may narrow or widen the scope.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawScope {

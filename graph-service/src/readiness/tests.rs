@@ -82,8 +82,7 @@ fn lines_name_what_stands_where() {
         .to_vec();
     assert_eq!(
         unresolved_line(&kind),
-        "unresolved: Widget.example.com is served as widgets.example.com and as wodgets.example.com; references do not say which one \
-         they mean, 2 dependents wait for it"
+        "unresolved: Widget.example.com is served as widgets.example.com and as wodgets.example.com; a reference does not say which resource it means, 2 dependents wait for it"
     );
     let executor = ExecutorView {
         executor: "a".into(),

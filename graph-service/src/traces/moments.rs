@@ -1,7 +1,7 @@
-//! The times at which objects were deleted or marked: the beginnings of cascades.
+//! The times at which objects were deleted or marked. They are the beginnings of cascades.
 //!
 //! The root of a cascade is not known in advance, so this table records all objects. It has a fixed size, and newer
-//! entries overwrite older ones. A lost beginning costs the cascade's span its first moments.
+//! entries overwrite older ones. If a beginning is lost, the cascade's span starts too late.
 
 use engine::object::Uid;
 use std::hash::{BuildHasher as _, RandomState};
@@ -58,7 +58,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Records a time. A terminating owner is shown repeatedly; only the first time counts.
+    /// Records a time. A terminating owner is shown repeatedly, but only the first time counts.
     pub(super) fn note(&mut self, uid: &Uid, at: Instant, why: Why) {
         let hash = self.hasher.hash_one(uid);
         let place = self.place(hash);

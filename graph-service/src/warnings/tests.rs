@@ -49,7 +49,7 @@ fn an_event_stands_on_the_dependent_and_names_the_reference() {
 fn an_event_says_that_an_object_has_too_many_references() {
     let event = event(&Warning::TooManyReferences { object: object("shop"), count: 5001 }, "host", SystemTime::now());
     assert_eq!((&event["reason"], &event["involvedObject"]["uid"]), (&json!("TooManyOwnerReferences"), &json!("d")));
-    assert!(event["message"].as_str().unwrap().starts_with("5001 owner references"), "{event}");
+    assert!(event["message"].as_str().unwrap().starts_with("The object has 5001 owner references"), "{event}");
 }
 
 #[test]
@@ -68,11 +68,11 @@ fn an_event_names_the_owner_that_a_reference_came_back_to_and_who_wrote_it() {
     assert_eq!((&event["reason"], &event["involvedObject"]["uid"]), (&json!("OwnerReferenceReadopted"), &json!("d")));
     let message = event["message"].as_str().unwrap();
     assert!(
-        message.starts_with("field manager \"stale-controller\" put back the reference to Thing old (uid o)"),
+        message.starts_with("field manager \"stale-controller\" restored the reference to Thing old (uid o)"),
         "{message}"
     );
     let unknown = told(None);
-    assert!(unknown["message"].as_str().unwrap().starts_with("a field manager that could not be found out put back"));
+    assert!(unknown["message"].as_str().unwrap().starts_with("an unknown field manager restored"));
     assert_eq!(unknown["metadata"]["name"], event["metadata"]["name"]);
 }
 

@@ -8,7 +8,7 @@ use kube_api::{call, media};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Longest name of a field manager at the API server.
+/// Maximum length of a field manager's name at the API server.
 const WRITER_MAX_BYTES: usize = 128;
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ struct Managed {
 }
 
 /// Adds the writer to a warning about a restored reference. The reference and its managed field may be gone by now, so
-/// the object is read at the version of the warning.
+/// the call reads the object at the version of the warning.
 pub(super) async fn find(client: &kube::Client, warning: &mut Warning) {
     let Warning::Readopted { dependent, resource_version, owner, writer } = warning else { return };
     match read(client, dependent, resource_version).await {
@@ -67,7 +67,7 @@ async fn read(client: &kube::Client, object: &ObjectRef, at: &ResourceVersion) -
     }
 }
 
-/// A list of one name costs the API server the read of one key.
+/// Uses a list of one name, because the API server then reads only one key.
 fn uri(object: &ObjectRef, at: &ResourceVersion) -> String {
     let path = collection_path(&object.group, &object.version, &object.resource, &object.namespace);
     format!("{path}?fieldSelector={}&resourceVersion={at}&resourceVersionMatch=Exact", name_selector(&object.name))

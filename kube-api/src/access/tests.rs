@@ -81,9 +81,9 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
         (
             &empty,
             None,
-            "DIR/empty sets no current-context; choose one with --context, or with kubectl config use-context (it has no contexts)",
+            "DIR/empty sets no current-context; choose one with --context, or with kubectl config use-context (the file has no contexts)",
         ),
-        (&empty, Some("dev"), "DIR/empty has no context \"dev\" (it has no contexts)"),
+        (&empty, Some("dev"), "DIR/empty has no context \"dev\" (the file has no contexts)"),
         (
             &no_current,
             None,
@@ -96,7 +96,7 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
         (
             &good,
             Some("behind"),
-            "context \"behind\" of DIR/good needs the proxy http://proxy:3128, and proxies are not supported; use a direct address",
+            "context \"behind\" of DIR/good sets the proxy http://proxy:3128, but proxies are not supported; use a direct address",
         ),
         (
             &good,
@@ -176,7 +176,7 @@ async fn the_order_is_kubectls() {
     assert_eq!(
         nothing,
         "no access to an API server: --kubeconfig and KUBECONFIG are not set, DIR/.kube/config does not exist, \
-         and there is no service account of a pod"
+         and no pod service account exists; set --kubeconfig or KUBECONFIG"
     );
     let in_pod = Places { kubeconfig_variable: None, home: None, in_pod: true };
     let context_in_pod = sentence(&dir, &second_context, in_pod).await;

@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 /// Reads a page. The error is a sentence without its subject.
 pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
     let list: RawList<'_> = serde_json::from_slice(body).map_err(|error| format!("is not a list: {error}"))?;
-    // A page that only looks empty would remove all objects of the collection.
+    // The kind is checked, because a page that only looks empty would remove all objects of the collection.
     if !list.kind.0.ends_with("List") {
         return Err(format!("is of kind {:?} instead of a list", clip(&list.kind.0, REASON_MAX_BYTES)));
     }
@@ -109,7 +109,8 @@ fn seconds(time: &RawValue) -> Option<NonZeroU32> {
     since_epoch(time.seconds)
 }
 
-/// Text that is borrowed unless it has escapes. A newtype, because serde borrows a `Cow` only as a field of its own.
+/// Text that is borrowed unless it has escapes. It is a newtype, because serde borrows a `Cow` only as a separate
+/// field.
 #[derive(Debug, serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -129,7 +130,7 @@ struct RawList<'a> {
     api_version: Option<Text<'a>>,
     #[serde(borrow)]
     metadata: RawListMetadata<'a>,
-    /// Raw: the key is required, and its value may be `null`, which is an empty slice in Go.
+    /// Raw, because the key is required, and its value may be `null`, which is an empty slice in Go.
     #[serde(borrow)]
     items: &'a RawValue,
 }

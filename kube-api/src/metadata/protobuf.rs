@@ -1,7 +1,7 @@
 //! Reads Kubernetes protobuf: an envelope with metadata, scanned in place without allocation.
 //!
-//! Unused fields are jumped over by their length, so managed fields cost only their bytes. Repeated occurrences of a
-//! field count as in protobuf: the last text or number wins, and messages are merged.
+//! Unused fields are skipped by their length, so managed fields cost only their bytes. Repeated occurrences of a field
+//! count as in protobuf: the last text or number wins, and messages are merged.
 
 use super::wire::{Field, Fields, Malformed};
 use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
@@ -241,7 +241,7 @@ impl<'a> Iterator for Objects<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        // The list was read to its end before, so it has no errors.
+        // The list was read to its end before, so it has no errors here.
         while let Ok(Some(field)) = self.list.next() {
             if field.number == 2 {
                 return field.bytes().ok();
@@ -255,7 +255,7 @@ impl<'a> Iterator for Objects<'a> {
 pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
     let malformed = |why: Malformed| format!("is not a list: {why}");
     let envelope = envelope(body).map_err(|why| format!("is not a list: {why}"))?;
-    // A page that only looks empty would remove all objects of the collection.
+    // The kind is checked, because a page that only looks empty would remove all objects of the collection.
     if !envelope.is(LIST) {
         return Err(format!("is of kind {:?} instead of a list of metadata", clip(envelope.kind, REASON_MAX_BYTES)));
     }

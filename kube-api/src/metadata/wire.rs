@@ -2,9 +2,9 @@
 //!
 //! Accepts and refuses the same bytes as prost. Differential tests compare the two.
 
-/// Deepest nesting of groups. Kubernetes uses no groups.
+/// Maximum nesting of groups. Kubernetes uses no groups.
 const GROUPS_MAX: usize = 32;
-/// Most bytes of a varint of 64 bits.
+/// Maximum number of bytes of a varint of 64 bits.
 const VARINT_MAX_BYTES: usize = 10;
 
 /// Why the bytes are not a valid message.
@@ -27,7 +27,7 @@ pub enum Malformed {
     /// A group ends without its beginning.
     #[error("the protobuf has a group whose end does not match its beginning")]
     Group,
-    /// Groups are nested too deep.
+    /// Groups are nested too deeply.
     #[error("the protobuf has groups more than {GROUPS_MAX} deep")]
     GroupsTooDeep,
     #[error("field {0} of the protobuf is not UTF-8")]
@@ -45,7 +45,7 @@ pub(super) struct Field<'a> {
 enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// A fixed-size number or a group: no known field has one.
+    /// A fixed-size number or a group. No known field has this type.
     Other,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
         match self.rest.split_first() {
-            // Nearly all keys and lengths take one byte.
+            // This is the fast path, because nearly all keys and lengths take one byte.
             Some((&byte, rest)) if byte < 0x80 => {
                 self.rest = rest;
                 Ok(u64::from(byte))

@@ -137,7 +137,7 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     })
 }
 
-/// The present state of an open decision.
+/// The current state of an open decision.
 pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> DecisionEvent {
     let phase = match (&open.executor, open.held) {
         (Some(_), _) => Phase::Leased,

@@ -7,7 +7,7 @@ use crate::work::v1beta1::owner_check::Want;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::{Action, ActionKind, Preconditions, WorkItem, WorkLease};
 
-/// Most bytes of a traceparent. The present version has 55.
+/// Maximum number of bytes of a traceparent. The current version has 55.
 const TRACEPARENT_MAX_BYTES: usize = 128;
 
 impl From<WorkLease> for wire::WorkLease {

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 #[cfg(test)]
 mod tests;
 
-/// Most filters of one scope, most collections and most namespaces of one filter: the same limits as in the resource's
-/// schema.
+/// Maximum number of filters of one scope, most collections and most namespaces of one filter: the same limits as in
+/// the resource's schema.
 pub const SCOPE_MAX: usize = 100;
 /// Longest reason.
 pub const REASON_MAX_BYTES: usize = 1024;
@@ -134,7 +134,7 @@ impl TryFrom<ObjectFilter> for hold::Filter {
     }
 }
 
-/// A pause in its present state.
+/// A pause in its current state.
 pub fn pause(view: PauseView, clock: Clock) -> Pause {
     let written = SystemTime::UNIX_EPOCH.checked_add(view.created).filter(|_| !view.created.is_zero());
     let ends = written.and_then(|written| written.checked_add(view.lifetime));

@@ -16,7 +16,7 @@ use crate::tls::Peer;
 #[derive(Clone, Debug)]
 pub struct Visitor {
     pub peer: Peer,
-    /// The header of this name.
+    /// The `Authorization` header.
     pub authorization: Option<HeaderValue>,
     /// The requested path, without the query.
     pub path: String,
@@ -85,7 +85,7 @@ impl Doorman {
     }
 }
 
-/// Whether it is a path for probes, which have no identity.
+/// Whether the path is for probes, which have no identity.
 pub(super) fn is_for_everybody(uri: &Uri) -> bool {
     uri.path() == "/livez" || (uri.path() == "/readyz" && uri.query().is_none())
 }

@@ -51,7 +51,7 @@ async fn what_does_not_stop_in_time_is_named_and_left() {
     tasks.spawn("polite", until(shutdown.clone()));
     shutdown.request();
     let error = tasks.run(&shutdown, GRACE).await.unwrap_err();
-    assert_eq!(error.to_string(), "still running 5 s after the stop was asked for: stuck a, stuck b");
+    assert_eq!(error.to_string(), "still running 5 s after the request to stop: stuck a, stuck b");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Lines as JSON.
+//! Log lines as JSON.
 
 use super::TRACED;
 use std::fmt;
@@ -7,7 +7,8 @@ use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer, format};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The ids of a line's trace and span come first, where collectors of logs look for them, and not only in the list of spans.
+/// Puts the ids of a line's trace and span first, where collectors of logs look for them, and not only into the list of
+/// spans.
 #[derive(Debug)]
 pub(super) struct TraceFirst(Format<Json>);
 
@@ -32,7 +33,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for Trac
         let Some(ids) = fields else { return self.0.format_event(context, writer, event) };
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        // Both are objects that are not empty.
+        // Both texts are objects that are not empty.
         match (ids.strip_suffix('}'), line.strip_prefix('{')) {
             (Some(ids), Some(line)) => write!(writer, "{ids},{line}"),
             (None, _) | (_, None) => writer.write_str(&line),

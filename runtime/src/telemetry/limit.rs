@@ -1,8 +1,8 @@
-//! Limits the log lines of each place in the code. Whatever triggers it, a thousand objects of an attacker or an API
-//! server that fails without end, the log stays readable and the disk does not fill.
+//! Limits the log lines of each place in the code. The log stays readable and the disk does not fill, even if an
+//! attacker creates a thousand objects or an API server fails without end.
 //!
 //! Messages are constant, so the place identifies the cause. Each place has a budget of lines that refills over time.
-//! The first line after suppressed ones is followed by a line with their number.
+//! After suppressed lines, the first line that is written is followed by a line with their number.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,8 @@ struct Pace {
     another_after: Duration,
 }
 
-/// Suppresses lines over the budget. There is one entry for each place that ever logged, so there are few.
+/// Suppresses lines over the budget. There is one entry for each place that ever logged, so the number of entries is
+/// small.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
     places: Mutex<HashMap<Identifier, Allowance>>,
@@ -42,7 +43,7 @@ impl Allowance {
         Allowance { lines: pace.burst, counted: now, left_out: 0 }
     }
 
-    /// Whether a line may be written now, and how many were suppressed before it.
+    /// Whether a line may be written now, and the number of lines that were suppressed before it.
     fn take(&mut self, pace: Pace, now: Instant) -> Option<u64> {
         let passed = now.saturating_duration_since(self.counted);
         let added = u32::try_from(passed.as_nanos() / pace.another_after.as_nanos()).unwrap_or(u32::MAX);
@@ -77,7 +78,7 @@ impl<S: Subscriber> Layer<S> for Limit {
             Some(0) => true,
             Some(lines) => {
                 let (of, line) = (metadata.target(), metadata.line());
-                tracing::warn!(lines, of, line, "suppressed lines like the next one");
+                tracing::warn!(lines, of, line, "suppressed lines of the kind that follows");
                 true
             }
         }

@@ -24,7 +24,7 @@ use super::token::Token;
 
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// The first byte of a TLS server's answer to plaintext: an alert. An HTTP/2 frame with this first byte would have a
-/// megabyte, and the first frame is never that long.
+/// length of a megabyte, and the first frame is never that long.
 const ALERT: u8 = 0x15;
 
 /// How to call a service. Clones share it.
@@ -115,7 +115,7 @@ impl Caller {
         }
     }
 
-    /// As if the certificate had been valid when it was read.
+    /// Reads the certificate as if it had been valid at the time of the read. For tests.
     #[cfg(test)]
     pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
         let Tls { files, current, .. } = self.0.tls.as_ref().unwrap();
@@ -124,7 +124,7 @@ impl Caller {
         current.config = files.configure(&bad, files.pair(&bad).unwrap()).unwrap();
     }
 
-    /// Secures an open connection: TLS with the present certificates, or plaintext. `address` is for messages, `host`
+    /// Secures an open connection: TLS with the current certificates, or plaintext. `address` is for messages, `host`
     /// is the name in the certificate. All errors are sentences for users.
     pub async fn secure<IO>(&self, io: IO, address: &str, host: &str) -> io::Result<Secured<IO>>
     where
@@ -148,7 +148,7 @@ impl Caller {
         let config = tls.config().await;
         let connecting = timeout(HANDSHAKE_WITHIN, TlsConnector::from(config).connect(name, io)).await;
         let connected = connecting.unwrap_or_else(|_| {
-            let why = format!("{address} did not answer the TLS handshake within {} s", HANDSHAKE_WITHIN.as_secs());
+            let why = format!("{address} did not complete the TLS handshake within {} s", HANDSHAKE_WITHIN.as_secs());
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         });
         match connected {
@@ -168,8 +168,8 @@ impl Tls {
         }
     }
 
-    /// The configuration from the present files. If they are not usable, the earlier configuration: the peer can still
-    /// refuse it.
+    /// The configuration from the current files. If the files are not usable, the earlier configuration, because the
+    /// peer can still refuse it.
     async fn config(&self) -> Arc<ClientConfig> {
         let read = self.files.read().await;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl Tls {
             Ok((texts, config)) => *current = Current { texts, config, trouble: Trouble::default() },
             Err(why) => {
                 if current.trouble.lasts(&why) {
-                    tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates stay in use");
+                    tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates remain in use; fix the files");
                 }
             }
         }
@@ -246,14 +246,15 @@ fn machine_authorities() -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let why = "this machine has no certificate authorities: set --tls-ca to the file of the authority of the graph service";
+        let why =
+            "this machine has no certificate authorities: set --tls-ca to the file with the graph service's authority";
         return Err(BadTls(why.to_owned()));
     }
     Ok(roots)
 }
 
-/// The TLS error of a broken connection. A caller that waits for an answer only learns that the connection was closed.
-/// Clones share it.
+/// The TLS error of a broken connection. Without it, a caller that waits for an answer learns only that the connection
+/// was closed. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Complaint(Arc<Mutex<Option<String>>>);
 
@@ -285,7 +286,7 @@ impl<IO> Secured<IO> {
 enum Stream<IO> {
     Plaintext {
         io: IO,
-        /// Something was read: the peer speaks plaintext, too.
+        /// The peer has sent plaintext, so it does not use TLS.
         is_known: bool,
     },
     Tls(Box<tokio_rustls::client::TlsStream<IO>>),

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-/// Far above any certificate chain or bundle of authorities.
+/// Maximum size of a file, far above any certificate chain or bundle of authorities.
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// An invalid TLS flag or file: one sentence that names it and says what to do.
@@ -38,7 +38,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The pair, if it is valid now.
+    /// Returns the pair, if it is valid now.
     pub(super) fn in_time(self, file: &File) -> Result<Pair, BadTls> {
         let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
         if now > self.not_after {
@@ -57,7 +57,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A moment as text for users.
+/// A point in time as text for users.
 pub(super) fn date(seconds_since_1970: i64) -> String {
     ASN1Time::from_timestamp(seconds_since_1970)
         .map_or_else(|_| seconds_since_1970.to_string(), |time| time.to_string())
@@ -99,7 +99,7 @@ impl File {
             }
         })?;
         if text.len() as u64 > FILE_MAX_BYTES {
-            return Err(self.bad(&format!("it has more than {FILE_MAX_BYTES} bytes")));
+            return Err(self.bad(&format!("the file has more than {FILE_MAX_BYTES} bytes")));
         }
         Ok(text)
     }
@@ -113,20 +113,20 @@ impl File {
 pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, BadTls> {
     let (file, text) = certificate;
     let chain = certificates(file, text)?;
-    let leaf = chain.first().ok_or_else(|| file.bad("it holds no certificate; expected PEM, BEGIN CERTIFICATE"))?;
+    let leaf = chain.first().ok_or_else(|| file.bad("the file has no certificate; expected PEM, BEGIN CERTIFICATE"))?;
     let (_, leaf) = X509Certificate::from_der(leaf)
-        .map_err(|error| file.bad(&format!("its certificate cannot be read: {error}")))?;
+        .map_err(|error| file.bad(&format!("the certificate cannot be read: {error}")))?;
     let (not_before, not_after) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let (key_file, text) = key;
     let key = PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         if matches!(error, pem::Error::NoItemsFound) {
-            return key_file.bad("it holds no private key; expected PEM, BEGIN PRIVATE KEY");
+            return key_file.bad("the file has no private key; expected PEM, BEGIN PRIVATE KEY");
         }
-        key_file.bad(&format!("it is not PEM: {error}"))
+        key_file.bad(&format!("the file is not PEM: {error}"))
     })?;
     let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
         if matches!(error, rustls::Error::InconsistentKeys(_)) {
-            let whose = format!("it is not the key of the certificate in {} {}", file.flag, file.path.display());
+            let whose = format!("the key does not belong to the certificate in {} {}", file.flag, file.path.display());
             return key_file.bad(&whose);
         }
         key_file.bad(&error.to_string())
@@ -140,15 +140,17 @@ pub(crate) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, Bad
     for certificate in certificates(file, text)? {
         roots
             .add(certificate)
-            .map_err(|error| file.bad(&format!("one of its certificates is not an authority: {error}")))?;
+            .map_err(|error| file.bad(&format!("a certificate in the file is not an authority: {error}")))?;
     }
     if roots.is_empty() {
-        return Err(file.bad("it holds no certificate; expected those of the authorities as PEM, BEGIN CERTIFICATE"));
+        return Err(file.bad(
+            "the file has no certificate; expected the certificates of the authorities as PEM, BEGIN CERTIFICATE",
+        ));
     }
     Ok(roots)
 }
 
 fn certificates(file: &File, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadTls> {
     let read = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>();
-    read.map_err(|error| file.bad(&format!("it is not PEM: {error}")))
+    read.map_err(|error| file.bad(&format!("the file is not PEM: {error}")))
 }

@@ -37,7 +37,8 @@ pub struct CallerFlags {
     #[arg(long, env = "OWNERGRAPH_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// File with a bearer token for the graph service. Reloaded when it changes; sent over TLS or loopback only.
+    /// File with a bearer token for the graph service. Reloaded when it changes. The token is sent over TLS or loopback
+    /// only.
     #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
@@ -100,8 +101,8 @@ impl CallerFlags {
 
 fn both(certificate: bool, key: bool) -> Result<(), BadTls> {
     match (certificate, key) {
-        (true, false) => Err(BadTls("--tls-cert needs --tls-key: the key of the certificate".to_owned())),
-        (false, true) => Err(BadTls("--tls-key needs --tls-cert: the certificate of the key".to_owned())),
+        (true, false) => Err(BadTls("--tls-cert needs --tls-key, the file with the key of the certificate".to_owned())),
+        (false, true) => Err(BadTls("--tls-key needs --tls-cert, the file with the certificate of the key".to_owned())),
         (true, true) | (false, false) => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Far enough to be never reached, near enough for every platform's clock.
+/// An instant that is never reached, and that every platform's clock can represent.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The identity in a client certificate, as the API server reads it. The certificate was checked in the handshake.
@@ -45,7 +45,7 @@ impl PeerCertificate {
     pub(super) fn read(der: &[u8]) -> Option<PeerCertificate> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let subject = certificate.subject();
-        // The last common name counts, and an unreadable one is no user. Both match Go.
+        // The last common name counts, and an unreadable common name is no user. Both rules are those of Go.
         let user = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?.to_owned();
         let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
         let ends = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);

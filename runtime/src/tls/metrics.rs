@@ -22,7 +22,7 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 pub struct TlsMetrics {
     refused: Family<[(&'static str, &'static str); 1], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
-    /// Without a value if nothing is served over TLS.
+    /// Has no value if the server uses no TLS.
     expiry: Family<[(&'static str, &'static str); 0], Gauge>,
     said: Arc<Mutex<HashMap<Reason, Said>>>,
 }
@@ -34,7 +34,7 @@ struct Said {
     unsaid: u64,
 }
 
-/// All TLS metrics, for the page about metrics.
+/// All TLS metrics, for docs/metrics.md.
 pub fn described() -> Vec<Description> {
     let mut registry = Registry::default();
     let mut book = Book::new(&mut registry);
@@ -51,7 +51,7 @@ impl TlsMetrics {
             [Label::of("reason", Reason::ALL.map(Reason::as_str))],
             (
                 "Failed TLS handshakes",
-                "The log has one line a minute for each reason. `closed` comes from TCP probes; the others come from callers with wrong files, or from unknown clients.",
+                "The log has one line a minute for each reason. TCP probes cause `closed`; callers with wrong files or unknown clients cause the others.",
             ),
             metrics.refused,
         );
@@ -59,7 +59,7 @@ impl TlsMetrics {
             "ownergraph_tls_reloads",
             [Label::of("result", ["taken", "unusable"])],
             (
-                "Changes of the TLS files, by whether they were usable",
+                "Changes of the TLS files; the label says whether the files were usable",
                 "After an `unusable` change the earlier certificate stays in use until it expires.",
             ),
             metrics.reloads,
@@ -67,7 +67,10 @@ impl TlsMetrics {
         book.put(
             "ownergraph_tls_certificate_expiry_timestamp_seconds",
             [],
-            ("Expiry of the served certificate, in seconds since 1970", "Alert a week before. Absent with plaintext."),
+            (
+                "Expiry of the served certificate, in seconds since 1970",
+                "Alert a week before the expiry. Absent without TLS.",
+            ),
             metrics.expiry,
         );
     }
@@ -97,7 +100,7 @@ impl TlsMetrics {
         }
     }
 
-    /// How many refusals of this reason were not logged, if this one is to be logged.
+    /// If this refusal is to be logged, returns the number of refusals of this reason since the last log line.
     fn unsaid(&self, reason: Reason) -> Option<u64> {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);

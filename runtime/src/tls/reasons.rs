@@ -27,7 +27,7 @@ pub(super) enum Reason {
     Plaintext,
     Incompatible,
     TooSlow,
-    /// Closed without a message, as TCP probes do.
+    /// The peer closed without a message, as TCP probes do.
     Closed,
 }
 
@@ -62,14 +62,14 @@ impl Reason {
 impl Refused {
     pub(super) fn of_server(error: &io::Error) -> Refused {
         let Some(tls) = tls_error(error) else {
-            return Refused { reason: Reason::Closed, why: format!("the caller went away: {error}") };
+            return Refused { reason: Reason::Closed, why: format!("the caller closed the connection: {error}") };
         };
         let (reason, why) = if let Error::InvalidCertificate(wrong) = tls {
             of_caller(wrong)
         } else if let Error::AlertReceived(alert) = tls {
             (Reason::ByCaller, format!("the caller refuses this server's certificate: {alert:?}"))
         } else if let Error::InvalidMessage(_) = tls {
-            (Reason::Plaintext, "the caller does not speak TLS".to_owned())
+            (Reason::Plaintext, "the caller does not use TLS".to_owned())
         } else {
             (Reason::Incompatible, tls.to_string())
         };
@@ -93,7 +93,7 @@ fn of_caller(wrong: &CertificateError) -> (Reason, String) {
     }
 }
 
-/// Whether another authority has signed it: one with another name, or a new one with the same name.
+/// Whether another authority has signed the certificate: one with another name, or a new one with the same name.
 fn is_foreign(wrong: &CertificateError) -> bool {
     matches!(wrong, CertificateError::UnknownIssuer | CertificateError::BadSignature)
 }
@@ -147,7 +147,7 @@ impl Words {
     /// The error of a plaintext caller at a TLS server.
     pub(super) fn speaks_tls(&self) -> io::Error {
         let why = format!(
-            "{} speaks TLS, and this connection is plaintext: set --tls-ca FILE or an https:// address",
+            "{} uses TLS, but this connection is plaintext: set --tls-ca FILE or an https:// address",
             self.address
         );
         io::Error::new(io::ErrorKind::InvalidData, why)
@@ -161,12 +161,12 @@ impl Words {
             error,
             Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         ) {
-            format!("{address} speaks TLS, but not HTTP/2: it is not a graph service")
+            format!("{address} uses TLS, but not HTTP/2: it is not a graph service")
         } else if let Error::AlertReceived(alert) = error {
             self.of_ours(*alert)
         } else if let Error::InvalidMessage(_) = error {
             format!(
-                "{address} does not speak TLS: remove --tls-ca and https:// if it serves plaintext, or serve TLS there"
+                "{address} does not use TLS: remove --tls-ca and https:// if it serves plaintext, or configure TLS at the server"
             )
         } else {
             format!("TLS with {address} failed: {error}")
@@ -176,24 +176,26 @@ impl Words {
     fn of_server(&self, wrong: &CertificateError) -> String {
         let whose = format!("the certificate of {}", self.address);
         match validity(wrong) {
-            Validity::Expired(on) => return format!("{whose} has expired{on}: renew it there"),
-            Validity::NotYet(before) => return format!("{whose} is not valid {before}: compare the clocks"),
+            Validity::Expired(on) => return format!("{whose} has expired{on}: renew it at the server"),
+            Validity::NotYet(before) => {
+                return format!("{whose} is not valid {before}: compare the clocks of both machines");
+            }
             Validity::Other => {}
         }
         if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
             let names = if presented.is_empty() { "no name".to_owned() } else { presented.join(", ") };
             return format!(
-                "{whose} is not for {}, but for {names}: use one of these names, or set {} to one",
+                "{whose} is not for {}, but for {names}: use one of these names as the address, or set {} to one of them",
                 expected.to_str(),
                 self.name_flag
             );
         }
         match &self.ca {
             Some(ca) if is_foreign(wrong) => format!(
-                "{whose} is signed by none of the authorities in --tls-ca {ca}: set it to the file of the authority that signed it"
+                "{whose} is signed by none of the authorities in --tls-ca {ca}: set --tls-ca to the file with the authority that signed it"
             ),
             None if is_foreign(wrong) => format!(
-                "{whose} is signed by no authority of this machine: set --tls-ca to the file of the authority that signed it"
+                "{whose} is signed by no authority of this machine: set --tls-ca to the file with the authority that signed it"
             ),
             Some(_) | None => format!("{whose} is not usable: {wrong}"),
         }

@@ -21,8 +21,8 @@ use super::reasons::Refused;
 
 /// Time from the first byte to an established connection.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
-/// How long a refused peer may continue to send. An immediate close would reset the connection, and the peer might
-/// never read the reason.
+/// Time for which a refused peer may continue to send. An immediate close would reset the connection, and the peer
+/// might never read the reason.
 const LINGER_FOR: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 * 1024;
 /// Interval of reads of the files. Kubernetes takes about a minute to update a changed Secret in a pod.
@@ -111,7 +111,7 @@ impl ServerTls {
                 Err(why) => {
                     if trouble.lasts(&why) {
                         self.metrics.reload_failed();
-                        tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates stay in use");
+                        tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates remain in use; fix the files");
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl ServerTls {
     async fn look(&self) -> Result<Option<i64>, BadTls> {
         let texts = self.files.read().await?;
         let is_known = self.current().texts == texts;
-        // Files may change between the first read and the last. Then the next read finds all of them.
+        // A file may change between the first read and the last. The next read then finds all of them.
         if is_known || self.files.read().await? != texts {
             return Ok(None);
         }
@@ -150,7 +150,7 @@ impl ServerTls {
             Ok(Err((error, io))) => {
                 let refused = Refused::of_server(&error);
                 self.metrics.refused(&refused, from);
-                // The peer need not read to the end.
+                // A peer that does not read to the end needs no further time.
                 let _unread = timeout(LINGER_FOR, linger(io)).await;
                 return None;
             }
@@ -160,7 +160,7 @@ impl ServerTls {
         None
     }
 
-    /// As if the certificate had been valid when it was read.
+    /// Reads the certificate as if it had been valid at the time of the read. For tests.
     #[cfg(test)]
     pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
         let mut current = self.current.write().unwrap();
@@ -185,8 +185,8 @@ async fn linger<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<()
     Ok(())
 }
 
-/// An error of the files, logged once and only if two consecutive reads fail: files that are written one after the
-/// other do not match for a moment.
+/// An error of the files. It is logged once, and only if two consecutive reads fail, because files that are written one
+/// after the other do not match for a moment.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     seen: Option<BadTls>,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::files::{BadTls, File};
 
-/// Kubernetes renews a token when a fifth of its life is left, at least two minutes.
+/// Interval of reads. Kubernetes renews a token when a fifth of its life is left, which is at least two minutes.
 const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// The header with the token.
@@ -34,7 +34,7 @@ impl Token {
     }
 
     /// `Bearer …` with the content of the file, at most a few seconds old. If the file is not readable, the earlier
-    /// token.
+    /// token is returned.
     pub(super) async fn header(&self) -> HeaderValue {
         if let Some(header) = self.lately() {
             return header;
@@ -49,7 +49,7 @@ impl Token {
             }
             Err(why) if read.complaint.as_ref() == Some(&why) => {}
             Err(why) => {
-                tracing::warn!(%why, "cannot read the token; the earlier token stays in use");
+                tracing::warn!(%why, "cannot read the token file; the earlier token remains in use; fix the file");
                 read.complaint = Some(why);
             }
         }
@@ -65,13 +65,13 @@ impl Token {
 fn header(file: &File, text: &[u8]) -> Result<HeaderValue, BadTls> {
     let token = text.trim_ascii();
     if token.is_empty() {
-        return Err(file.bad("it is empty"));
+        return Err(file.bad("the file is empty"));
     }
     if !token.iter().all(u8::is_ascii_graphic) {
-        return Err(file.bad("it does not hold exactly one token"));
+        return Err(file.bad("the file does not contain exactly one token"));
     }
     let mut header =
-        HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| file.bad("it is not a token"))?;
+        HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| file.bad("the content is not a token"))?;
     header.set_sensitive(true);
     Ok(header)
 }

@@ -96,7 +96,7 @@ impl Incoming {
     }
 }
 
-/// Lower case hexadecimal of exactly this length, as the header is written.
+/// Reads lower case hexadecimal of exactly this length, as in the header.
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     if text.len() != 2 * N {
@@ -176,7 +176,7 @@ impl FromStr for Ratio {
         if !(0.0..=1.0).contains(&ratio) {
             return Err("expected a number from 0 to 1, such as 0.01".to_owned());
         }
-        // Exact at both ends; in between, the rounding error does not matter.
+        // The conversion is exact at both ends. In between, the rounding error does not matter.
         Ok(Ratio((ratio * Ratio::WHOLE as f64) as u64))
     }
 }

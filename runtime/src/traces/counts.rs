@@ -75,8 +75,8 @@ impl Counts {
             exported,
             [],
             (
-                "Spans that the trace collector took",
-                "Stands still while nothing is collected, and where traces are off.",
+                "Spans that the trace collector accepted",
+                "Does not grow while no object is collected, or without traces.",
             ),
             counts.exported.clone(),
         );
@@ -85,7 +85,7 @@ impl Counts {
             [Label::of("reason", Dropped::ALL.map(Dropped::word))],
             (
                 "Spans that were recorded and not sent to the trace collector",
-                "`queue_full`: the collector of traces is away or slow; `failed`: it did not take them, and the log says why. Traces have holes; nothing else suffers.",
+                "`queue_full`: the trace collector is unreachable or slow. `failed`: the trace collector refused them, and the log has the reason. Traces are incomplete; collection is not affected.",
             ),
             counts.dropped.clone(),
         );

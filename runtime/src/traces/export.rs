@@ -33,7 +33,7 @@ pub(super) struct Sending {
     over: CancellationToken,
     /// The number of spans of the request in flight.
     under_way: usize,
-    /// The last logged reason why the collector does not take spans.
+    /// The last logged reason why the trace collector does not accept spans.
     known: String,
 }
 
@@ -73,14 +73,14 @@ impl Sending {
             () = self.send_all(&mut queue, &mut batch) => {}
             () = late => {}
         }
-        // From here on, recorders count late spans as dropped.
+        // After this call, recorders count late spans as dropped.
         queue.close();
         let mut left = self.under_way + batch.len();
         while queue.recv().await.is_some() {
             left += 1;
         }
         if left > 0 {
-            tracing::warn!(endpoint = self.endpoint, spans = left, "stopped before these spans of traces were sent");
+            tracing::warn!(endpoint = self.endpoint, spans = left, "the process ended before it sent these spans");
             self.counts.dropped(Dropped::Stopped, left);
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Sending {
                 Ok(()) => {
                     self.counts.exported(sent);
                     if !self.known.is_empty() {
-                        tracing::info!(endpoint = self.endpoint, "traces are sent again");
+                        tracing::info!(endpoint = self.endpoint, "spans are sent again");
                         self.known.clear();
                     }
                 }
@@ -112,15 +112,20 @@ impl Sending {
     /// Logs each reason once, until the failure is over.
     fn warn(&mut self, why: &str) {
         if self.known != why {
-            tracing::warn!(endpoint = self.endpoint, why, "traces cannot be sent; they are dropped");
+            tracing::warn!(
+                endpoint = self.endpoint,
+                why,
+                "cannot send spans to the trace collector; spans are dropped"
+            );
             self.known = why.to_owned();
         } else {
-            tracing::debug!(endpoint = self.endpoint, why, "traces cannot be sent");
+            tracing::debug!(endpoint = self.endpoint, why, "cannot send spans to the trace collector");
         }
     }
 }
 
-/// Collects a batch. False: the queue is closed and empty. After a stop was requested, it does not wait for more spans.
+/// Collects a batch. Returns false if the queue is closed and empty. After a request to stop, it does not wait for more
+/// spans.
 async fn fill(queue: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>, shutdown: &Shutdown) -> bool {
     let Some(first) = queue.recv().await else { return false };
     batch.push(first);

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
-/// High enough that the time limit of a batch decides (`OTEL_EXPORTER_OTLP_TIMEOUT`, default 10 s): a restart of the
-/// collector loses no spans.
+/// Number of retries. It is high enough that the time limit of a batch decides (`OTEL_EXPORTER_OTLP_TIMEOUT`, default
+/// 10 s), so that a restart of the collector loses no spans.
 const RETRIES_MAX: usize = 100;
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -99,11 +99,11 @@ impl Flags {
 impl Settings {
     /// Settings for plaintext to this port on loopback, for tests.
     pub fn to_loopback(port: u16, sample: Ratio) -> Settings {
-        let endpoint = format!("http://127.0.0.1:{port}/").parse().expect("a number makes it an address");
+        let endpoint = format!("http://127.0.0.1:{port}/").parse().expect("a port makes the text an address");
         Settings { endpoint, ca: None, sample }
     }
 
-    /// Call it on the runtime that it runs on.
+    /// Creates the exporter. Call it on the runtime that the exporter runs on.
     pub(super) fn exporter(&self) -> Result<SpanExporter, BadTraces> {
         let retries = RetryPolicy::recommended().with_max_retries(RETRIES_MAX).with_max_delay(RETRY_MAX);
         let builder = SpanExporter::builder().with_tonic().with_endpoint(self.endpoint.to_string());
@@ -112,7 +112,7 @@ impl Settings {
             Some(tls) => builder.with_tls_config(tls),
             None => builder,
         };
-        builder.build().map_err(|error| BadTraces(format!("traces cannot be sent: {error}")))
+        builder.build().map_err(|error| BadTraces(format!("cannot create the exporter of spans: {error}")))
     }
 
     /// `None`: plaintext.
@@ -123,7 +123,7 @@ impl Settings {
         let Some(path) = &self.ca else { return Ok(Some(ClientTlsConfig::new().with_native_roots())) };
         let file = File::new("--otlp-ca", path);
         let text = file.read_now().map_err(|error| BadTraces(error.to_string()))?;
-        // tonic would report an invalid file only at the first handshake.
+        // This check comes first, because tonic would report an invalid file only at the first handshake.
         authorities(&file, &text).map_err(|error| BadTraces(error.to_string()))?;
         Ok(Some(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(text))))
     }

@@ -25,16 +25,17 @@ pub struct Recorder {
     ids: Arc<Ids>,
 }
 
-/// Keeps the queue open. The last component to record holds it; later calls do not delay the end.
+/// Keeps the queue open. The last component that records spans holds it. Spans that other components record after its
+/// drop do not delay the end.
 #[derive(Debug)]
 pub struct Open {
     _queue: mpsc::Sender<Span>,
-    /// Signals the end to the export task, even while that waits.
+    /// Signals the end to the export task, even while the task waits.
     _over: DropGuard,
 }
 
-/// A random number generator for span ids. It is random enough to avoid duplicates within a trace, and needs no system
-/// call per id.
+/// A random number generator for span ids. Its numbers are random enough to avoid duplicates within a trace, and need
+/// no system call per id.
 #[derive(Debug, Default)]
 struct Ids {
     key: RandomState,
@@ -70,7 +71,7 @@ impl Recorder {
         SpanId::of_number(self.ids.next())
     }
 
-    /// A random id for a trace without a named subject.
+    /// A random id for a trace that has no subject to derive an id from.
     pub fn trace_id(&self) -> TraceId {
         TraceId::of(&(self.ids.next(), self.ids.next()))
     }

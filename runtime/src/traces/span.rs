@@ -14,7 +14,7 @@ pub struct Span {
     pub kind: Kind,
     pub start: Instant,
     pub end: Instant,
-    /// The names are a fixed set; OpenTelemetry's if it defines one.
+    /// The names are a fixed set. If OpenTelemetry defines a name, the set has that name.
     pub attributes: Vec<(&'static str, Value)>,
     /// The reason of a failure.
     pub failure: Option<String>,

@@ -221,7 +221,7 @@ fn variables_of_opentelemetry_count_where_no_flag_is_given() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317", "OTEL_EXPORTER_OTLP_INSECURE"),
         (&format!("{ON} OTEL_EXPORTER_OTLP_INSECURE=maybe"), "true or false"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1/v1/traces", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
-        (&format!("{ON} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"), "grpc alone"),
+        (&format!("{ON} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"), "expected grpc"),
         (&format!("{ON} OTEL_EXPORTER_OTLP_COMPRESSION=zstd"), "gzip or none"),
         (&format!("{ON} OTEL_EXPORTER_OTLP_TIMEOUT=10s"), "milliseconds"),
         (&format!("{ON} OTEL_EXPORTER_OTLP_CLIENT_KEY=/key.pem"), "not supported"),

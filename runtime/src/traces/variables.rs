@@ -1,5 +1,5 @@
-//! OpenTelemetry's environment variables that are read before the exporter starts. The exporter reads headers,
-//! compression and the time limit of a batch. Values that the exporter would ignore are refused here.
+//! OpenTelemetry's environment variables that are read before the exporter starts. The exporter itself reads headers,
+//! compression and the time limit of a batch. This module refuses values that the exporter would ignore.
 
 use super::context::Ratio;
 use http::Uri;
@@ -99,10 +99,10 @@ impl Variables<'_> {
     /// Checks that the exporter supports the requested transport.
     pub(super) fn check_transport(&self) -> Result<(), BadTraces> {
         let words: [(_, &[&str], _); 4] = [
-            (self.one("OTEL_TRACES_EXPORTER"), &["otlp"], "traces are sent by otlp, or not at all with none"),
-            (self.of_pair(PROTOCOL), &["grpc"], "traces are sent by grpc alone"),
+            (self.one("OTEL_TRACES_EXPORTER"), &["otlp"], "expected otlp, or none for no traces"),
+            (self.of_pair(PROTOCOL), &["grpc"], "expected grpc, the only supported transport"),
             (self.of_pair(COMPRESSION), &["gzip", "none"], "expected gzip or none"),
-            (self.of_pair(CLIENT_KEY), &[], "certificates of clients are not supported"),
+            (self.of_pair(CLIENT_KEY), &[], "client certificates are not supported"),
         ];
         for (read, known, wanted) in words {
             if let Some(read) = read.filter(|read| !known.iter().any(|word| read.value.eq_ignore_ascii_case(word))) {
@@ -115,7 +115,7 @@ impl Variables<'_> {
         }
     }
 
-    /// With or without `parentbased_`: a trace that a caller records is always recorded.
+    /// The sampler, with or without `parentbased_`. A trace that a caller records is always recorded.
     pub(super) fn sample(&self) -> Result<Option<Ratio>, BadTraces> {
         let Some(read) = self.one("OTEL_TRACES_SAMPLER") else { return Ok(None) };
         let sampler = read.value.to_ascii_lowercase();

@@ -46,7 +46,7 @@ async fn whoever_cannot_be_trusted_is_refused_counted_and_told_why() -> anyhow::
         ),
         (caller(&mistrustful).await?, "by_caller", "is signed by none of the authorities in --tls-ca"),
         (misnamed, "by_caller", "is not for graph.example"),
-        (Caller::plaintext(), "plaintext", "speaks TLS, and this connection is plaintext: set --tls-ca FILE"),
+        (Caller::plaintext(), "plaintext", "uses TLS, but this connection is plaintext: set --tls-ca FILE"),
     ];
     for (caller, _, part) in &cases {
         for _ in 0..TRIES {
@@ -107,8 +107,8 @@ fn the_command_line_says_what_to_do(
     for (code, arguments, part) in [
         (0, [&["--server", grpc, "--tls-ca", &ca], &known[..]].concat(), "LEADER"),
         (0, [&["--server", &https, "--tls-ca", &ca], &known[..]].concat(), "LEADER"),
-        (1, vec!["--server", grpc, "--tls-ca", &foreign], "set it to the file of the authority that signed it"),
-        (1, vec!["--server", grpc], "speaks TLS, and this connection is plaintext: set --tls-ca FILE"),
+        (1, vec!["--server", grpc, "--tls-ca", &foreign], "set --tls-ca to the file with the authority that signed it"),
+        (1, vec!["--server", grpc], "uses TLS, but this connection is plaintext: set --tls-ca FILE"),
         (1, vec!["--server", grpc, "--tls-ca", &key], "it holds no certificate"),
         (1, vec!["--server", grpc, "--tls-cert", &certificate], "--tls-cert needs --tls-key"),
         (1, vec!["--server", "192.0.2.1:1", "--token-file", &key, "--insecure"], "needs TLS or loopback"),

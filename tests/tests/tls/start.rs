@@ -27,7 +27,7 @@ fn a_process_does_not_start_with_files_that_do_not_fit() -> anyhow::Result<()> {
     let graph = "https://127.0.0.1:7450";
     for (program, arguments, part) in [
         ("graph-service", with(&[], &expired), "the certificate has expired, on Jan  1"),
-        ("graph-service", with(&[], &mixed), "it is not the key of the certificate in --tls-cert"),
+        ("graph-service", with(&[], &mixed), "the key does not belong to the certificate in --tls-cert"),
         ("graph-service", with(&["--client-ca", &nowhere], &good), "the file does not exist"),
         ("graph-service", only(&["--tls-cert", &ca]), "--tls-cert needs --tls-key"),
         ("graph-service", only(&["--client-ca", &ca]), "--client-ca needs --tls-cert"),
@@ -42,7 +42,7 @@ fn a_process_does_not_start_with_files_that_do_not_fit() -> anyhow::Result<()> {
         ("executor-service", only(&["--graph", graph, "--client-ca", &ca]), "--client-ca needs --tls-cert"),
         ("executor-service", only(&["--graph", "192.0.2.1:1", "--token-file", &ca]), "needs TLS or loopback"),
         ("executor-service", only(&["--token-file", &nowhere]), "the file does not exist"),
-        ("executor-service", only(&["--token-file", &ca]), "it does not hold exactly one token"),
+        ("executor-service", only(&["--token-file", &ca]), "the file does not contain exactly one token"),
     ] {
         let mut command = Command::new(programs.path(program));
         let output =

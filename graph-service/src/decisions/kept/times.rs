@@ -1,4 +1,4 @@
-//! The times of logged events, and what is known of events that are no longer kept.
+//! The times of logged events, and the knowledge about events that are no longer kept.
 
 use super::{Kept, Record};
 use crate::decisions::{DecisionLog, Extent, Missing, Most};
@@ -8,7 +8,7 @@ use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{DecisionEvent, Position};
 use std::cmp::Ordering;
 
-/// Most consecutive positions to look at for one with a time.
+/// Maximum number of consecutive positions to search for an event with a time.
 const TIMELESS_MAX: usize = 16;
 
 /// How a log of this process ended.
@@ -48,7 +48,7 @@ fn order(a: &Timestamp, b: &Timestamp) -> Ordering {
 
 impl DecisionLog {
     /// The position before the first kept event that is not older than `wanted`. Events carry the clock of their
-    /// leader, so positions are only as exact as the machines' clocks. An event without a time is never passed over.
+    /// leader, so positions are only as exact as the machines' clocks. An event without a time counts as not older.
     pub(crate) async fn before(&self, wanted: &Timestamp, extent: &Extent) -> Result<Position, Missing> {
         let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
         let (mut low, mut high) = (extent.oldest, extent.newest + 1);
@@ -71,7 +71,7 @@ impl DecisionLog {
         Ok(at(low - 1))
     }
 
-    /// Fills in the gap: how many events a reader at `from` misses, and their times.
+    /// Completes the gap: the number of events that a reader at `from` misses, and their times.
     pub(crate) fn known_of(&self, from: &Position, gap: Gap) -> Gap {
         let kept = self.kept();
         if from.log_id == kept.log_id {

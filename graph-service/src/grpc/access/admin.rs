@@ -1,4 +1,4 @@
-//! Authorization of the admin port: who may read more than liveness and readiness.
+//! Authorization of the admin port, for all paths except liveness and readiness.
 
 use super::caller::Credentials;
 use super::reviews::Asked;
@@ -8,7 +8,7 @@ use runtime::admin::{Guard, Refusal, Visitor};
 use std::sync::Arc;
 use tonic::{Code, Status};
 
-/// The name of requests to the admin port in the log.
+/// The name that the log uses for requests to the admin port.
 const VISIT: &str = "admin";
 
 impl Authenticator {

@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Shortest time between two removals of expired answers from a full cache.
+/// Minimum time between two removals of expired answers from a full cache.
 const PURGE_EVERY: Duration = Duration::from_secs(1);
 
 type Asking<V> = BoxFuture<'static, (Result<V, Unanswered>, Instant)>;
 
-/// Answers by question. A full cache asks each further question again.
+/// Answers by question. If the cache is full, each further question goes to the API server.
 pub(super) struct Cache<K, V>
 where
     V: Clone,
@@ -29,7 +29,7 @@ struct Entries<K, V: Clone> {
 }
 
 enum Entry<V: Clone> {
-    /// Lives as long as a task waits for the answer.
+    /// The question exists as long as a task waits for the answer.
     Asked(WeakShared<Asking<V>>),
     Known {
         answer: V,
@@ -69,7 +69,7 @@ where
         };
         let (answer, at) = asked.await;
         let mut entries = self.lock();
-        // The entry exists if there was room for it.
+        // The entry exists if the cache had room for it.
         if let Some(entry) = entries.by_question.get_mut(&question) {
             match &answer {
                 Ok(answer) => *entry = Entry::Known { answer: answer.clone(), until: at + lifetime(answer) },

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 /// The pod that a service account's token is bound to, from the TokenReview.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
-/// The group of all authenticated users. The API server adds it to the groups of a certificate, and so does this
-/// service.
+/// The group of all authenticated users. The API server adds it to the groups of a certificate, and this service does
+/// the same.
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// A user as the API server knows it.
@@ -47,15 +47,15 @@ impl Caller {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::grpc) enum Holder {
     Certificate,
-    /// With the pod that the token is bound to.
+    /// The name of the pod that the token is bound to.
     Token {
         pod: Option<String>,
     },
 }
 
 impl Holder {
-    /// Whether an executor may use this name. The error names the pod that its token is bound to. A certificate admits
-    /// any name: an administrator may give one certificate to many executors.
+    /// Returns an error if an executor may not use this name. The error names the pod that its token is bound to. A
+    /// certificate admits any name, because an administrator may give one certificate to many executors.
     pub(in crate::grpc) fn may_be(&self, executor: &str) -> Result<(), String> {
         match self {
             Holder::Certificate => Ok(()),
@@ -65,7 +65,7 @@ impl Holder {
     }
 }
 
-/// Who makes a call, and until when this holds.
+/// The identity of a caller, and the time until which it is valid.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) caller: Arc<Caller>,
@@ -159,7 +159,7 @@ impl Claims {
     /// The time until the token expires; `None` if it has expired.
     pub(super) fn left(&self) -> Option<Duration> {
         let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.exp?))?;
-        // A year counts as unlimited; every clock can represent it.
+        // A year counts as unlimited, because every clock can represent it.
         let far = Duration::from_secs(365 * 24 * 3600);
         Some(end.duration_since(SystemTime::now()).unwrap_or_default().min(far))
     }

@@ -1,4 +1,4 @@
-//! Checks every call before its handler, and streams for as long as they last.
+//! Checks every call before its handler. Checks streams again for as long as they last.
 
 use super::caller::{Credentials, Identity};
 use super::reviews::Asked;
@@ -25,10 +25,10 @@ use tower::{Layer, Service};
 
 /// Interval of checks of a stream's caller.
 pub(super) const AGAIN_EVERY: Duration = Duration::from_secs(300);
-/// Shortest interval of these checks: while the API server does not answer, or accepts a token that has expired by our
-/// clock.
+/// Minimum interval of these checks. It applies while the API server does not answer, or while it accepts a token that
+/// has expired by this machine's clock.
 pub(super) const AGAIN_SOON: Duration = Duration::from_secs(10);
-/// How long a stream continues while the API server does not answer.
+/// Maximum time that a stream continues while the API server does not answer.
 pub(super) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Puts [`Guarded`] before the services.
@@ -66,7 +66,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Some(authenticator) = self.authenticator.clone() else { return Box::pin(self.inner.call(request)) };
         let other = self.inner.clone();
-        // Use the clone that is ready.
+        // This clone is the one that is ready.
         let mut inner = std::mem::replace(&mut self.inner, other);
         Box::pin(async move {
             let Some(row) = rights::of_path(request.uri().path()) else {
@@ -94,8 +94,8 @@ where
     }
 }
 
-/// With an authenticator, all listeners use TLS. A plaintext call comes from a pipe of this process, such as that of an
-/// executor beside the service.
+/// With an authenticator, all listeners use TLS. So a plaintext call comes from a pipe of this process, such as that of
+/// an executor in the same process.
 fn is_within_the_process(request: &Request<Body>) -> bool {
     request.extensions().get::<Link>().is_some_and(|link| link.peer == Peer::Plaintext)
 }
@@ -145,7 +145,7 @@ impl Visit {
 
     /// Waits until the call has to end. Returns its status.
     fn over(self, admitted: Admitted) -> BoxFuture<'static, Status> {
-        // The interval counts from now, not from when the client reads.
+        // The interval counts from now, and not from the time when the client reads.
         let next = due(&admitted.identity);
         self.look_again(admitted, next).boxed()
     }
@@ -208,12 +208,12 @@ impl http_body::Body for Watched {
     type Data = Bytes;
     type Error = Status;
 
-    /// A frame has whole messages, so a stream ends between two messages.
+    /// A frame has whole messages, so a stream never ends within a message.
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(over) = &mut self.over else { return Poll::Ready(None) };
         if let Poll::Ready(status) = over.poll_unpin(context) {
             self.over = None;
-            // Dropping the body tells the handler that the reader is gone.
+            // The dropped body tells the handler that the reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;

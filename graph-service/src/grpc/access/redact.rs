@@ -1,7 +1,7 @@
-//! Removes from an answer what its caller may not see.
+//! Removes from an answer the objects that its caller may not see.
 //!
 //! The metadata of a visible object stays as it is: its references, and the verdict on each, because the fate of the
-//! object shows them too. Everything else about a hidden owner is removed.
+//! object shows them too. All other data about a hidden owner is removed.
 
 use super::Visibility;
 use proto::decision::v1beta1::DecisionEvent;
@@ -32,14 +32,14 @@ pub(in crate::grpc) fn edges(visibility: &Visibility, edges: &mut [Edge]) {
     }
 }
 
-/// Removes hidden objects from a list of names. Returns how many.
+/// Removes hidden objects from a list of names. Returns the number of removed objects.
 fn named(visibility: &Visibility, objects: &mut Vec<ObjectRef>) -> u32 {
     let all = objects.len();
     objects.retain(|object| shows(visibility, Some(object)));
     u32::try_from(all - objects.len()).unwrap_or(u32::MAX)
 }
 
-/// Removes hidden objects from the reasons of a verdict on a visible object. Returns how many.
+/// Removes hidden objects from the reasons of a verdict on a visible object. Returns the number of removed objects.
 fn reasons(visibility: &Visibility, reasons: &mut [Reason]) -> u32 {
     let mut all = 0;
     for reason in reasons {
@@ -53,8 +53,8 @@ fn reasons(visibility: &Visibility, reasons: &mut [Reason]) -> u32 {
     all
 }
 
-/// Keeps decisions on visible objects in the requested namespaces. Call this before any filter: filters could otherwise
-/// probe hidden objects.
+/// Keeps decisions on visible objects in the requested namespaces. Call this before any filter, because a filter could
+/// reveal hidden objects.
 pub(in crate::grpc) async fn events(
     visibility: &Visibility,
     events: Vec<DecisionEvent>,
@@ -73,12 +73,12 @@ pub(in crate::grpc) async fn events(
     Ok(shown)
 }
 
-/// The visible part of something.
+/// The visible part of a value.
 #[derive(Debug)]
 pub(in crate::grpc) enum Shown<T> {
-    /// Everything.
+    /// The whole value.
     Whole,
-    /// This part.
+    /// Only this part.
     Part(Box<T>),
     Nothing,
 }
@@ -108,7 +108,7 @@ pub(in crate::grpc) async fn event(
 
 fn redact_event(visibility: &Visibility, event: &mut DecisionEvent) {
     let mut hidden = reasons(visibility, &mut event.reasons) + named(visibility, &mut event.cause_chain);
-    // The root is the last of the chain, unless the chain was cut.
+    // The root is the last object of the chain, unless the chain was cut.
     if !shows(visibility, event.root.as_ref()) {
         event.root = None;
         event.root_resource_version.clear();

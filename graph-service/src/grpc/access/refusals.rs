@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// A cause is not logged again within this.
+/// Time within which the same cause is not logged again.
 const LOGGED_EVERY: Duration = Duration::from_secs(600);
-/// Most remembered causes. Beyond this, refusals are logged once for each reason.
+/// Maximum number of remembered causes. If there are more, refusals are logged once for each reason.
 const CAUSES_MAX: usize = 256;
-/// Most bytes of a user name in a log line.
+/// Maximum number of bytes of a user name in a log line.
 const USER_MAX_BYTES: usize = 128;
 
 /// Counts and logs refusals.
@@ -54,7 +54,7 @@ impl Refusals {
     }
 }
 
-/// The reason of a status, if it is about the caller.
+/// The reason of a status, if it concerns the caller.
 fn reason(status: &Status) -> Option<&'static str> {
     if !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied | Code::Unavailable) {
         return None;

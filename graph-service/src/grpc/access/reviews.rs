@@ -19,21 +19,21 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
-/// Largest review. A review with all groups of its user is far smaller.
+/// Maximum size of a review. A review with all groups of its user is far smaller.
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
-/// Most bytes of the API server's message in ours.
+/// Maximum number of bytes of the API server's message in an error.
 const WORDS_MAX_BYTES: usize = 300;
-/// Longer than any caller waits.
+/// Timeout of a review. It is longer than any caller waits.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The subject of an access review.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asked {
-    /// A verb on a virtual resource of Ownergraph. Without a namespace: for all namespaces.
+    /// A verb on a virtual resource of Ownergraph. Without a namespace, for all namespaces.
     Resource { verb: &'static str, resource: &'static str, namespace: String },
-    /// To get an object of the API server.
+    /// The verb get on an object of the API server.
     Object { group: String, resource: String, namespace: String, name: String },
-    /// To get a non-resource path.
+    /// The verb get on a non-resource path.
     Path(String),
 }
 
@@ -52,7 +52,7 @@ pub(super) enum TokenAnswer {
     Refused(String),
 }
 
-/// The API server did not answer, or not usefully.
+/// The API server did not answer, or its answer was not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unanswered {
     pub(super) why: String,
@@ -73,7 +73,8 @@ pub(super) trait Reviews: Send + Sync {
 /// The API server, asked with the service's own credentials.
 pub(crate) struct ApiServer {
     client: kube::Client,
-    /// The runtime of the service. Readers' threads may ask, and the connection must not depend on those threads.
+    /// The runtime of the service. Readers' threads may send requests, but the connection must not depend on those
+    /// threads.
     runtime: Handle,
 }
 
@@ -143,7 +144,7 @@ fn access_review(question: &Question) -> SubjectAccessReview {
     SubjectAccessReview { spec, ..SubjectAccessReview::default() }
 }
 
-/// A missing field denies.
+/// A missing field means that the right is denied.
 fn is_allowed(answer: &Answer) -> Result<bool, Unanswered> {
     let status = read::<SubjectAccessReview>(answer)?.status.ok_or_else(without_status)?;
     Ok(status.allowed && !status.denied.unwrap_or_default())
@@ -153,8 +154,8 @@ fn without_status() -> Unanswered {
     Unanswered::of("the API server's review has no status")
 }
 
-/// A server that does not report audiences may accept a token that was issued for another service. Such an answer
-/// refuses the token.
+/// A server that does not report audiences may accept a token that was issued for another service. So an answer without
+/// audiences refuses the token.
 fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswered> {
     let status = read::<TokenReview>(answer)?.status.ok_or_else(without_status)?;
     let TokenReviewStatus { authenticated, user, audiences, error } = status;

@@ -1,4 +1,4 @@
-//! What the caller of one call may see, by namespace.
+//! The objects that the caller of one call may see, by namespace.
 
 use super::caller::Caller;
 use super::reviews::Asked;
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
 
-/// Most namespaces of one call. A call names its namespaces, and few references leave them.
+/// Maximum number of namespaces of one call. A call names its namespaces, and few references leave them.
 const NAMESPACES_MAX: usize = 1000;
 
-/// What the caller of a call may see: everything if callers are not authenticated.
+/// The objects that the caller of a call may see. If callers are not authenticated, they see everything.
 #[derive(Clone, Debug, Default)]
 pub(in crate::grpc) struct Visibility(Option<Arc<Limited>>);
 
@@ -30,9 +30,9 @@ struct Known {
     /// The right for all namespaces.
     everywhere: Option<bool>,
     namespaces: BTreeMap<String, bool>,
-    /// Without these the call fails. The empty namespace stands for all.
+    /// Required rights: if one of them is lost, the call fails. The empty namespace stands for all.
     required: BTreeSet<String>,
-    /// How often a right was found changed.
+    /// The number of rights that were found changed.
     changes: u64,
 }
 
@@ -64,7 +64,7 @@ impl Visibility {
         self.0.as_ref().is_none_or(|limited| limited.known().sees(namespace))
     }
 
-    /// Whether everything is visible, as far as was asked.
+    /// Whether everything is visible, according to the answers so far.
     pub(in crate::grpc) fn sees_everything(&self) -> bool {
         self.0.as_ref().is_none_or(|limited| limited.known().everywhere == Some(true))
     }
@@ -94,7 +94,7 @@ impl Visibility {
         Ok(())
     }
 
-    /// An error unless this namespace is visible; empty stands for all.
+    /// Returns an error unless this namespace is visible; empty stands for all.
     pub(in crate::grpc) async fn require(&self, namespace: &str) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         self.learn([namespace]).await?;
@@ -102,8 +102,8 @@ impl Visibility {
         if self.sees(namespace) { Ok(()) } else { Err(limited.denied(namespace)) }
     }
 
-    /// For a call without an object: an error unless the caller has the right for all namespaces, or each filter names
-    /// namespaces that it may see.
+    /// For a call without an object. Returns an error unless the caller has the right for all namespaces, or each
+    /// filter names namespaces that the caller may see.
     pub(in crate::grpc) async fn require_named<'a>(
         &self,
         filters: impl IntoIterator<Item = &'a [String]>,
@@ -129,7 +129,7 @@ impl Visibility {
         Ok(())
     }
 
-    /// An error unless the caller may get this object from the API server.
+    /// Returns an error unless the caller may get this object from the API server.
     pub(in crate::grpc) async fn require_to_get(&self, object: &ObjectRef) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         let [group, resource, namespace, name] =
@@ -147,19 +147,19 @@ impl Visibility {
         }
     }
 
-    /// How often a right was found changed.
+    /// The number of rights that were found changed.
     pub(in crate::grpc) fn changes(&self) -> u64 {
         self.0.as_ref().map_or(0, |limited| limited.known().changes)
     }
 
-    /// What is visible now, to compare with another call.
+    /// The rights that are known now, to compare them with those of another call.
     pub(in crate::grpc) fn seen(&self) -> Seen {
         let Some(limited) = &self.0 else { return Seen::default() };
         let known = limited.known();
         Seen { everywhere: known.everywhere, namespaces: known.namespaces.clone() }
     }
 
-    /// Asks about everything again. An error if the call has lost a required right.
+    /// Asks about all rights again. Returns an error if the call has lost a required right.
     pub(super) async fn ask_again(&self) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         let before = limited.known().clone();
@@ -179,7 +179,7 @@ impl Visibility {
     }
 }
 
-/// Who asked.
+/// The caller for whom state is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::grpc) struct Whose {
     user: String,
@@ -199,7 +199,7 @@ impl Whose {
     }
 }
 
-/// What was visible at some time.
+/// The rights at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::grpc) struct Seen {
     everywhere: Option<bool>,

@@ -3,9 +3,9 @@
 use prost::Message as _;
 use proto::admin::v1beta1::{GetStatusResponse, Pause};
 
-/// Most bytes of the targets of one pause in a list.
+/// Maximum number of bytes of the targets of one pause in a list.
 const TARGETS_MAX_BYTES: usize = 128 * 1024;
-/// Most bytes of all pauses in a status.
+/// Maximum number of bytes of all pauses in a status.
 const PAUSES_MAX_BYTES: usize = 512 * 1024;
 
 /// Shortens a pause for a list.

@@ -133,7 +133,7 @@ async fn an_old_stream_and_a_stop_are_announced() {
     let mut answers = world.watch(WatchStatusRequest::default()).await;
     status(&mut answers).await;
     world.service.shared.shutdown.request();
-    assert_eq!(farewell(answers.next().await.unwrap().unwrap()).as_deref(), Some("this replica stops"));
+    assert_eq!(farewell(answers.next().await.unwrap().unwrap()).as_deref(), Some("this replica is stopping"));
     assert!(answers.next().await.is_none());
 }
 

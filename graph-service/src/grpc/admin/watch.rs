@@ -14,7 +14,7 @@ use tonic::Status;
 /// Bounds of the interval between two messages.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Spread of the reconnection of streams that end at the same time.
+/// Time span over which clients reconnect whose streams end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The request of a reader.
@@ -63,7 +63,7 @@ impl Watch {
 
     fn going_away(&self) -> WatchStatusResponse {
         let stops = self.state.shared.shutdown.is_requested();
-        let reason = if stops { "this replica stops" } else { "the stream is renewed" };
+        let reason = if stops { "this replica is stopping" } else { "the stream is renewed" };
         let reconnect_after = spread(Duration::ZERO, RECONNECT_WITHIN).try_into().ok();
         WatchStatusResponse { event: Some(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after })) }
     }
@@ -76,7 +76,7 @@ fn taken(sent: Result<(), NotTaken>) -> Result<(), Status> {
     }
 }
 
-/// The status without ages, for comparison: a growing age is no change. The start of a stall is one.
+/// The status without ages, for comparison. A growing age is no change, but the start of a stall is one.
 fn ageless(status: &GetStatusResponse) -> GetStatusResponse {
     let stalls = |at: &prost_types::Duration| at.seconds > 0 || at.nanos > 0;
     let is_stalled = status.stalled_for.as_ref().is_some_and(stalls);

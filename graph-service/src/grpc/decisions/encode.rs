@@ -17,8 +17,8 @@ const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.Decision
 /// Schema URI of the data of a CloudEvent.
 const SCHEMA: &str = "https://ownergraph.dev/proto/ownergraph.decision.v1beta1.DecisionEvent";
 
-/// Most bytes of the events of one message, as they are kept. This is what an idle reader costs. CloudEvents repeat the
-/// target and are at most twice as large.
+/// Maximum size of the events of one message, in their kept form. An idle reader costs this much memory. CloudEvents
+/// repeat the target and are at most twice as large.
 pub(super) const BATCH_MAX_BYTES: usize = 256 * 1024;
 
 /// The bounds of one read of the log for one message.
@@ -60,7 +60,7 @@ const POSITION_OF_EVENT: u32 = 1;
 /// Field of the batch in a message of a stream.
 pub(super) const BATCH: u32 = 1;
 
-/// Adds an encoded event to an encoded batch. The position comes last; the order of fields is free.
+/// Adds an encoded event to an encoded batch. The position comes last, because the order of fields is free.
 pub(super) fn kept(event: &[u8], at: &Position, batch: &mut BytesMut) {
     let position = encoding::message::encoded_len(POSITION_OF_EVENT, at);
     encoding::encode_key(EVENTS_OF_BATCH, WireType::LengthDelimited, batch);
@@ -107,7 +107,7 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
             attributes.insert("sequence".to_owned(), text(format!("{:020}", at.sequence)));
             format!("{}/{}", at.log_id, at.sequence)
         }
-        // A present state has no position in the log.
+        // An open decision that is reported by its current state has no position in the log.
         None => format!("open/{}/{phase}/{}", event.decision_id, event.attempt),
     };
     let what = match &event.system {

@@ -48,7 +48,7 @@ impl Filter {
         self.any.iter().any(|one| one.admits(event, &self.errors))
     }
 
-    /// How often an expression could not be evaluated.
+    /// The number of failed evaluations of an expression.
     pub(super) fn errors(&self) -> u64 {
         self.errors.count()
     }
@@ -61,7 +61,7 @@ impl One {
         let among = |wanted: &[i32], is: i32| wanted.is_empty() || wanted.contains(&is);
         let target = || event.target.as_ref();
         if event.system.is_some() {
-            // These conditions are on the event, the others on its target.
+            // The destructured conditions concern the event, the others its target.
             let DecisionFilter { phases, kinds, causes, .. } = &self.wanted;
             let has_none = phases.is_empty() && kinds.is_empty() && causes.is_empty();
             return has_none && self.targets.is_none() && self.expression.is_none();
@@ -77,7 +77,7 @@ impl One {
     }
 }
 
-/// An error for an unknown or unspecified enum value: no event has it.
+/// Returns an error for an unknown or unspecified enum value, because no event has it.
 fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> Result<(), Status> {
     for &value in values {
         if E::try_from(value).ok().is_none_or(|value| value == E::default()) {

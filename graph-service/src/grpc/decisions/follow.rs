@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// Spread of the reconnection of streams that end at the same time.
+/// Time span over which clients reconnect whose streams end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Longest time of filters before other tasks get a turn.
+/// Maximum time for which filters run before other tasks get a turn.
 const AT_A_TIME: Duration = Duration::from_millis(5);
 
 /// Gap reason: the reader was too slow, or disconnected for too long.
@@ -47,7 +47,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Start after a position of the log.
+    /// The start after a position of the log.
     pub(super) fn after(at: Position) -> Start {
         Start { at, open: false, gap: None }
     }
@@ -122,7 +122,7 @@ enum Stop {
     Failed(Status),
 }
 
-/// What has been sent.
+/// The progress of the stream.
 struct Sent {
     reader: Reader<Encoded>,
     /// The last position that was sent.
@@ -184,7 +184,7 @@ impl Follow {
                     continue;
                 }
                 Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
-                // The log ends with a replica that stops.
+                // If this replica is stopping, its log ends for that reason.
                 Err(Missing::Replaced) if self.shared.shutdown.is_requested() => {
                     return self.send_away(&at, &mut sent).await;
                 }
@@ -213,7 +213,7 @@ impl Follow {
                 continue;
             }
             tokio::select! {
-                // The log lives as long as the service.
+                // The sender lives as long as the service.
                 _ = changes.changed() => {}
                 () = sleep_until(bookmark_at.min(ends)) => {}
                 () = self.shared.shutdown.requested() => {}
@@ -279,13 +279,14 @@ impl Follow {
         Ok(at)
     }
 
-    /// Sends a gap before the open decisions. Even if those fail, the reader continues after the gap.
+    /// Sends a gap before the open decisions. Even if sending those fails, the reader continues after the gap.
     async fn send_gap(&self, gap: Gap, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
         let at = Some(at).filter(|_| !self.shared.leadership().leading);
         self.send(Event::Gap(gap), at, sent).await
     }
 
-    /// Sends each decision that is not carried out yet, in its state at that time. Changes meanwhile follow after `at`.
+    /// Sends each decision that is not carried out yet, in its state at that time. Changes in the meantime follow after
+    /// `at`.
     async fn send_open(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
         let mut last: Option<Uid> = None;
         loop {
@@ -315,7 +316,8 @@ impl Follow {
     }
 
     async fn send_away(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
-        let reason = if self.shared.shutdown.is_requested() { "this replica stops" } else { "the stream is renewed" };
+        let reason =
+            if self.shared.shutdown.is_requested() { "this replica is stopping" } else { "the stream is renewed" };
         let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
         self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), Some(at), sent).await
     }
@@ -335,7 +337,7 @@ impl Follow {
         self.hand_over(message, position, sent).await
     }
 
-    /// The message fields besides the events. `position` is absent if not everything up to it has been sent.
+    /// The message fields besides the events. `position` is absent unless all requested events up to it have been sent.
     fn beside(&self, position: Option<&Position>, sent: &mut Sent) -> WatchDecisionsResponse {
         let meta = std::mem::take(&mut sent.is_first).then(|| self.shared.meta());
         let head = self.shared.decisions.extent();

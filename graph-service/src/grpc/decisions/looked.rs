@@ -9,11 +9,11 @@ use proto::decision::v1beta1::{DecisionEvent, EventEncoding, EventView, Position
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Most encoded bytes of shared events. Decoded and converted they take about ten times as much.
+/// Maximum number of encoded bytes of shared events. Decoded and converted they take about ten times as much.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Most shared events.
+/// Maximum number of shared events.
 const EVENTS_MAX: usize = 2048;
-/// Most shared whole batches. Each is below the largest message.
+/// Maximum number of shared whole batches. Each is below the largest message.
 const BATCHES_MAX: usize = 16;
 
 /// One event, and its converted forms.
@@ -121,7 +121,7 @@ impl Recent {
             let kept = self.of(log_id);
             events.iter().map(|logged| Some(Arc::clone(&kept.events.get(&logged.sequence)?.0))).collect()
         };
-        // Two concurrent readers of one event both decode it; neither waits.
+        // If two concurrent readers decode one event, neither waits for the other.
         let decoded: Vec<Arc<Looked>> = found
             .iter()
             .zip(events)

@@ -1,4 +1,4 @@
-//! Pages of the log. The log only grows, so a position is all that a later page needs.
+//! Pages of the log. The log only grows, so a later page needs only a position.
 
 use crate::decisions::Extent;
 use crate::grpc::pages::digest;
@@ -6,7 +6,7 @@ use crate::grpc::status;
 use prost::Message;
 use tonic::Status;
 
-/// A page token is these three numbers, in hex.
+/// A position in the list of pages. Its token is these three numbers, in hex.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::grpc) struct Place {
     question: u64,

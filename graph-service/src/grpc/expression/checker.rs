@@ -1,8 +1,8 @@
 //! Type-checks an expression before its evaluation.
 //!
 //! The checker knows the fields of the subject, and the operand types of the admitted functions, operators and macros.
-//! An unknown type (`dyn`: a mixed list, a map that the expression creates) is accepted everywhere except as the result
-//! of the whole expression.
+//! An unknown type (`dyn`) is that of a mixed list, or of a map that the expression creates. It is accepted everywhere
+//! except as the result of the whole expression.
 
 use super::{Mistake, Subject, place};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
@@ -126,14 +126,14 @@ impl Type {
 /// Variables and their types, the innermost last.
 type Scope = Vec<(String, Type)>;
 
-/// An error unless the expression is a condition on its subject.
+/// Returns an error unless the expression is a condition on its subject.
 pub(super) fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
     let mut checker = Checker::new(text, subject);
     let found = checker.of(expr)?;
     if found == Type::Bool {
         return Ok(());
     }
-    Err(checker.mistake(format!("it is not a condition: its type is {found}, not bool"), word(expr)))
+    Err(checker.mistake(format!("the expression is not a condition: its type is {found}, not bool"), word(expr)))
 }
 
 struct Checker<'a> {
@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
             Expr::Literal(literal) => Ok(of_literal(literal)),
             Expr::Ident(name) => {
                 let known = self.scope.iter().rev().find(|(known, _)| known == name);
-                // Unknown variables were refused before.
+                // An earlier check has refused unknown variables.
                 Ok(known.map_or(Type::Dyn, |(_, of)| of.clone()))
             }
             Expr::Select(select) => self.of_select(select),
@@ -225,7 +225,7 @@ impl<'a> Checker<'a> {
             let called = call.func_name.trim_matches(['_', '@', '!']).trim_end_matches('_');
             let called = if called.is_empty() { call.func_name.as_str() } else { called };
             let at = operands.iter().find_map(|operand| word(operand)).or(Some(called));
-            self.mistake(format!("{called} does not take {}", names.join(" and ")), at)
+            self.mistake(format!("{called} does not accept {}", names.join(" and ")), at)
         })
     }
 
@@ -355,7 +355,7 @@ fn of_arithmetic(name: &str, one: &Type, other: &Type) -> Option<Type> {
     }
 }
 
-/// A word by which the expression can be found in the text.
+/// A word that locates the expression in the text.
 fn word(expr: &IdedExpr) -> Option<&str> {
     let mut open = vec![expr];
     while let Some(next) = open.pop() {

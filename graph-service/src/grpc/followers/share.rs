@@ -1,9 +1,9 @@
 //! The limits of each caller: streams, processor time of the threads that write them, and bytes.
 //!
-//! A caller is a user if callers are authenticated, and otherwise a connection. A caller that has used up its share
-//! waits, and no other does. If all callers together send more bytes than the collector can spare, each waits until its
-//! own messages are paid for, in the order in which they were sent: HTTP/2 costs processor time beyond that of the
-//! writing threads.
+//! A caller is a user if callers are authenticated, and otherwise a connection. If a caller has used up its share, only
+//! that caller waits. If all callers together send more bytes than the collector allows, each waits until its own
+//! messages are paid for, in the order in which they were sent. This limit exists because HTTP/2 costs processor time
+//! beyond that of the writing threads.
 
 use crate::grpc::access::{Visibility, Whose};
 use crate::grpc::connection::Cut;
@@ -18,11 +18,11 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
-/// Most streams.
+/// Maximum number of streams.
 pub(in crate::grpc) const STREAMS_MAX: usize = 256;
-/// Places that only callers with the right for all namespaces may take.
+/// Number of places that only callers with the right for all namespaces may take.
 const RESERVED: usize = 32;
-/// Most streams of one caller.
+/// Maximum number of streams of one caller.
 pub(in crate::grpc) const STREAMS_PER_CALLER_MAX: usize = 16;
 /// Processor time of one caller's streams for each second.
 const TIME_PER_SECOND: Duration = Duration::from_millis(200);
@@ -30,7 +30,7 @@ const TIME_PER_SECOND: Duration = Duration::from_millis(200);
 const BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
 /// Bytes of all streams for each second and processor: about 150,000 events.
 const ALL_BYTES_PER_SECOND: f64 = 96.0 * 1024.0 * 1024.0;
-/// How much of the common budget may be spent in advance.
+/// Part of the common budget that may be spent in advance.
 const ALL_IN_ADVANCE: Duration = Duration::from_millis(100);
 
 /// The caller of a stream.
@@ -38,7 +38,7 @@ const ALL_IN_ADVANCE: Duration = Duration::from_millis(100);
 enum Caller {
     User(Whose),
     Connection(u64),
-    /// A call of a handler without a connection.
+    /// A call of a handler without a connection, in a test.
     Process,
 }
 
@@ -108,8 +108,8 @@ impl Places {
 }
 
 impl Taken {
-    /// Forgets callers without streams whose share is whole again. A caller that reconnects earlier finds its share as
-    /// it was.
+    /// Forgets callers that have no streams and have used nothing of their share. A caller that reconnects earlier
+    /// finds its share as it was.
     fn forget(&mut self) {
         let now = Instant::now();
         self.callers.retain(|_, held| held.streams > 0 || !held.share.is_whole(now));
@@ -134,7 +134,7 @@ impl Drop for Place {
     }
 }
 
-/// The bytes of all callers: the time at which everything spent is paid for.
+/// The bytes of all callers, as the time at which everything spent is paid for.
 #[derive(Clone, Debug)]
 struct AllBytes {
     spent: Arc<Mutex<Instant>>,
@@ -169,12 +169,12 @@ pub(super) struct Share {
     all: AllBytes,
 }
 
-/// The time at which everything spent is paid for. One second's worth may be spent in advance.
+/// The time at which everything spent is paid for. The value of one second may be spent in advance.
 #[derive(Debug)]
 struct Spent {
     time: Instant,
     bytes: Instant,
-    /// The time for this caller's last bytes among those of all callers.
+    /// The time at which this caller's last bytes are paid for among those of all callers.
     turn: Instant,
 }
 
@@ -203,7 +203,7 @@ impl Share {
         own.bytes = own.bytes.max(Instant::now()) + Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
     }
 
-    /// When the streams continue.
+    /// The time at which the streams continue.
     fn ready_at(&self) -> Instant {
         let spent = self.spent();
         let before = |moment: Instant, advance: Duration| moment.checked_sub(advance).unwrap_or(moment);
@@ -221,7 +221,7 @@ impl Share {
     }
 }
 
-/// A writer that spends its caller's processor time, and waits while that is used up.
+/// A writer that spends its caller's processor time, and waits while that time is used up.
 pub(super) struct Metered<F> {
     writing: Pin<Box<F>>,
     share: Share,
@@ -241,7 +241,7 @@ impl<F: Future> Future for Metered<F> {
         let ready_at = self.share.ready_at();
         if ready_at > Instant::now() {
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep_until(ready_at)));
-            // Other streams of the caller may have spent more meanwhile.
+            // Other streams of the caller may have spent more in the meantime.
             waiting.as_mut().reset(ready_at);
             if waiting.as_mut().poll(context).is_pending() {
                 return Poll::Pending;

@@ -150,7 +150,7 @@ async fn a_large_quiet_collection_is_watched_for_a_moment() {
     assert!(all.iter().all(Result::is_ok), "{all:?}");
     assert!(begun.elapsed() < WAIT_DEFAULT, "{:?}", begun.elapsed());
     assert!(world.asked() <= 3, "{}", world.asked());
-    // The known answer needs no other watch, only a list for the present position.
+    // The known answer needs no other watch, only a list for the current position.
     world.wait(at_least("secrets", "499")).await.unwrap();
     assert!(world.asked() <= 4, "{}", world.asked());
     // A change that the graph has not seen.

@@ -7,7 +7,7 @@ use prost::Message;
 
 /// First byte of a token.
 const FORMAT: u8 = 1;
-/// Longest token: many more collections than a cluster serves.
+/// Maximum size of a token. It allows many more collections than a cluster serves.
 const BYTES_MAX: usize = 256 * 1024;
 
 /// The contents of a token.
@@ -18,7 +18,7 @@ pub(in crate::grpc) struct Token {
     /// The process that made the token.
     #[prost(fixed64, tag = "2")]
     pub(super) process: u64,
-    /// How many restores of a store that process had seen.
+    /// The number of store restores that the process had seen.
     #[prost(uint64, tag = "3")]
     pub(super) histories: u64,
     #[prost(fixed64, repeated, tag = "4")]
@@ -60,7 +60,7 @@ impl Token {
         bytes
     }
 
-    /// `None` if no version of this service wrote the bytes.
+    /// Reads a token. `None` if no version of this service wrote the bytes.
     pub(in crate::grpc) fn read(bytes: &[u8]) -> Option<Token> {
         let (&format, rest) = bytes.split_first()?;
         let token = Token::decode(rest).ok().filter(|_| format == FORMAT && bytes.len() <= BYTES_MAX)?;

@@ -1,4 +1,4 @@
-//! Pages of dependents: each page continues the walk of the one before, so a page costs only its own content.
+//! Pages of dependents. Each page continues the walk of the previous one, so a page costs only its own content.
 
 use super::{SIFT_STEP, SIFT_WITHIN, STEP, WALK_MAX, namespaces};
 use crate::grpc::access::{Visibility, redact};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// A walk in progress, and its results that were not on a page yet.
+/// A walk in progress, and its results that no page has contained yet.
 #[derive(Debug)]
 pub(super) struct Dependents {
     shared: Arc<Shared>,
@@ -79,11 +79,11 @@ impl Source for Dependents {
     type Page = ListDependentsResponse;
 
     async fn next(&mut self, size: usize) -> Result<ListDependentsResponse, Status> {
-        // A rarely admitting filter makes short pages instead of long calls.
+        // A filter that rarely admits objects makes short pages instead of long calls.
         let until = Instant::now() + SIFT_WITHIN;
         let shared = Arc::clone(&self.shared);
         let mut turn = None;
-        // Results of a call that was dropped while it waited.
+        // Handles results of a call that was dropped while it waited.
         self.sift().await?;
         while self.admitted.len() < size && !self.has_walked && Instant::now() < until {
             let wanted = size.saturating_sub(self.admitted.len());
@@ -131,7 +131,7 @@ impl Source for Dependents {
     }
 
     fn bytes(&self) -> usize {
-        // An object takes about as much memory as in an answer, at most one page for all of them.
+        // An object of the walk takes about as much memory as in an answer. The other part is at most one page.
         self.walk.bytes() + if self.admitted.is_empty() { 0 } else { pages::BYTES_MAX }
     }
 }

@@ -1,4 +1,4 @@
-//! Streams the whole graph. Each chunk is created after the reader has taken the one before.
+//! Streams the whole graph. A chunk is created only after the reader has taken the previous one.
 
 use super::{Filter, STEP, Shared, Visibility};
 use crate::grpc::access::redact;
@@ -72,7 +72,7 @@ impl Export {
                             (Some(Node::from(node)), VecDeque::from(edges))
                         };
                         self.waiting.extend(admitted.map(whole));
-                        // A rarely admitting filter must let other tasks run.
+                        // Lets other tasks run although the filter admits few objects.
                         tokio::task::yield_now().await;
                     }
                     None => {
@@ -85,12 +85,13 @@ impl Export {
         }
     }
 
-    /// Takes as much of the waiting entries as a message should carry.
+    /// Takes waiting entries, as many as fit into one message.
     fn chunk(&mut self) -> Chunk {
         let mut chunk = Chunk::default();
         let mut bytes = 0;
         while let Some((node, edges)) = self.waiting.front_mut() {
-            // One object may have more references than a chunk holds. Its node goes with the first of them.
+            // One object may have more references than a chunk holds. The node is in the chunk with its first
+            // references.
             bytes += node.as_ref().map_or(0, |node| node.encoded_len() + ENTRY_BYTES);
             if bytes > BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
                 break;

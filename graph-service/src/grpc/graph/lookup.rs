@@ -36,7 +36,7 @@ impl Known {
     }
 }
 
-/// A caller that names an address has been authorized for it, and may learn that no object is there.
+/// A caller that names an address has the right for it, and may learn that no object is there.
 pub(super) fn not_found(uid: &Uid, is_placed: bool, visibility: &Visibility) -> Status {
     let unknown = || status::object_not_found(&uid.to_string());
     if is_placed { unknown() } else { visibility.hidden(unknown) }
@@ -47,7 +47,7 @@ pub(super) fn is_placed(object: &ObjectRef) -> bool {
     !object.name.is_empty() || !object.namespace.is_empty()
 }
 
-/// An error if the caller may not see the named addresses. Call this before any lookup.
+/// Returns an error if the caller may not see the named addresses. Call this before any lookup.
 pub(super) async fn claim(visibility: &Visibility, objects: &[ObjectRef]) -> Result<(), Status> {
     visibility.learn([""; 0]).await?;
     for object in objects.iter().filter(|object| is_placed(object)) {
@@ -56,10 +56,11 @@ pub(super) async fn claim(visibility: &Visibility, objects: &[ObjectRef]) -> Res
     Ok(())
 }
 
-/// Most objects at, or claimed to be at, one address.
+/// Maximum number of objects whose observed or claimed address is the same.
 const CLAIMS_MAX: usize = 1000;
 
-/// Finds an object by uid or by address. An error if the parts of the reference contradict each other or the object.
+/// Finds an object by uid or by address. Returns an error if the parts of the reference contradict each other or the
+/// object.
 pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visibility) -> Result<Known, Status> {
     let by_address = !object.name.is_empty();
     let is_placed = is_placed(&object);
@@ -69,7 +70,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
         _ => graph.shared.reader.with(|queries| queries.kind_of(&collection)),
     };
     if let Some(kind) = of_collection.as_ref().filter(|kind| !object.kind.is_empty() && ***kind != *object.kind) {
-        let how = format!("is {}, and the objects of {collection} are of kind {kind}", object.kind);
+        let how = format!("is {}, but the objects of {collection} are of kind {kind}", object.kind);
         return Err(status::bad_field("ref.kind", &how));
     }
     if !object.uid.is_empty() {
@@ -82,7 +83,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
         tombstone = tombstone.filter(|gone| visibility.sees(&gone.object.namespace));
         let known = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
         if known.clone().next().is_some() && !known.clone().any(|at| fits(at, &object)) {
-            return Err(status::uid_mismatch(&format!("uid {uid} is of another object"), &uid.to_string()));
+            return Err(status::uid_mismatch(&format!("uid {uid} belongs to another object"), &uid.to_string()));
         }
         let kind = of_collection.or_else(|| Some(object.kind.as_str().into()).filter(|_| !object.kind.is_empty()));
         if let Some(kind) = kind.filter(|_| by_address && known.clone().next().is_none())
@@ -105,7 +106,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
     };
     graph.shared.reader.with(|queries| {
         let found = queries.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
-        // A present object wins over one that a reference only claims.
+        // An existing object wins over one that only a reference claims.
         let here = |gone: &&Tombstone| gone.object.kind == kind && is_at(&gone.object, &object);
         let tombstone = || queries.tombstones().find(here);
         if let Some(uid) = found.iter().find(|uid| is_observed(queries, uid)) {

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use tonic::Status;
 
-/// Most paths of one mask. A Node has fewer fields.
+/// Maximum number of paths of one mask. A Node has fewer fields.
 const PATHS_MAX: usize = 64;
 /// Fields that only the API server has.
 const LABELS: &str = "labels";
 const ANNOTATIONS: &str = "annotations";
 
-/// The requested fields. Without any, all that the graph keeps.
+/// The requested fields. Without any, all fields that the graph keeps.
 #[derive(Debug)]
 pub(super) struct Mask(Option<BTreeSet<String>>);
 
@@ -46,7 +46,7 @@ impl Mask {
             return node;
         }
         let kept = |field| self.has(field);
-        // Names every field, so that a new field cannot be forgotten.
+        // The pattern names every field, so that a new field cannot be forgotten.
         let Node {
             r#ref,
             state,
@@ -90,7 +90,7 @@ fn of<T: Default>(is_kept: bool, value: T) -> T {
     if is_kept { value } else { T::default() }
 }
 
-/// Looked up in the descriptors of the API.
+/// Whether the descriptors of the API have this field.
 fn is_field(path: &str) -> bool {
     static FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).unwrap_or_default();

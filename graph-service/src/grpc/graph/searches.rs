@@ -17,7 +17,7 @@ use proto::graph::v1beta1::*;
 use std::time::{Duration, SystemTime};
 use tonic::Status;
 
-/// Most stuck objects and cycles of one search.
+/// Maximum number of stuck objects and cycles of one search.
 const FOUND_MAX: usize = 10_000;
 /// Default age at which an object counts as stuck.
 const STUCK_AGE: Duration = Duration::from_secs(300);
@@ -40,7 +40,7 @@ impl Graph {
         Ok(all)
     }
 
-    /// Finds the content of those namespaces and definitions among these that are marked for deletion.
+    /// Finds the contents of those objects that are namespaces or definitions and marked for deletion.
     pub(super) async fn look_inside(&self, explained: &mut [Explanation]) -> Result<(), Status> {
         let remain = |of: &Explanation| of.reasons.iter().position(|reason| reason.code == ReasonCode::ContentsRemain);
         let uids: Vec<Uid> =

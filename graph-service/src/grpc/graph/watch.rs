@@ -1,7 +1,7 @@
-//! Streams objects as they appear, change and go.
+//! Streams objects: their appearance, changes and removal.
 //!
-//! A stream begins with all present objects in messages of bounded size, reports the end of that snapshot, and
-//! continues with changes. It is a state and not a history: several changes of one object may arrive as one. The
+//! A stream begins with all existing objects in messages of bounded size, reports the end of that snapshot, and
+//! continues with changes. It reports states and not a history: several changes of one object may arrive as one. The
 //! service keeps the state of an ended stream for a while, and another stream can resume from any of its messages. If
 //! that state is gone, or a change was missed, the stream starts with a new snapshot.
 
@@ -33,22 +33,22 @@ mod tests;
 
 /// Objects to read under one lock of the graph.
 const STEP: usize = 250;
-/// Shortest time between two reads of changes.
+/// Minimum time between two reads of changes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Most objects of one message.
+/// Maximum number of objects of one message.
 const CHANGES_MAX: usize = 500;
-/// Most bytes of one message, approximately.
+/// Maximum number of bytes of one message, approximately.
 const BYTES_MAX: usize = 512 * 1024;
 /// Interval of bookmarks on a quiet stream: default, minimum and maximum.
 const BOOKMARK_DEFAULT: Duration = Duration::from_secs(10);
 const BOOKMARK_MIN: Duration = Duration::from_secs(1);
 const BOOKMARK_MAX: Duration = Duration::from_secs(60);
-/// Spread of the reconnection of streams that end at the same time.
+/// Time span over which clients reconnect whose streams end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a stream starts with a new snapshot.
 const UNKNOWN: &str = "this replica does not know the resume_token: another replica issued it, or it has expired";
-const BEHIND: &str = "more changes were missed than are kept";
+const BEHIND: &str = "the stream missed more changes than the replica keeps";
 const REWOUND: &str = "the store was restored";
 const OTHER_SIGHT: &str = "the rights of the caller have changed";
 
@@ -73,7 +73,7 @@ enum Stop {
     Failed(Status),
 }
 
-/// What has been sent.
+/// The progress of the stream.
 struct Sent {
     reader: Reader<WatchDependentsResponse>,
     at: Instant,
@@ -195,7 +195,7 @@ impl Watch {
         }
     }
 
-    /// Sends all present objects, and the end of the snapshot.
+    /// Sends all current objects, and the end of the snapshot.
     async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
         state.sight_changes = self.visibility.changes();
@@ -252,7 +252,7 @@ impl Watch {
                 continue;
             }
             tokio::select! {
-                // The leader lives as long as the service.
+                // The sender lives as long as the service.
                 _ = rounds.changed() => sleep(LOOK_EVERY).await,
                 () = sleep_until(bookmark_at.min(ends)) => {}
                 () = self.shared.shutdown.requested() => {}
@@ -261,7 +261,7 @@ impl Watch {
         }
     }
 
-    /// Records what may have changed. Returns true if there is more.
+    /// Records the objects that may have changed. Returns true if there are more.
     async fn take_in(&self, state: &mut State) -> Result<bool, Anew> {
         tokio::task::yield_now().await;
         let (changed, histories) =
@@ -287,7 +287,7 @@ impl Watch {
         all.map_err(|max| Anew::Stop(Stop::Failed(status::limit_exceeded("watched objects", max))))
     }
 
-    /// Sends objects whose shown state has changed. `more`: the client cannot resume here.
+    /// Sends objects whose shown state has changed. `more` means that the client cannot resume after this message.
     async fn show(&self, state: &mut State, kind: ChangeType, more: bool, sent: &mut Sent) -> Result<(), Anew> {
         let touched: Vec<Uid> = state.members.take_touched().into_iter().collect();
         let mut batch = Batch { changes: Vec::new(), more: true };
@@ -361,7 +361,7 @@ impl Watch {
         Some(change)
     }
 
-    /// Sends again what went out after the last message that the client took: present objects in their present state,
+    /// Sends again the changes after the last message that the client took: existing objects in their current state,
     /// and removals.
     async fn send_again(&self, after: u64, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
         let again = state.members.iter().filter(|(_, member)| member.at > after && member.shown.is_some());
@@ -373,16 +373,16 @@ impl Watch {
                 self.shared.reader.with(|queries| step.iter().map(|(uid, _)| Seen::of(queries, uid)).collect());
             self.learn(&seen).await?;
             for ((uid, is_new), seen) in step.iter().zip(seen) {
-                // An object that left and returned counts as one that stayed.
+                // An object that left and returned counts as an object that stayed.
                 let is_new = *is_new && removed.remove(uid).is_none();
-                // Marks it as never shown, so that it is sent in any case.
+                // Marks the object as never shown, so that it is sent in any case.
                 if let Some(member) = state.members.get_mut(uid) {
                     member.shown = Some(0);
                 }
                 let Some(mut change) = self.change(state, uid, seen, ChangeType::Changed) else { continue };
                 match (is_new, change.r#type()) {
                     (true, ChangeType::Changed) => change.set_type(ChangeType::Added),
-                    // The client never saw it.
+                    // The client never saw the object.
                     (true, ChangeType::Removed) => continue,
                     (
                         _,
@@ -410,7 +410,8 @@ impl Watch {
     }
 
     async fn send_away(&self, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
-        let reason = if self.shared.shutdown.is_requested() { "this replica stops" } else { "the stream is renewed" };
+        let reason =
+            if self.shared.shutdown.is_requested() { "this replica is stopping" } else { "the stream is renewed" };
         let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
         self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), true, state, sent).await
     }
@@ -433,7 +434,7 @@ impl Watch {
     }
 }
 
-/// How many changes fit into a message.
+/// The number of changes that fit into a message.
 fn fitting(changes: &[Change]) -> usize {
     let mut bytes = 0;
     let fits = |change: &&Change| {

@@ -161,7 +161,7 @@ fn what_is_not_surely_an_object_is_refused() {
         let fields = [(5, b"v1"), (1, b"Po"), (3, b"oo"), (4, b"u1")].into_iter().filter(|(other, _)| *other != number);
         let reference: Vec<u8> = fields.flat_map(|(number, value)| field(number, value)).collect();
         let bad = object(&[parts.concat(), field(13, &reference)].concat());
-        assert!(decode(&bad).unwrap_err().contains("an owner reference without"), "{number}");
+        assert!(decode(&bad).unwrap_err().contains("an owner reference has no"), "{number}");
     }
     let number_of_ten_bytes = |last: u8| [vec![15 << 3], vec![0xff; 9], vec![last]].concat();
     assert!(Metadata::scan(&number_of_ten_bytes(1)).is_ok());

@@ -12,11 +12,11 @@ use crate::r#type::v1beta1 as wire;
 pub const EVENT_MAX_BYTES: usize = 256 * 1024;
 /// Largest encoded stub.
 pub const STUB_MAX_BYTES: usize = 4 * 1024;
-/// Most owners, reasons, and objects of one reason in an event.
+/// Maximum number of owners, reasons, and objects of one reason in an event.
 const TOLD_MAX: usize = 20;
-/// Most entries of each list of a pause in an event. Such an event has no other lists.
+/// Maximum number of entries of each list of a pause in an event. Such an event has no other lists.
 const SCOPE_TOLD_MAX: usize = 8;
-/// Most objects of a cause chain in an event.
+/// Maximum number of objects of a cause chain in an event.
 const CHAIN_MAX: usize = 32;
 
 // Sixteen texts of an owner, seven of an object, and fifteen of everything else including finalizers. A text has three

@@ -12,20 +12,20 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
     let other = authority.leaf(Leaf::server(HOST));
     let large = "#".repeat(4 * 1024 * 1024 + 1);
     for (flag, file, text, part) in [
-        ("--tls-cert", "server.crt", "", "it holds no certificate"),
-        ("--tls-cert", "server.crt", &good.key, "it holds no certificate"),
-        ("--tls-cert", "server.crt", "-----BEGIN CERTIFICATE-----\nMII", "it is not PEM"),
+        ("--tls-cert", "server.crt", "", "the file has no certificate"),
+        ("--tls-cert", "server.crt", &good.key, "the file has no certificate"),
+        ("--tls-cert", "server.crt", "-----BEGIN CERTIFICATE-----\nMII", "the file is not PEM"),
         (
             "--tls-cert",
             "server.crt",
             "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
             "cannot be read",
         ),
-        ("--tls-cert", "server.crt", &large, "it has more than"),
-        ("--tls-key", "server.key", "", "it holds no private key"),
-        ("--tls-key", "server.key", &other.key, "it is not the key of the certificate in --tls-cert"),
-        ("--client-ca", "client-ca.crt", "\n", "it holds no certificate"),
-        ("--client-ca", "client-ca.crt", &good.key, "it holds no certificate"),
+        ("--tls-cert", "server.crt", &large, "the file has more than"),
+        ("--tls-key", "server.key", "", "the file has no private key"),
+        ("--tls-key", "server.key", &other.key, "the key does not belong to the certificate in --tls-cert"),
+        ("--client-ca", "client-ca.crt", "\n", "the file has no certificate"),
+        ("--client-ca", "client-ca.crt", &good.key, "the file has no certificate"),
     ] {
         let flags = files.server_flags(&authority, &good);
         let path = files.write(file, text);

@@ -52,7 +52,7 @@ async fn a_caller_is_told_what_is_wrong_with_the_servers_certificate() {
     let name = told(&good, "other.test").await;
     assert_eq!(
         name,
-        "the certificate of graph.test:7450 is not for other.test, but for DnsName(\"graph.test\"): use one of these names, or set --tls-server-name to one"
+        "the certificate of graph.test:7450 is not for other.test, but for DnsName(\"graph.test\"): use one of these names as the address, or set --tls-server-name to one of them"
     );
     let unknown = files.serve(&authority, &foreign.leaf(Leaf::server(HOST))).await.unwrap();
     let why = told(&unknown, HOST).await;
@@ -82,14 +82,14 @@ async fn plaintext_and_tls_recognize_each_other() {
     assert!(served.is_none());
     assert_eq!(
         why,
-        "graph.test:7450 speaks TLS, and this connection is plaintext: set --tls-ca FILE or an https:// address"
+        "graph.test:7450 uses TLS, but this connection is plaintext: set --tls-ca FILE or an https:// address"
     );
     assert_eq!(refused(&server, "plaintext"), 1);
 
     let (near, mut far) = tokio::io::duplex(64 * 1024);
     far.write_all(b"\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2").await.unwrap();
     let why = caller.secure(near, ADDRESS, HOST).await.unwrap_err().to_string();
-    assert!(why.starts_with("graph.test:7450 does not speak TLS: remove --tls-ca and https://"), "{why}");
+    assert!(why.starts_with("graph.test:7450 does not use TLS: remove --tls-ca and https://"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn whoever_says_nothing_is_let_go_in_time() {
     assert_eq!(refused(&server, "closed"), 1);
     let (near, _silent) = tokio::io::duplex(1024);
     let why = caller.secure(near, ADDRESS, HOST).await.unwrap_err().to_string();
-    assert_eq!(why, "graph.test:7450 did not answer the TLS handshake within 5 s");
+    assert_eq!(why, "graph.test:7450 did not complete the TLS handshake within 5 s");
 }
 
 #[tokio::test]
@@ -118,6 +118,6 @@ async fn a_caller_that_speaks_something_else_above_tls_is_turned_away() {
         tokio::join!(server.handshake(far, None, Protocol::Http1), caller.secure(near, ADDRESS, HOST));
     assert!(served.is_none());
     let why = called.unwrap_err().to_string();
-    assert_eq!(why, "graph.test:7450 speaks TLS, but not HTTP/2: it is not a graph service");
+    assert_eq!(why, "graph.test:7450 uses TLS, but not HTTP/2: it is not a graph service");
     assert_eq!(refused(&server, "incompatible"), 1);
 }

@@ -108,7 +108,9 @@ fn what_is_not_there_is_no_scope() {
     bench.list("namespaces", 120, vec![object("namespaces", "ns", 90)]);
     assert!(bench.leader.queries().resolve_scope(&scope(&["po"], &["ns"])).is_ok());
     assert!(bench.leader.queries().resolve_scope(&scope(&["po"], &["typo"])).unwrap_err().contains("namespace typo"));
-    assert!(bench.leader.queries().resolve_scope(&scope(&["nodes"], &["ns"])).unwrap_err().contains("are cluster-scoped"));
+    assert!(
+        bench.leader.queries().resolve_scope(&scope(&["nodes"], &["ns"])).unwrap_err().contains("are cluster-scoped")
+    );
     let unknown = Bench::without_executor();
     assert!(unknown.leader.queries().resolve_scope(&scope(&["po"], &["ns"])).is_ok(), "nothing is known yet");
 }

@@ -1,5 +1,5 @@
 //! States of ended streams, kept for a while so that new streams can resume from them. A client may reconnect before
-//! the service notices the loss; the new stream then ends the old one and resumes from it.
+//! the service notices the lost connection. The new stream then ends the old one and resumes from it.
 
 use super::members::Members;
 use crate::grpc::access::Seen;
@@ -18,15 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 /// How long the state of an ended stream is kept.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// How long a superseded stream may take to end.
+/// Maximum time that a superseded stream takes to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
-/// Most kept states.
+/// Maximum number of kept states.
 const STATES_MAX: usize = 64;
-/// Most objects in all kept states.
+/// Maximum number of objects in all kept states.
 const KEPT_OBJECTS_MAX: usize = 400_000;
-/// Most objects in all open streams: about 200 bytes each.
+/// Maximum number of objects in all open streams. Each takes about 200 bytes.
 pub(super) const OBJECTS_MAX: usize = 2_000_000;
-/// Bytes of the removals of one stream, approximately.
+/// Approximate maximum size of the removals of one stream.
 const REMOVED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// First byte of a token.
 const FORMAT: u8 = 1;
@@ -35,7 +35,7 @@ const TOKEN_BYTES: usize = 1 + 16 + 8;
 /// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::grpc) struct Token {
-    /// Random, so that a client cannot name the stream of another.
+    /// Random, so that a client cannot name the stream of another client.
     stream: u128,
     pub(super) sequence: u64,
 }
@@ -57,7 +57,7 @@ impl Token {
     }
 }
 
-/// What a stream has shown, and where it continues.
+/// The objects that a stream has shown, and the change at which it continues.
 #[derive(Debug)]
 pub(super) struct State {
     stream: u128,
@@ -72,7 +72,7 @@ pub(super) struct State {
     pub(super) is_whole: bool,
     /// The last message had a resume token.
     pub(super) is_told: bool,
-    /// What the reader could see when the stream ended.
+    /// The reader's rights when the stream ended.
     pub(super) seen: Seen,
     /// The number of changed rights when the snapshot began.
     pub(super) sight_changes: u64,
@@ -202,8 +202,8 @@ impl Kept {
         }
     }
 
-    /// The state of the stream that a token names, if everything sent since then can be repeated. Only one stream gets
-    /// it. An open stream ends now.
+    /// The state of the stream that a token names, if all messages since then can be repeated. Only one stream gets it.
+    /// An open stream with this number ends now.
     pub(super) async fn take(&self, token: &Token, question: &Question) -> Option<State> {
         let mut added = pin!(self.added.notified());
         added.as_mut().enable();

@@ -1,16 +1,17 @@
-//! The set of objects of a watch: the dependents of its root, or all objects. Changes update it in steps.
+//! The members of a watch: the dependents of its root, or all objects. Changes update the set in steps.
 //!
-//! An object is in the set at the smallest depth that one of its owners in the set gives it. When an object loses its
-//! place, all objects that had their place through it are removed first. Then each is checked again, because another
-//! owner may keep it in the set. The order keeps members of a cycle from holding each other in the set.
+//! An owner in the set gives its dependents a place: their depth is one more than that of the owner. An object takes
+//! the smallest depth that its owners give it. When an object loses its place, all objects that had their place through
+//! it are removed first. Then each is checked again, because another owner may keep it in the set. This order prevents
+//! the members of a cycle from keeping each other in the set.
 
 use engine::leader::Queries;
 use engine::object::Uid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most dependents of one object to list under one lock of the graph.
+/// Maximum number of dependents of one object to list under one lock of the graph.
 const BELOW_STEP: usize = 1000;
-/// Most waiting work.
+/// Maximum number of waiting work entries.
 const WORK_MAX: usize = 1_000_000;
 
 /// The root of a watch.
@@ -40,7 +41,7 @@ pub(super) struct Member {
 pub(super) struct Members {
     root: Root,
     known: BTreeMap<Uid, Member>,
-    /// Work before `later`: objects that had their place through one that lost its own.
+    /// Work that comes before `later`: objects that had their place through an object that lost its own.
     first: VecDeque<Work>,
     later: VecDeque<Work>,
     /// Objects to show again, or to report as removed.
@@ -108,7 +109,7 @@ impl Members {
         self.hidden
     }
 
-    /// Whether an owner is in the set, or is its root.
+    /// Whether the owner of a reference is in the set, or is its root.
     pub(super) fn leads_inside(&self, owner: &Uid) -> bool {
         match &self.root {
             Root::Everything => true,
