@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# images.sh [NAME…]: builds these images, or all that docker-compose.yaml starts, from nothing but this tree, package registries and
-# Debian's packages. Each is made from an empty one: no base image is pulled. What is in them: roots.sh.
+# images.sh [NAME…]: builds the named images, or all images of docker-compose.yaml. The inputs are this tree, package
+# registries and Debian's packages. Each image starts empty: no base image is pulled. roots.sh lists the contents.
 #
-# They are loaded into dockerd as localhost/ownergraph/NAME:$OWNERGRAPH_TAG (dev); target/images has them as archives that `docker load`,
-# `ctr images import` and `kind load image-archive` take, and beside each what it was built from. The same input gives the same image id:
-# files have one owner and one time, SOURCE_DATE_EPOCH, by default that of the last commit.
+# The script loads the images into dockerd as localhost/ownergraph/NAME:$OWNERGRAPH_TAG (dev). target/images has them as
+# archives for `docker load`, `ctr images import` and `kind load image-archive`, each with a list of its inputs. The
+# same input gives the same image id: all files have one owner and one time, SOURCE_DATE_EPOCH, by default that of the
+# last commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 
 fail() { echo "deploy/images.sh: $*" >&2; exit 1; }
 
-# A directory as an archive, the same for the same files.
+# Packs a directory into an archive. The same files give the same archive.
 pack() {
     tar --directory "$1" --create --file "$2" --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
         --mode='u=rwX,go=rX' .
@@ -24,7 +25,7 @@ pack() {
 
 digest() { sha256sum "$1" | cut -d' ' -f1; }
 
-# The archive of an image of two layers: what is in all of them, and its own.
+# Packs an image of two layers: the common layer, and the layer of the image itself.
 image() {
     local name=$1 parts=$out/$1.parts base own config id
     rm -rf "$parts"

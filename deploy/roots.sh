@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# roots.sh DIRECTORY NAME…: builds what is in these images, and lays it out: DIRECTORY/base is in every image, DIRECTORY/NAME in that one.
+# roots.sh DIRECTORY NAME…: builds the contents of the named images. DIRECTORY/base is the common layer, DIRECTORY/NAME
+# the layer of one image.
 #
-# Ours, linked statically, with a list of what they were built from (CycloneDX) at /sbom.cdx.json: graph-service, executor-service,
-# ownergraph. For docker-compose.yaml only: etcd, kube-apiserver and kubectl, which are built from their Go modules; nats-server and
-# prometheus, which are Debian's.
+# Ownergraph's programs are graph-service, executor-service and ownergraph. They are linked statically, and have a list
+# of their inputs (CycloneDX) at /sbom.cdx.json. The other programs are only for docker-compose.yaml: etcd,
+# kube-apiserver and kubectl are built from their Go modules; nats-server and prometheus are Debian's.
 set -euo pipefail
 mkdir -p "$1"
 roots=$(cd "$1" && pwd)
@@ -16,7 +17,7 @@ fail() { echo "deploy/roots.sh: $*" >&2; exit 1; }
 
 need() { command -v "$1" >/dev/null || fail "$1 is missing; $2"; }
 
-# Finds a program of a Debian package, without installing the package where it is not.
+# Finds a program of a Debian package. If the package is not installed, unpacks it without installing it.
 debian() {
     local package=$1 path=$2 into=$target/debian
     if [ -x "$path" ]; then echo "$path"; return; fi
@@ -31,7 +32,7 @@ debian() {
     echo "$into/$package$path"
 }
 
-# What every image has: who its user is, how names are looked up, whom to trust, and who asks whether it is well.
+# The contents of every image: its user, name resolution, certificate authorities, and the health check.
 base() {
     local root=$roots/base
     rm -rf "$root"
@@ -43,7 +44,7 @@ base() {
     cp "$programs/healthcheck" "$lists/healthcheck.cdx.json" "$root/"
 }
 
-# A program alone. Those that are built here are linked to nothing that an image would lack.
+# A single program. The programs that are built here link to no library that an image lacks.
 place() {
     local root=$roots/$1 program=$2 interpreter
     interpreter=$(readelf --program-headers --wide "$program" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
@@ -53,7 +54,7 @@ place() {
     cp -L "$program" "$root/$1"
 }
 
-# A program of Debian's, with the libraries that it is linked to.
+# A program of Debian, with the libraries that it links to.
 place_linked() {
     local root=$roots/$1 program=$2 libraries library
     libraries=$(ldd "$program" | grep -o '/[^ ]*') || fail "ldd $program names no libraries"
@@ -78,7 +79,8 @@ for name in "$@"; do
     esac
 done
 
-# All of them at once, whichever are wanted: built alone, one would have its dependencies built anew with fewer features.
+# Builds all programs at once, even if only some are wanted. A program that is built alone has its dependencies rebuilt
+# with fewer features.
 deploy/static-cargo.sh build --profile dist --locked -p cli -p executor-service -p graph-service -p healthcheck \
     --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
 programs=$target/$(rustc -vV | sed -n 's/^host: //p')/dist

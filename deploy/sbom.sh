@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# sbom.sh DIRECTORY: what our programs are built from, as CycloneDX: DIRECTORY/PROGRAM.cdx.json, without paths and times of this machine.
+# sbom.sh DIRECTORY: writes the inputs of Ownergraph's programs as CycloneDX, to DIRECTORY/PROGRAM.cdx.json, without
+# paths and times of this machine.
 set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 version=0.5.9
 tools=${CARGO_TARGET_DIR:-target}/tools
-# The tool writes a file of this name beside each manifest; nothing else uses the name.
+# The tool writes a file with this name beside each manifest. No other tool uses the name.
 name=ownergraph-sbom
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
 
 if [ ! -x "$tools/$version/bin/cargo-cyclonedx" ]; then
-    # Unoptimized it is built in half the time, and it runs for a second.
+    # The tool is built without optimization, which takes half the time. It runs for a second.
     cargo install --quiet --locked --debug --version "=$version" --root "$tools/$version" --target-dir "$tools/build" cargo-cyclonedx >&2
     rm -rf "$tools/build"
 fi

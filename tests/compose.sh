@@ -111,7 +111,7 @@ ended() { [ "$(docker inspect --format '{{.State.Status}}' "$load")" = exited ];
 within "$COLLECTED_WITHIN" 'a thousand objects are collected' ended
 docker logs "$load"
 [ "$(docker inspect --format '{{.State.ExitCode}}' "$load")" = 0 ] || fail 'the load ended with an error'
-docker logs "$load" 2>&1 | grep -q '^1000 objects collected' || fail 'the load does not say that a thousand objects were collected'
+docker logs "$load" 2>&1 | grep -q '^all 1000 objects were collected' || fail 'the load does not say that a thousand objects were collected'
 
 step 'names, in the image'
 inside() { docker-compose exec -T executor-service-1 /healthcheck "$@" --tls-ca /run/ownergraph/ca.crt; }

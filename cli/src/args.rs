@@ -17,21 +17,22 @@ use std::time::Duration;
 
 /// The limit of executors in one process.
 const EXECUTORS_MAX: i64 = 16;
-/// Most objects that are made to be collected: the demo's API server keeps them in memory, and `try` counts them by listing.
+/// Maximum number of objects that a command creates for collection. The demo's API server keeps them in memory, and
+/// `try` counts them by listing.
 pub(crate) const OBJECTS_MAX: i64 = 200_000;
 
 const CODES: &str = "\
 Exit codes:
   0    fine, or nothing found
   1    an error
-  2    findings; of demo, sandbox, collect and try: a flag or a file cannot be used
-  3    refused as things are; the sentence says what to do first
+  2    findings; for demo, sandbox, collect and try: a flag or a file cannot be used
+  3    refused in the current state; the message says what to do first
   124  timed out";
 
 const DEMO_CODES: &str = "\
 Exit codes:
-  0  everything that had to go is gone, everything that had to stay is there
-  1  it is not, or an error
+  0  the final state is as expected
+  1  the final state is not as expected, or an error
   2  a flag cannot be used";
 
 const SANDBOX_CODES: &str = "\
@@ -45,15 +46,15 @@ Exit codes:
   0  every object was collected
   1  an error, such as no right to create ConfigMaps
   2  a flag or a file cannot be used
-  124  something is still there after --timeout; it is named";
+  124  some objects still exist after --timeout; the message names them";
 
 const COLLECT_CODES: &str = "\
 Exit codes:
-  0  stopped by SIGTERM or Ctrl-C, everything under way was finished or handed back
+  0  stopped by SIGTERM or Ctrl-C; started work was finished, other work was returned
   1  an error, such as a port in use
   2  a flag or a file cannot be used";
 
-/// A garbage collector for Kubernetes that you can ask, watch and trust.
+/// A garbage collector for Kubernetes that you can query, watch and trust.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ownergraph", version, max_term_width = 110, after_help = CODES)]
 pub(crate) struct Args {
@@ -69,7 +70,8 @@ pub(crate) fn command() -> clap::Command {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what the collector does and why: an API server in memory, a graph service and executors in this process.
+    /// Shows what the collector does and why. Runs an API server in memory, a graph service and executors in this
+    /// process.
     #[command(after_help = DEMO_CODES)]
     Demo(Demo),
     /// Runs an in-memory Kubernetes API server that kubectl and any client can talk to.
@@ -97,7 +99,7 @@ pub(crate) struct Demo {
     )]
     pub(crate) objects: u32,
 
-    /// Executors that share the work.
+    /// Number of executors that share the work.
     #[arg(
         long,
         env = "OWNERGRAPH_EXECUTORS",
@@ -133,7 +135,7 @@ pub(crate) struct Sandbox {
     #[arg(long, env = "OWNERGRAPH_WRITE_KUBECONFIG", value_name = "PATH")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
 
-    /// Allow an address that is not loopback: there is no authentication and no encryption.
+    /// Allow an address that is not loopback. The sandbox has no authentication and no encryption.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 }
@@ -143,8 +145,8 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) access: AccessFlags,
 
-    /// Address of the gRPC API for other executors and clients, by default 127.0.0.1:7450. Clients get it as the
-    /// leader's address only if it is set.
+    /// Address of the gRPC API for other executors and clients. Default: 127.0.0.1:7450. Clients get it as the leader's
+    /// address only if this flag is set.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 
@@ -159,7 +161,7 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
     pub(crate) token_audience: String,
 
-    /// File with the certificate authorities of other replicas, for when one of them leads.
+    /// File with the certificate authorities of other replicas. Used when another replica leads.
     #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE", requires = "elect")]
     pub(crate) tls_ca: Option<PathBuf>,
 
@@ -167,7 +169,7 @@ pub(crate) struct Collect {
     #[arg(long, alias = "tls-server-name", env = "OWNERGRAPH_SERVER_NAME", value_name = "NAME", requires = "tls_ca")]
     pub(crate) server_name: Option<String>,
 
-    /// File with a bearer token for other replicas. It is read again when it rotates, and sent over TLS or loopback
+    /// File with a bearer token for other replicas. Read again when it changes. The token is sent over TLS or loopback
     /// only.
     #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE", requires = "elect")]
     pub(crate) token_file: Option<PathBuf>,
@@ -176,7 +178,7 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// Executors in this process.
+    /// Number of executors in this process.
     #[arg(
         long,
         env = "OWNERGRAPH_EXECUTORS",
@@ -189,8 +191,8 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) concurrency: ConcurrencyOptions,
 
-    /// Take part in the election of one leader among several replicas (Lease kube-system/ownergraph); without it this
-    /// process leads from the start, and must be the only collector of ours.
+    /// Take part in the election of one leader among several replicas (Lease kube-system/ownergraph). Without this flag
+    /// the process leads from its start, and must be the only Ownergraph collector of the cluster.
     #[arg(long, env = "OWNERGRAPH_ELECT", value_parser = BoolishValueParser::new())]
     pub(crate) elect: bool,
 
@@ -198,8 +200,8 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
     pub(crate) mode: Mode,
 
-    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and their
-    /// finalizers foregroundDeletion and orphan are not removed: delete such objects in background.
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. The collector neither collects their objects nor
+    /// removes their finalizers foregroundDeletion and orphan: delete such objects with propagation policy Background.
     #[arg(
         long,
         env = "OWNERGRAPH_IGNORE_RESOURCES",
@@ -234,11 +236,12 @@ pub(crate) struct Try {
     #[command(flatten)]
     pub(crate) access: AccessFlags,
 
-    /// Namespace to create the objects in; it must exist.
+    /// Namespace to create the objects in. It must exist.
     #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", default_value = "default", value_parser = dns_name)]
     pub(crate) namespace: String,
 
-    /// ConfigMaps to be collected. Each hundred of them has an owner; every second owner is deleted in foreground.
+    /// Number of ConfigMaps to create for collection. Each hundred of them has an owner. Every second owner is deleted
+    /// in foreground.
     #[arg(
         long,
         env = "OWNERGRAPH_OBJECTS",
@@ -248,7 +251,7 @@ pub(crate) struct Try {
     )]
     pub(crate) objects: u32,
 
-    /// Time limit for the collector after the owners are deleted.
+    /// Maximum time for the collector after the owners are deleted.
     #[arg(
         long,
         alias = "within",

@@ -85,7 +85,7 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The credentials with which the executors of this process call a leader in another process: the certificate that this
+/// The credentials for a leader in another process. The executors of this process present the certificate that this
 /// process serves.
 async fn caller(flags: &Collect) -> Result<Caller, Failure> {
     let ServerFlags { tls_cert, tls_key, .. } = flags.tls.clone();
@@ -102,7 +102,7 @@ async fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, at))
 }
 
-/// Prints lines on a terminal, and a log line elsewhere.
+/// Prints lines on a terminal, and a log line otherwise.
 fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketAddr) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         tracing::info!(server = cluster.url, %admin, %grpc, executors = flags.executors, elect = flags.elect, "collecting");
@@ -111,17 +111,22 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketA
     let bold = anstyle::Style::new().bold();
     let mode = match flags.mode {
         graph_service::options::Mode::Enforce => "collecting",
-        graph_service::options::Mode::Observe => "observing, nothing will be deleted,",
+        graph_service::options::Mode::Observe => "mode observe: nothing will be deleted,",
     };
     let mut out = anstream::stderr();
     writeln!(out, "{bold}{mode} at {}{bold:#} (context {})", cluster.url, cluster.name)?;
-    writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency.concurrency())?;
+    writeln!(
+        out,
+        "  executors  {}, each with at most {} items at once",
+        flags.executors,
+        flags.concurrency.concurrency()
+    )?;
     let scheme = if flags.tls.is_tls() { "https" } else { "http" };
     writeln!(out, "  admin      {scheme}://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
     writeln!(out, "  gRPC       {grpc}{}", if flags.tls.is_tls() { ", TLS" } else { "" })?;
     let server = if grpc == LOCAL { String::new() } else { format!(" --server {grpc}") };
-    writeln!(out, "  ask        ownergraph status{server}, also why, tree, stuck, pause")?;
-    writeln!(out, "  Ctrl-C finishes work in flight and exits; a second one aborts")
+    writeln!(out, "  query      ownergraph status{server}, also why, tree, stuck, pause")?;
+    writeln!(out, "  Ctrl-C finishes work in flight and exits; a second Ctrl-C aborts")
 }
 
 /// Without an election the term gets a random election id, so that the terms of two processes never compare equal.

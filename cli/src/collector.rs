@@ -21,7 +21,7 @@ use tokio::time::Instant;
 const AGAIN_MIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// What to run.
+/// The parts to run.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) cluster: Cluster,
@@ -45,14 +45,14 @@ pub(crate) struct Executors {
     pub(crate) concurrency: Concurrency,
     /// The prefix of the executors' names; a number follows.
     pub(crate) prefix: String,
-    /// Connections may go to a leader beyond this machine: they are TLS, or plaintext is allowed.
+    /// Whether connections may go to a leader on another machine, because they use TLS or plaintext is allowed.
     pub(crate) far: bool,
     /// The credentials for a leader in another process.
     pub(crate) caller: Caller,
 }
 
-/// Runs both until `shutdown` is requested: then the executors finish or hand back what they hold, and after the last of them
-/// the graph service stops. If one of them fails, the others are stopped in the same way.
+/// Runs both services until `shutdown` is requested. Then the executors finish or return their leases, and after the
+/// last of them the graph service stops. If one executor fails, the others are stopped in the same way.
 pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shutdown) -> anyhow::Result<()> {
     let home = match &setup.listener {
         Some(listener) => listener.local_addr().context("the gRPC socket has no address")?.to_string(),
@@ -121,8 +121,8 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
     graph.and(executors)
 }
 
-/// Runs one executor. If the leader refuses the executor, it is restarted and the rest of the process continues. Any
-/// other end is an error.
+/// Runs one executor. If the leader refuses the executor, the executor is restarted, and the rest of the process
+/// continues. Any other end is an error.
 async fn executor(
     config: executor_service::Config,
     edges: impl Fn() -> executor_service::Edges,
@@ -147,7 +147,7 @@ async fn executor(
         }
         let wait = backoff.next_delay();
         let (executor, again_in_ms) = (&config.name, wait.as_millis());
-        tracing::warn!(executor, again_in_ms, "a leader sent an executor of this process away; restarting it");
+        tracing::warn!(executor, again_in_ms, "a leader refused an executor of this process; restarting the executor");
         tokio::select! {
             () = shutdown.requested() => return Ok(()),
             () = tokio::time::sleep(wait) => {}
@@ -159,12 +159,14 @@ fn in_words(name: &str, exit: Exit) -> anyhow::Result<()> {
     match exit {
         Exit::Drained | Exit::DrainTimedOut { .. } | Exit::Superseded => Ok(()),
         Exit::OtherCluster { ours, theirs } => {
-            bail!("the leader that {name} was sent to belongs to cluster {theirs}, these credentials to cluster {ours}")
+            bail!(
+                "the leader that executor {name} connected to belongs to cluster {theirs}, but the credentials belong to cluster {ours}"
+            )
         }
         Exit::ProtocolUnsupported { min, max } => {
             let ours = Protocols::OURS;
             bail!(
-                "the leader that {name} was sent to speaks protocol {min} to {max}, this one {ours}; upgrade the older"
+                "the leader that executor {name} connected to supports protocol versions {min} to {max}, this executor {ours}; upgrade the older one"
             )
         }
     }

@@ -1,10 +1,11 @@
-//! `ownergraph demo`: an API server, a graph service and executors in this process; deletions, and what follows from them.
+//! `ownergraph demo`: an API server, a graph service and executors in this process. The demo deletes objects and shows
+//! the consequences.
 //!
-//! * `api`: what the demo itself asks the API server
-//! * `world`: what is built, and what must be left
-//! * `witness`: what the graph service says
-//! * `story`: act by act
-//! * `narrate`, `summary`: lines and numbers
+//! * `api`: the requests of the demo itself to the API server
+//! * `world`: the objects of the demo, and the expected end state
+//! * `witness`: recorded events of the graph service
+//! * `story`: the acts in order
+//! * `narrate`, `summary`: the printed lines and numbers
 
 mod api;
 mod narrate;
@@ -61,7 +62,8 @@ pub(crate) async fn run(flags: args::Demo) -> Result<(), Failure> {
     match summary.problems.as_slice() {
         [] => Ok(()),
         [first, ..] => {
-            Err(anyhow!("{} objects are not as they must be; the first: {first}", summary.problems.len()).into())
+            Err(anyhow!("the state of {} objects is not as expected; the first: {first}", summary.problems.len())
+                .into())
         }
     }
 }
@@ -97,7 +99,7 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
         };
         let told = tokio::select! {
             told = told => told,
-            // Only a failure requests shutdown during the story; the collector returns the failure.
+            // During the story, only a failure requests shutdown. The collector returns the failure.
             () = shutdown.requested() => bail!("the collector stopped"),
         };
         shutdown.request();

@@ -1,4 +1,4 @@
-//! Examples for the help of each command. They are read as command lines by a test.
+//! Examples for the help of each command. A test parses them as command lines.
 
 use crate::name;
 use clap::Command;
@@ -10,11 +10,11 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("demo", "see it work, in this process alone"),
             ("collect --kubeconfig k8s.yaml", "collect garbage on a cluster"),
-            ("try --kubeconfig k8s.yaml", "see it collect there what this command makes for it"),
-            ("status", "ask how the collector is"),
-            ("tree deploy/web -n shop", "what depends on an object"),
-            ("why pod/web-1 -n shop", "why it is still here, or why it went"),
-            ("pause --all --for 1h --reason restoring", "hold what would be deleted"),
+            ("try --kubeconfig k8s.yaml", "test a collector: create objects, delete their owners, wait"),
+            ("status", "show the state of the collector"),
+            ("tree deploy/web -n shop", "show what depends on an object"),
+            ("why pod/web-1 -n shop", "explain why an object exists, or why it was deleted"),
+            ("pause --all --for 1h --reason restoring", "hold deletions"),
         ],
     ),
     (
@@ -40,7 +40,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("collect", "the current context of KUBECONFIG or ~/.kube/config"),
             ("collect --context kind-kind --executors 4", ""),
-            ("collect --mode observe --log-level info,graph_service=debug", "decide and report, delete nothing"),
+            (
+                "collect --mode observe --log-level info,graph_service=debug",
+                "make and publish decisions, delete nothing",
+            ),
             ("collect --elect --listen 10.0.0.7:7450 --insecure", "one of several replicas leads"),
         ],
     ),
@@ -55,19 +58,22 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         "tree",
         &[
             ("tree deploy/web -n shop", ""),
-            ("tree deployments.v1.apps/web --both --no-fold", "owners above, dependents below, each of them"),
+            ("tree deployments.v1.apps/web --both --no-fold", "owners above, dependents below, no folding"),
             ("tree ns/shop --depth 2 --kinds 'Deployment,*Set'", ""),
-            ("tree deploy/web -w", "go on while it changes"),
+            ("tree deploy/web -w", "continue, and show changes"),
             ("tree deploy/web -o dot | dot -Tsvg", "a picture"),
         ],
     ),
-    ("owners", &[("owners pod/web-1 -n shop", ""), ("owners pod web-1 -o wide", "with the kind of each reference")]),
+    (
+        "owners",
+        &[("owners pod/web-1 -n shop", ""), ("owners pod web-1 -o wide", "with the standing of each reference")],
+    ),
     ("path", &[("path pod/web-1 deploy/web -n shop", ""), ("path job/nightly-1 cronjob/nightly -o mermaid", "")]),
     (
         "why",
         &[
-            ("why pod/web-1 -n shop", "it may have gone already"),
-            ("why ns/shop", "what keeps a namespace"),
+            ("why pod/web-1 -n shop", "the object may be deleted already"),
+            ("why ns/shop", "explain what keeps a namespace"),
             ("why pod/web-1 -o jsonpath='{.verdict}'", ""),
         ],
     ),
@@ -77,27 +83,27 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("plan delete deploy/web -n shop", ""),
             ("plan delete deploy,cm -l app=web --cascade=foreground", ""),
-            ("plan delete -f manifests/ -o name", "what would go, one a line"),
+            ("plan delete -f manifests/ -o name", "objects that would be deleted, one per line"),
         ],
     ),
     (
         "delete",
         &[
-            ("delete deploy/web -n shop", "shows the plan and asks"),
+            ("delete deploy/web -n shop", "shows the plan, and asks for confirmation"),
             (
                 "delete deploy/web -n shop --cascade=foreground --confirm=aa26ce0eeb91793f",
-                "the plan with that digest, or nothing",
+                "deletes only if the plan still has this digest",
             ),
         ],
     ),
     ("stuck", &[("stuck -A", ""), ("stuck -n shop --older-than 30s -o name", "")]),
-    ("cycles", &[("cycles -A", ""), ("cycles -n shop --blocking", "what can stop a deletion in foreground")]),
+    ("cycles", &[("cycles -A", ""), ("cycles -n shop --blocking", "cycles that can stop a foreground deletion")]),
     (
         "orphans",
         &[
-            ("orphans -A", "how many objects of each kind have no owner"),
-            ("orphans -n shop --dangling", "whose owners are gone"),
-            ("orphans -A --lost-owner --older-than 24h", "whose owner was created again"),
+            ("orphans -A", "number of objects without owner, by kind"),
+            ("orphans -n shop --dangling", "objects whose owners are all gone"),
+            ("orphans -A --lost-owner --older-than 24h", "objects whose owner was created again with another uid"),
         ],
     ),
     ("check", &[("check -A", ""), ("check -n shop -l app=web -o json | jq .items", "")]),
@@ -105,18 +111,18 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         "decisions",
         &[
             ("decisions -n shop --last 20", ""),
-            ("decisions -A -f --since 10m --action delete", "go on with what comes"),
-            ("decisions -A --open --verdict held,parked", "what is not done yet"),
+            ("decisions -A -f --since 10m --action delete", "continue with new events"),
+            ("decisions -A --open --verdict held,parked", "decisions that are not carried out yet"),
             (r#"decisions -A -f --cel 'event.target.name.startsWith("web")'"#, ""),
         ],
     ),
-    ("queue", &[("queue -A", ""), ("queue -n shop --by root", "by what began it")]),
+    ("queue", &[("queue -A", ""), ("queue -n shop --by root", "by the object whose deletion began the cascade")]),
     ("progress", &[("progress deploy/web -n shop", ""), ("progress deploy/web --timeout 5m -o json", "")]),
     (
         "status",
         &[
             ("status", ""),
-            ("status --watch", "again whenever it changes"),
+            ("status --watch", "prints again after each change"),
             ("status --server 127.0.0.1:7450,127.0.0.1:7460 -o json | jq .pauses", ""),
         ],
     ),

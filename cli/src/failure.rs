@@ -5,14 +5,14 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
-/// A flag or a file is wrong; a retry fails again.
+/// A flag or a file is wrong. A retry fails again.
 const BAD_USAGE: u8 = 2;
 /// A precondition is not met.
 const REFUSED: u8 = 3;
 /// The code of timeout(1).
 const TIMED_OUT: u8 = 124;
 
-/// Why a command ended. Printed as one sentence.
+/// The reason why a command ended. It is printed as one sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A flag or a file that it names cannot be used.
@@ -44,11 +44,11 @@ pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
         Err(Failure::Usage(sentence)) => (BAD_USAGE, sentence),
         Err(Failure::Refused(sentence)) => (REFUSED, sentence),
         Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
-        // The reader closed the pipe: print nothing.
+        // The reader closed the pipe, so print nothing.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
         Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
     };
-    // A stderr that cannot be written leaves no way to report that.
+    // If stderr cannot be written, the error cannot be reported.
     let _closed = writeln!(io::stderr(), "ownergraph: {}", line(&sentence));
     ExitCode::from(code)
 }

@@ -1,22 +1,22 @@
-//! The questions: what depends on what, why, and what a deletion would do; and the brake. Asking and writing the answer are kept apart: a command asks,
-//! and hands plain values to functions that make text of them.
+//! The query commands, `pause` and `delete`. Queries and output are separate: a command queries, and passes plain
+//! values to functions that format them.
 //!
 //! In reading order:
 //!
 //! * [`flags`]: the commands and their flags
 //! * `ending`: exit codes
-//! * `requests`: the way to the API server, with each request said where that is asked for
+//! * `requests`: the client of the API server, which prints each request at a high verbosity
 //! * `printer`: formats, templates and colours
-//! * `session`: credentials, the terminal, and what could not be seen
-//! * `naming`: TYPE/NAME, as kubectl reads it
-//! * `targets`: what a deletion begins with
-//! * `service`, `direct`: the graph service, or a graph that is listed from here
+//! * `session`: credentials, the terminal, and the list of missing information
+//! * `naming`: TYPE/NAME, as in kubectl
+//! * `targets`: the targets of a deletion
+//! * `service`, `direct`: the graph service, or a graph that this process lists itself
 //! * `snapshot`: a graph in a file
-//! * `questions`: its calls, all pages of them
-//! * `conditions`: what the API server itself says of the objects on screen
-//! * `selector`, `globs`, `narrow`: what is left out
+//! * `questions`: the calls of the graph service, with all pages of the answers
+//! * `conditions`: the state of the shown objects, from the API server
+//! * `selector`, `globs`, `narrow`: filters
 //! * `columns`, `document`, `jsonpath`, `picture`: tables, JSON and YAML, templates, DOT and Mermaid
-//! * `complete`: what could come next on a line
+//! * `complete`: completion of command lines
 //! * one module per command
 
 use clap::error::ErrorKind;
@@ -66,23 +66,22 @@ mod version;
 mod why;
 
 /// How kubectl starts completion.
-const INSTALL: &str = "this is for the program by the name that was called; for `kubectl ownergraph`, give it its two other names: \
-     for name in kubectl-ownergraph kubectl_complete-ownergraph; do ln -s \"$(command -v ownergraph)\" /usr/local/bin/$name; done";
+const INSTALL: &str = "this script completes the program under the name that it was called by; to use it as `kubectl ownergraph`, create two links: for name in kubectl-ownergraph kubectl_complete-ownergraph; do ln -s \"$(command -v ownergraph)\" /usr/local/bin/$name; done";
 
-/// The connection to the collector that the flags name. It needs a cluster only if no address is given.
+/// The connection to the collector that the flags name. It needs access to a cluster only if no address is given.
 async fn way(connection: Connection) -> Result<Way, Problem> {
     if connection.from_file.is_some() {
-        return Err(Problem::sentence("--from-file reads a graph only; this is about a collector that runs"));
+        return Err(Problem::sentence("--from-file has only a graph; this command needs a running collector"));
     }
     let cluster = if connection.is_named() {
-        Err("--server says where it is".to_owned())
+        Err("--server already names the graph service".to_owned())
     } else {
         requests::connect(&connection).await.map_err(|problem| problem.to_string())
     };
     Ok(Way::new(connection, cluster))
 }
 
-/// Answers a question. `program` is the command line that it came from, for completion scripts.
+/// Runs a query command. `program` is the command line for completion scripts.
 pub(crate) async fn run(command: Command, program: clap::Command) -> ExitCode {
     ending::exit_code(Box::pin(answer(command, program)).await)
 }
@@ -119,7 +118,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
     }
 }
 
-/// Whether a command asks a question: then 2 means findings, and a flag that cannot be used is an error like others.
+/// Whether a command is a query. For queries, exit code 2 means findings, and an unusable flag is an error like others.
 pub(crate) fn is_question(command: &str) -> bool {
     questions().find_subcommand(command).is_some()
 }
@@ -129,7 +128,7 @@ pub(crate) fn questions() -> clap::Command {
     <Command as clap::Subcommand>::augment_subcommands(clap::Command::new("questions"))
 }
 
-/// Help and version go to stdout; what cannot be parsed is said on stderr.
+/// Prints help and version to stdout, and parse errors to stderr.
 pub(crate) fn misused(error: &clap::Error, question: bool) -> ExitCode {
     // If both streams cannot be written, the error cannot be reported.
     let _closed = error.print();

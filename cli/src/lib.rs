@@ -1,18 +1,18 @@
-//! `ownergraph`: the whole collector in one program, to see it (`demo`), to run it (`collect`), to test against (`sandbox`), and to ask
-//! it (`tree`, `why`, `plan` and so on). Under the name `kubectl-ownergraph` it is a plug-in of kubectl, and under
-//! `kubectl_complete-ownergraph` it completes the lines of that.
+//! `ownergraph`: the whole collector in one program. `demo` shows it, `collect` runs it, `sandbox` is an API server for
+//! tests, and `tree`, `why`, `plan` and other commands query it. Under the name `kubectl-ownergraph` the program is a
+//! plug-in of kubectl, and under `kubectl_complete-ownergraph` it completes command lines of the plug-in.
 //!
 //! In reading order:
 //!
-//! * `name`: what this program was called as
-//! * `args`, `examples`: the commands, their flags, and how they are used
+//! * `name`: the name that this program was called by
+//! * `args`, `examples`: the commands, their flags, and examples
 //! * `sandbox_command`: the in-memory API server alone
 //! * `collect`: graph service and executors against any API server
-//! * `trial`: objects for a collector that runs somewhere
-//! * `demo`: all of it together, telling what happens and why
+//! * `trial`: `ownergraph try`, which tests a collector
+//! * `demo`: all components together, with explanations
 //! * `collector`, `pipe`: the two services in one process
-//! * `kubectl`: the questions, the brake, and the deletion by plan
-//! * `remote`: the way to a graph service somewhere else
+//! * `kubectl`: the query commands, `pause`, and `delete`
+//! * `remote`: the connection to a graph service in another process
 //! * `failure`: exit codes
 
 mod args;
@@ -56,7 +56,7 @@ async fn run() -> ExitCode {
     let command = match read {
         Ok(args) => args.command,
         Err(error) => {
-            // An unknown command gets the codes of queries: 2 means findings.
+            // For an unknown command the exit codes of queries apply, where 2 means findings.
             let is_question = |name: String| kubectl::is_question(&name) || program.find_subcommand(name).is_none();
             return kubectl::misused(&error, line.command.is_some_and(is_question));
         }
@@ -71,12 +71,12 @@ async fn run() -> ExitCode {
     failure::exit_code(ended)
 }
 
-/// What kubectl runs to complete a line of `kubectl ownergraph`. In two seconds it has said what it knows, or it says nothing: an error has
-/// no place on a line that is being written.
+/// Completes a command line of `kubectl ownergraph` for kubectl. It prints what it knows within two seconds, or
+/// nothing, because an error message would disturb the line that the user types.
 fn complete(runtime: Runtime) -> ExitCode {
     const WITHIN: Duration = Duration::from_secs(2);
     let said = runtime.block_on(async {
-        // A thread of its own: a plugin that fetches credentials may block it for any time.
+        // A separate thread, because a plugin that fetches credentials may block it for any time.
         let mut task = JoinSet::new();
         task.spawn(kubectl::complete(std::env::args_os().collect(), args::command()));
         tokio::time::timeout(WITHIN, task.join_next()).await

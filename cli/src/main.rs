@@ -1,8 +1,8 @@
-//! `ownergraph`. All of it is in the library, so that tests reach it.
+//! `ownergraph`. All code is in the library, so that tests can call it.
 
 use std::process::ExitCode;
 
-/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+/// The allocator. Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -10,13 +10,14 @@ use tokio::sync::mpsc;
 
 /// The buffer of each direction of one connection.
 const PIPE_BYTES: usize = 256 * 1024;
-/// Connections that wait to be taken.
+/// Maximum number of connections that wait to be accepted.
 const WAITING_MAX: usize = 16;
 /// The host in requests over a pipe. It is never resolved.
 const HOST: &str = "localhost:7450";
 
-/// The connections for the graph service of this process, and what opens them. The connector takes a pipe for the address
-/// `home`, and calls any other as `caller` does: that of a leader in another process.
+/// The connections for the graph service of this process, and the connector that opens them. The connector uses a pipe
+/// for the address `home`. It calls any other address, that of a leader in another process, with the credentials of
+/// `caller`.
 pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
     let (opened, waiting) = mpsc::channel::<DuplexStream>(WAITING_MAX);
     let incoming = futures::stream::unfold(waiting, |mut waiting| async move {
@@ -36,6 +37,6 @@ pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
         }
         .boxed()
     });
-    // The stream never ends: an executor may open a new connection at any time.
+    // The stream never ends, because an executor may open a new connection at any time.
     (incoming.chain(futures::stream::pending()).boxed(), connector)
 }

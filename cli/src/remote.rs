@@ -1,4 +1,4 @@
-//! A graph service somewhere else, over gRPC.
+//! A graph service in another process, over gRPC.
 
 use crate::failure::Failure;
 use executor_service::{Channel, dial, innermost, is_loopback};
@@ -14,38 +14,38 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
 
-/// Where `collect` serves its gRPC API unless it is told otherwise, and where each command looks for it.
+/// The default address of `collect`'s gRPC API. Each command also tries this address.
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7450);
 
-/// The flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
+/// The flag for the name in the graph service's certificate. kubectl's --tls-server-name is for the API server.
 pub(crate) const NAME_FLAG: &str = "--server-name";
 
-/// From the dial to a connection that can be used.
+/// Time from the start of a connection until it is usable.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// From a call to its answer.
+/// Time from a call to its answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// The largest page that a graph service gives.
+/// Maximum page size of a graph service.
 const PAGE_SIZE: i32 = 1000;
 
 /// A graph service's administration.
 pub(crate) type Admin = AdminServiceClient<Channel>;
 
-/// A way to the replicas of a graph service.
+/// A source of connections to the replicas of a graph service.
 pub(crate) trait Reach {
     /// A replica that answers.
     async fn any(&self) -> Result<Channel, Failure>;
-    /// The replica that another one hints at, where it can be reached.
+    /// The replica at the address that another replica named, where it can be reached.
     async fn at(&self, hint: &str) -> Option<Channel>;
 }
 
-/// Addresses, of which the first that can be reached counts.
+/// Addresses of a graph service. The first one that can be reached is used.
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) server: Vec<String>,
     pub(crate) tls: CallerFlags,
-    /// What their certificates are checked against, instead of the host in the address.
+    /// The name that their certificates must have, instead of the host in the address.
     pub(crate) server_name: Option<String>,
-    /// Plaintext may go beyond loopback.
+    /// Whether plaintext is allowed to addresses that are not loopback.
     pub(crate) insecure: bool,
 }
 
@@ -74,7 +74,7 @@ impl Reach for Remote {
 }
 
 impl Remote {
-    /// How the addresses are called, if they may be.
+    /// The credentials for the addresses, or an error if the flags do not allow them.
     async fn caller(&self) -> Result<Caller, Failure> {
         let name = (NAME_FLAG, self.server_name.as_deref());
         self.tls.check("--server", &self.server, name).map_err(Failure::usage)?;
@@ -82,7 +82,7 @@ impl Remote {
         let far = self.server.iter().find(|address| !is_tls && !is_loopback(address));
         if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(Failure::Usage(format!(
-                "--token-file {} needs TLS or loopback, and --server {address} is neither: an eavesdropper would get the token; set --tls-ca",
+                "--token-file {} needs TLS or loopback, and --server {address} is neither: other machines could read the token; set --tls-ca",
                 token.display()
             )));
         }
@@ -128,7 +128,7 @@ pub(crate) async fn pauses(admin: &mut Admin) -> Result<Response<Vec<Pause>>, St
     }
 }
 
-/// A call's error as the end of a command.
+/// Converts a call's error to the end of a command.
 pub(crate) fn failed(status: Status) -> Failure {
     let sentence = said(&status);
     if status.code() == Code::FailedPrecondition {
@@ -140,12 +140,12 @@ pub(crate) fn failed(status: Status) -> Failure {
     }
 }
 
-/// What a status says. The library's own words tell only that a connection broke; why stands below them.
+/// The message of a status. If the library's own message only says that a connection broke, the innermost cause.
 pub(crate) fn said(status: &Status) -> String {
     status.source().map_or_else(|| status.message().to_owned(), innermost)
 }
 
-/// Makes a call that has its time.
+/// Makes a call with a time limit.
 pub(crate) async fn within<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Failure> {
     match timeout(ANSWER_WITHIN, call).await {
         Ok(answer) => answer.map(Response::into_inner).map_err(failed),

@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The limit between the request to stop and the exit, even with requests in flight.
+/// Maximum time from the request to stop to the exit, even with requests in flight.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(flags: Sandbox) -> Result<(), Failure> {
     if !flags.listen.ip().is_loopback() && !flags.insecure {
         return Err(Failure::Usage(format!(
-            "--listen {} is not a loopback address, and the sandbox lets everybody do everything: use a loopback address, or allow it with --insecure",
+            "--listen {} is not a loopback address, and the sandbox has no authentication: use a loopback address, or allow it with --insecure",
             flags.listen
         )));
     }
@@ -57,13 +57,13 @@ fn announce(address: SocketAddr, kubeconfig: Option<&Path>) -> io::Result<()> {
     out.flush()
 }
 
-/// As a shell takes it for one word.
+/// Quotes the path as one word of a shell.
 fn quoted(path: &str) -> String {
     let plain = |character: char| character.is_alphanumeric() || "/._-+:@,".contains(character);
     if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Uids follow from it: two sandboxes must never have one in common.
+/// The seed of uids. It is random, because two sandboxes must never have a uid in common.
 fn seed() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }

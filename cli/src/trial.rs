@@ -1,8 +1,8 @@
-//! `ownergraph try`: makes objects on a cluster, deletes their owners, and waits until a collector that runs there has
+//! `ownergraph try`: creates objects on a cluster, deletes their owners, and waits until a running collector has
 //! collected them.
 //!
-//! All of them carry one label with a value of this run, by which they are counted, and by which the user can remove
-//! leftovers. Only the owners are deleted here.
+//! All objects carry one label with a value of this run. The command counts them by the label, and the user can remove
+//! leftovers by it. The command deletes only the owners.
 
 use crate::args::Try;
 use crate::failure::Failure;
@@ -21,14 +21,14 @@ use uuid::Uuid;
 
 const LABEL: &str = "ownergraph.dev/try";
 const DEPENDENTS_PER_OWNER: u32 = 100;
-/// Requests in flight at once.
+/// Maximum number of requests in flight.
 const IN_FLIGHT: usize = 16;
-/// A page of a list has a thousand objects' metadata.
+/// Maximum size of a page of a list, which has the metadata of a thousand objects.
 const ANSWER_MAX_BYTES: usize = 16 << 20;
 const PAGE: u32 = 1_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const COUNT_EVERY: Duration = Duration::from_millis(200);
-/// The limit of leftovers that an error names.
+/// Maximum number of leftovers that an error names.
 const NAMED_MAX: usize = 3;
 
 pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
@@ -36,8 +36,8 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     let run = Uuid::new_v4().simple().to_string();
     let trial =
         Trial { client: cluster.client, namespace: flags.namespace, run: run.get(..8).unwrap_or(&run).to_owned() };
-    // Print this first, for a user who interrupts the command.
-    let said = writeln!(anstream::stderr(), "note: {} removes whatever is left of this run", trial.removal());
+    // This line comes first, for a user who interrupts the command.
+    let said = writeln!(anstream::stderr(), "note: {} removes all objects of this run", trial.removal());
     said.context("stderr cannot be written")?;
     let tried = trial.run(flags.objects, flags.timeout).await;
     let left = tried.with_context(|| format!("the created objects remain: {} removes them", trial.removal()))?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     }
     let named = left.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     Err(Failure::TimedOut(format!(
-        "{} of {} ConfigMaps are still in namespace {} after {:?}, among them {named}; ownergraph why configmap/NAME says why, and {} removes them",
+        "{} of {} ConfigMaps are still in namespace {} after {:?}, among them {named}; ownergraph why configmap/NAME shows the reason, and {} removes them",
         left.len(),
         flags.objects + owners_of(flags.objects),
         trial.namespace,
@@ -77,23 +77,23 @@ impl Trial {
         format!("kubectl delete configmaps -n {} -l {LABEL}={}", self.namespace, self.run)
     }
 
-    /// Makes objects, deletes their owners and waits; the names of what is left then.
+    /// Creates objects, deletes their owners, and waits. Returns the names of the objects that are left.
     async fn run(&self, objects: u32, within: Duration) -> anyhow::Result<Vec<String>> {
         let mut out = anstream::stdout();
         let began = Instant::now();
         let owners = self.make(objects).await?;
-        writeln!(out, "{objects} objects of {} owners made in {:.1} s", owners.len(), seconds(began))?;
+        writeln!(out, "created {objects} objects with {} owners in {:.1} s", owners.len(), seconds(began))?;
         let began = Instant::now();
         self.delete(&owners).await?;
         let left = self.left(began + within).await?;
         if left.is_empty() {
             let took = seconds(began);
-            writeln!(out, "{objects} objects collected {took:.1} s after the first owner was deleted")?;
+            writeln!(out, "all {objects} objects were collected {took:.1} s after the first owner was deleted")?;
         }
         Ok(left)
     }
 
-    /// Makes this many objects, spread over their owners; gives the owners' names.
+    /// Creates this number of objects, spread over their owners. Returns the owners' names.
     async fn make(&self, objects: u32) -> anyhow::Result<Vec<String>> {
         let owners = (0..owners_of(objects)).map(|owner| self.object(&format!("{owner}"), &[]));
         let owners = self.create_all(owners.collect()).await?;
@@ -122,7 +122,7 @@ impl Trial {
         let mut under_way = JoinSet::new();
         for object in objects {
             if under_way.len() == IN_FLIGHT {
-                created.push(under_way.join_next().await.context("something is under way")???);
+                created.push(under_way.join_next().await.context("a request is in flight")???);
             }
             let trial = self.clone();
             under_way.spawn(async move { trial.send::<Object>(Method::POST, &trial.collection(), &object).await });
@@ -142,7 +142,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Waits until nothing of this run is left, at most until `deadline`; the names of what is.
+    /// Waits until no object of this run is left, at most until `deadline`. Returns the names of those that are left.
     async fn left(&self, deadline: Instant) -> anyhow::Result<Vec<String>> {
         let mut ticks = interval(COUNT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# credentials.sh DIRECTORY: who is who in docker-compose.yaml. An authority of its own, and for each service a folder with what it shows
-# (tls.crt, tls.key), whom it trusts (ca.crt), and where it needs one a kubeconfig. They last for a month and are made anew when they are
-# about to end.
+# credentials.sh DIRECTORY: creates the identities of docker-compose.yaml: an authority, and for each service a folder
+# with its certificate (tls.crt, tls.key), the authorities that it trusts (ca.crt), and a kubeconfig if it needs one.
+# The files are valid for a month, and are replaced when they are about to expire.
 #
-# The folders are mounted into containers that run as another user, so everybody may read what is in them; DIRECTORY itself is closed.
+# The folders are mounted into containers that run as another user, so all users may read their files. DIRECTORY itself
+# is closed to other users.
 set -euo pipefail
 folders=(etcd kube-apiserver nats prometheus admin graph-service-1 graph-service-2 executor-service-1 executor-service-2)
 script=$(cat "$0" | sha256sum)
 
 fail() { echo "deploy/compose/credentials.sh: $*" >&2; exit 1; }
 
-# Running containers that one of the folders is mounted into. Where no Docker answers, no container runs.
+# Lists running containers that mount one of the folders. If no Docker daemon answers, no container runs.
 users() {
     local folder filters=()
     for folder in "${folders[@]}"; do filters+=(--filter "volume=$PWD/$folder"); done
@@ -21,27 +22,28 @@ mkdir -p "$1"
 cd -P "$1"
 if [ "$(cat made-by 2>/dev/null)" = "$script" ] && openssl x509 -in ca.crt -noout -checkend 86400 >/dev/null 2>&1; then exit 0; fi
 if [ -e made-by ]; then
-    # Containers would see their folders empty from then on.
+    # Refuses, because these containers would see empty folders afterwards.
     using=$(users) || fail "docker ps does not say who uses what is in $PWD, which has to be made anew"
     [ -z "$using" ] || fail "containers that run use what is in $PWD, and it has to be made anew: docker-compose down comes first"
 elif [ -n "$(ls -A)" ]; then
     fail "$PWD has something in it that this did not make; name another directory, or remove what is there"
 fi
-# First, so that what is begun and not finished is known for what it is.
+# This marker comes first, so that an unfinished run is recognized.
 : >made-by
 chmod 700 .
 rm -rf -- "${folders[@]}" ca.crt ca.key ca.srl
 
 key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
 
-# identity NAME GROUP OTHER-NAME…: a certificate for serving under these names, and for showing to others as user NAME of GROUP.
+# identity NAME GROUP OTHER-NAME…: creates a certificate for a server with these names, and for a client with user NAME
+# and group GROUP.
 identity() {
     local name=$1 group=$2 names="DNS:$1,DNS:localhost,IP:127.0.0.1" other said
     shift 2
     for other in "$@"; do names+=",DNS:$other"; done
     mkdir "$name"
     key "$name/tls.key"
-    # It says on stderr also that all is well.
+    # The tool reports success on stderr, too.
     said=$(openssl req -new -key "$name/tls.key" -subj "/O=$group/CN=$name" |
         openssl x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial -days 31 -sha256 -out "$name/tls.crt" 2>&1 -extfile <(
             printf 'basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\nsubjectAltName=%s\n' "$names"
@@ -49,7 +51,7 @@ identity() {
     cp ca.crt "$name/"
 }
 
-# kubeconfig NAME: as NAME at the API server, with the certificate beside it.
+# kubeconfig NAME: writes a kubeconfig for user NAME, with the certificate in the same folder.
 kubeconfig() {
     cat >"$1/kubeconfig" <<END
 apiVersion: v1
@@ -80,7 +82,7 @@ for number in 1 2; do
     kubeconfig "executor-service-$number"
 done
 kubeconfig admin
-# The CA key is not kept: no identity can be added afterwards.
+# The CA key is deleted, so no identity can be added afterwards.
 rm ca.key ca.srl
 chmod -R a+rX -- "${folders[@]}"
 echo "$script" >made-by

@@ -23,7 +23,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Most bytes of an error answer that are read for a reason.
+/// Maximum number of bytes of an error answer that are read for a reason.
 const REASON_MAX_BYTES: usize = 64 << 10;
 const REASON_MAX_CHARACTERS: usize = 200;
 const WITHIN: Duration = Duration::from_secs(3);
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         .context("cannot start the thread")
         .and_then(|thread| thread.block_on(ask(&options)));
     let Err(error) = asked else { return ExitCode::SUCCESS };
-    // If stderr cannot be written, there is no way to report that.
+    // If stderr cannot be written, the error cannot be reported.
     let _closed = writeln!(std::io::stderr(), "healthcheck: {error:#}");
     ExitCode::FAILURE
 }
@@ -88,9 +88,9 @@ fn authorities(file: &Path) -> anyhow::Result<RootCertStore> {
     let certificates = CertificateDer::pem_file_iter(file).with_context(|| format!("reading {}", file.display()))?;
     for certificate in certificates {
         let certificate = certificate.with_context(|| format!("reading {}", file.display()))?;
-        roots.add(certificate).with_context(|| format!("{} holds no authority", file.display()))?;
+        roots.add(certificate).with_context(|| format!("{} contains no authority", file.display()))?;
     }
-    ensure!(!roots.is_empty(), "{} holds no certificate", file.display());
+    ensure!(!roots.is_empty(), "{} contains no certificate", file.display());
     Ok(roots)
 }
 

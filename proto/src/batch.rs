@@ -27,7 +27,8 @@ pub fn requests(message: ToLeader) -> Vec<StreamWorkRequest> {
         Kind::Reports(message) => {
             let mut reports = batches(message.reports);
             let mut returns = batches(message.returns);
-            // A return has about forty bytes, so both lists together are about as small as the larger one.
+            // A return has about forty bytes, so a message with both lists is about as large as one with the larger
+            // list only.
             let pairs = std::iter::from_fn(|| match (reports.next(), returns.next()) {
                 (None, None) => None,
                 (reports, returns) => Some(request::Reports {

@@ -38,16 +38,16 @@ pub use view::{collection, delete_time, executor, lag, obstacle, status, trouble
 #[cfg(test)]
 mod tests;
 
-/// Longest executor name, incarnation, version, election uid or cluster uid. Longer versions are cut, longer names are
-/// refused.
+/// Maximum length of an executor name, incarnation, version, election uid or cluster uid. Longer versions are cut,
+/// longer names are refused.
 pub const NAME_MAX_BYTES: usize = 253;
-/// Longest address of a leader.
+/// Maximum length of a leader's address.
 pub const ENDPOINT_MAX_BYTES: usize = 1024;
 /// Maximum number of held leases in one hello, far above any window.
 pub(crate) const HELD_MAX: usize = 10_000;
 /// Maximum number of kinds of work in one hello.
 pub(crate) const KINDS_MAX: usize = 100;
-/// Longest duration on the wire. Longer ones are cut when sent and refused when received.
+/// Maximum duration on the wire. Longer ones are cut when sent and refused when received.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A message that violates the protocol. The peer has a bug or is not part of Ownergraph.
@@ -56,7 +56,7 @@ pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Malformed {
     /// Path from the message to the field: `reports[3].term.election_uid`.
     pub field: String,
-    /// The error, to be read after the field's name.
+    /// The error, in words that follow the field's name.
     pub why: String,
 }
 
@@ -66,7 +66,7 @@ impl Malformed {
         Malformed { field: String::from(field), why: why.into() }
     }
 
-    /// The same error in a message whose field `parent` has it.
+    /// The same error, with `parent` in front of its field.
     pub(crate) fn within(self, parent: &str) -> Malformed {
         Malformed { field: format!("{parent}.{}", self.field), why: self.why }
     }
@@ -76,7 +76,7 @@ impl Malformed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// The item has an action that this build does not know: return the lease as `KindUnsupported`.
-    #[error("lease {lease} asks for an action that this version does not know")]
+    #[error("lease {lease} has an action that this version does not know")]
     UnknownAction { lease: LeaseId },
     /// The lease violates the protocol.
     #[error(transparent)]

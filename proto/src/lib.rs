@@ -1,8 +1,8 @@
 //! The wire format of Ownergraph: generated messages and services, and checked conversions to and from the types of the
 //! engine.
 //!
-//! It has no behaviour: it decides nothing, opens no connection, and knows only the names of Kubernetes objects. The
-//! services choose status codes.
+//! The crate has no behaviour: it decides nothing, opens no connection, and knows only the names of Kubernetes objects.
+//! The services choose status codes.
 //!
 //! Modules in reading order:
 //!

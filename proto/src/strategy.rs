@@ -24,7 +24,7 @@ fn identity() -> impl Strategy<Value = Name> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    // Escaping on arrival has a test of its own.
+    // Only visible characters, because another test covers escaping on arrival.
     "[ -~é系]{0,12}"
 }
 
@@ -80,7 +80,7 @@ fn owner() -> impl Strategy<Value = OwnerReference> {
     )
 }
 
-/// As they are after [`Facts::bound`].
+/// The references are in the form that [`Facts::bound`] leaves.
 fn sighting() -> impl Strategy<Value = Sighting> {
     let excess = option::of(any::<(u32, u64)>().prop_map(|(count, digest)| Excess { count, digest }));
     (uid(), version(), vec(owner(), 0..3), vec(name(), 0..3), any::<(bool, bool)>(), excess).prop_map(

@@ -9,8 +9,9 @@ use tokio::net::TcpListener;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let address: SocketAddr = arguments.next().context("an address is missing")?.parse().context("no address")?;
-    let kubeconfig = PathBuf::from(arguments.next().context("a path for the kubeconfig is missing")?);
+    let address: SocketAddr =
+        arguments.next().context("the argument ADDRESS is missing")?.parse().context("no address")?;
+    let kubeconfig = PathBuf::from(arguments.next().context("the argument KUBECONFIG is missing")?);
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     sandbox::write_kubeconfig(&kubeconfig, listener.local_addr()?)
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;

@@ -1,4 +1,4 @@
-//! What the demo itself asks the API server: it creates objects and deletes them, as any user would.
+//! The requests of the demo itself to the API server. It creates and deletes objects like any user.
 
 use anyhow::{Context as _, ensure};
 use http::Method;
@@ -53,7 +53,7 @@ pub(super) struct Thing {
 }
 
 impl Thing {
-    /// A reference to it as an owner whose deletion in foreground waits for the dependent.
+    /// A reference to the object as an owner. A foreground deletion of the owner waits for the dependent.
     pub(super) fn as_owner(&self) -> Value {
         json!({
             "apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name, "uid": self.uid,
@@ -63,7 +63,7 @@ impl Thing {
 }
 
 impl fmt::Display for Thing {
-    /// The format is the engine's.
+    /// Uses the engine's format.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind.kind)?;
         if !self.namespace.is_empty() {
@@ -103,7 +103,7 @@ impl Api {
         Api { client }
     }
 
-    /// Creates an object of this name with these owners; `body` is the rest of it.
+    /// Creates an object with this name and these owners. `body` has the other fields.
     pub(super) async fn create(
         &self,
         kind: &'static Kind,

@@ -1,4 +1,4 @@
-//! The story as lines: what goes, what stays, and why.
+//! The story as lines: the objects that are deleted or stay, with the reasons.
 
 use super::summary::{ActSummary, Summary, duration, thousands};
 use super::witness::{Decision, Moment};
@@ -41,7 +41,8 @@ pub(super) enum Progress {
 }
 
 impl Narrator {
-    /// Tells the story on stdout: with colours and a bar on a terminal, as plain lines elsewhere and with `NO_COLOR`.
+    /// Tells the story on stdout: with colours and a progress bar on a terminal, as plain lines otherwise and with
+    /// `NO_COLOR`.
     pub(super) fn aloud() -> Narrator {
         let choice = AutoStream::choice(&io::stdout());
         let bar = choice != ColorChoice::Never && io::stdout().is_terminal() && io::stderr().is_terminal();
@@ -91,7 +92,7 @@ impl Narrator {
         self.say(format_args!("   {DIM}{}{DIM:#}", act.text))
     }
 
-    /// One line for one moment.
+    /// Prints one moment as one line.
     pub(super) fn moment(&mut self, moment: &Moment, act: &Act) -> io::Result<()> {
         match moment {
             Moment::Gone { object, decisions } => {
@@ -106,7 +107,7 @@ impl Narrator {
                 self.line(KEPT, "kept", &object.to_string(), &reasons.join("; "))
             }
             Moment::Prevented { object, owner } => {
-                self.line(KEPT, "kept", &object.to_string(), &format!("{owner} was found alive just in time"))
+                self.line(KEPT, "kept", &object.to_string(), &format!("{owner} was found alive before the deletion"))
             }
         }
     }
@@ -169,7 +170,7 @@ impl Narrator {
             summary.write_table(out)?;
         }
         self.say(format_args!(
-            "  {DIM}An owner that waits is read before what rests on its waiting goes; the dependents at hand share that read.{DIM:#}"
+            "  {DIM}Before a dependent is deleted for a waiting owner, that owner is read; several dependents share one read.{DIM:#}"
         ))?;
         self.say(format_args!("\n{BOLD}Kept, and why{BOLD:#}"))?;
         for kept in &summary.kept_because {
@@ -189,7 +190,7 @@ impl Narrator {
         ))?;
         match summary.problems.as_slice() {
             [] => self.say(format_args!(
-                "{KEPT}Checked{KEPT:#} at the API server: all that had to go is gone, all that had to stay is there with exactly the right references."
+                "{KEPT}Checked{KEPT:#} at the API server: every object to collect is gone, and every other object has exactly the expected references."
             )),
             problems => {
                 for problem in problems.iter().take(PROBLEMS_TOLD) {
@@ -201,7 +202,7 @@ impl Narrator {
     }
 }
 
-/// The limit of problems in the list.
+/// Maximum number of problems in the list.
 const PROBLEMS_TOLD: usize = 10;
 
 fn step(total: usize) -> usize {
@@ -218,15 +219,19 @@ fn words(cause: &Cause, action: ActionKind) -> String {
     let drops = action == ActionKind::RemoveOwnerReferences;
     match cause {
         Cause::OwnerAbsent { kind, name, proof, .. } if drops => {
-            format!("drops {kind} {name}, which is gone: {}", evidence(proof))
+            format!("loses the reference to {kind} {name}, which is gone: {}", evidence(proof))
         }
         Cause::OwnerAbsent { kind, name, proof, .. } => format!("owner {kind} {name} is gone: {}", evidence(proof)),
-        Cause::OwnerWaiting { kind, name, .. } if drops => format!("drops {kind} {name}, which waits for it"),
-        Cause::OwnerWaiting { kind, name, .. } => format!("owner {kind} {name} waits for it to go first"),
-        Cause::OwnerOrphans { kind, name, .. } => format!("drops {kind} {name}, which lets its dependents stay"),
+        Cause::OwnerWaiting { kind, name, .. } if drops => {
+            format!("loses the reference to {kind} {name}, which waits for it")
+        }
+        Cause::OwnerWaiting { kind, name, .. } => format!("owner {kind} {name} waits for its deletion"),
+        Cause::OwnerOrphans { kind, name, .. } => {
+            format!("loses the reference to {kind} {name}, which orphans its dependents")
+        }
         Cause::KeptBy { kind, name, .. } => format!("{kind} {name} still owns it"),
-        Cause::NoBlockingDependents => "nothing that it waited for is left".to_owned(),
-        Cause::NoDependents => "every dependent has dropped it".to_owned(),
+        Cause::NoBlockingDependents => "no dependent that it waited for is left".to_owned(),
+        Cause::NoDependents => "every dependent has lost the reference to it".to_owned(),
         Cause::Cycle => "it was in a cycle of owners that wait for each other".to_owned(),
     }
 }

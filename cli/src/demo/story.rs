@@ -1,4 +1,4 @@
-//! The demo act by act: delete, watch what follows, wait until all of it has happened.
+//! The demo in acts. Each act deletes objects, follows the consequences, and waits for the last one.
 
 use super::api::Api;
 use super::narrate::Narrator;
@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
 
-/// From the start of the services to collections in step and executors connected.
+/// Maximum time from the start of the services until collections are synced and executors are connected.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// From the deletion to its last consequence, plus some time for each object.
+/// Maximum time from the deletion to its last consequence, plus some time for each object.
 const ACT_WITHIN: Duration = Duration::from_secs(30);
 const ACT_WITHIN_PER_OBJECT: Duration = Duration::from_millis(5);
-/// The API server updates its counts after it answers.
+/// Time to wait for the API server's request counts. It updates them after it answers.
 const COUNTED_WITHIN: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_millis(1);
-/// The limit of objects in an error.
+/// Maximum number of objects in an error.
 const NAMED_MAX: usize = 5;
 
 /// The sources of the story.
@@ -36,7 +36,7 @@ pub(super) struct Story<'a> {
 }
 
 impl Story<'_> {
-    /// Waits until every collection is in step and every executor is connected.
+    /// Waits until every collection is synced and every executor is connected.
     pub(super) async fn ready(&mut self, executors: usize, ignored: &[GroupResource]) -> anyhow::Result<()> {
         let started = Instant::now();
         let wanted: Vec<GroupResource> = self.server.with_model(|model| {
@@ -57,7 +57,7 @@ impl Story<'_> {
                 let ledger = self.ledger.borrow();
                 let missing = wanted.iter().filter(|resource| !synced(&ledger, resource)).map(ToString::to_string);
                 bail!(
-                    "the collector was not ready within {} s: {} of {executors} executors are connected; not in step: {}",
+                    "the collector was not ready within {} s: {} of {executors} executors are connected; collections that are not synced: {}",
                     READY_WITHIN.as_secs(),
                     ledger.executors,
                     named(missing)
@@ -93,7 +93,7 @@ impl Story<'_> {
         match timeout(within, followed).await {
             Ok(followed) => followed?,
             Err(_) => {
-                bail!("after {} s it was not over: {}", within.as_secs(), goal.missing(&self.ledger.borrow(), act))
+                bail!("the act did not end within {} s: {}", within.as_secs(), goal.missing(&self.ledger.borrow(), act))
             }
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -116,8 +116,8 @@ impl Story<'_> {
         Ok(summary)
     }
 
-    /// Requests about objects since there were `before` of them. The API server counts a request just after its effect is visible:
-    /// waits up to [`COUNTED_WITHIN`] until there is one for each object.
+    /// Requests for single objects since their number was `before`. The API server counts a request just after its
+    /// effect is visible. So the call waits up to [`COUNTED_WITHIN`] until there is one for each object.
     async fn answered(&self, before: u64, at_least: u64) -> u64 {
         let counted = async {
             let mut looks = interval(COUNT_EVERY);
@@ -125,7 +125,7 @@ impl Story<'_> {
                 looks.tick().await;
             }
         };
-        // If the count stays below, the printed number shows it.
+        // If the count stays too low, the printed number shows it.
         let _in_time = timeout(COUNTED_WITHIN, counted).await;
         requests(self.server).saturating_sub(before)
     }
@@ -149,7 +149,7 @@ impl Story<'_> {
         }
     }
 
-    /// Shows numbers alone, until the goal is reached.
+    /// Shows only numbers, until the goal is reached.
     async fn count(&mut self, goal: &Goal, act: &Act) -> anyhow::Result<()> {
         let mut progress = self.narrator.progress(act.goes.len());
         loop {
@@ -184,7 +184,7 @@ impl Goal {
     }
 
     fn reached(&self, ledger: &Ledger) -> bool {
-        // The count comes first: it usually decides, and it is cheap.
+        // The count comes first, because it usually decides and it is cheap.
         ledger.gone.len() >= self.gone_before + self.gone.len()
             && self.gone.iter().all(|uid| ledger.gone.contains(uid))
             && self.changed.iter().all(|uid| ledger.changed.contains(uid))
@@ -200,7 +200,7 @@ impl Goal {
     }
 }
 
-/// The first few, and how many more.
+/// The first few objects, and the number of further ones.
 fn named(all: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = all.collect();
     let more = all.len().saturating_sub(NAMED_MAX);

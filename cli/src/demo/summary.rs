@@ -31,7 +31,7 @@ pub(super) struct Summary {
     pub(super) lists: u64,
     /// Objects collected per second in the big cascade.
     pub(super) objects_per_second: f64,
-    /// From the start of the process to this document.
+    /// Time from the start of the process to this document.
     pub(super) seconds: f64,
     pub(super) acts: Vec<ActSummary>,
     pub(super) kept_because: Vec<Kept>,
@@ -47,7 +47,7 @@ pub(super) struct ActSummary {
     pub(super) changed: usize,
     pub(super) requests: u64,
     pub(super) requests_per_object: f64,
-    /// From the first deletion to the last consequence.
+    /// Time from the first deletion to the last consequence.
     pub(super) seconds: f64,
     pub(super) objects_per_second: f64,
 }
@@ -59,7 +59,7 @@ impl ActSummary {
     }
 }
 
-/// Objects that are left for one reason.
+/// Objects that are left for the same reason.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Kept {

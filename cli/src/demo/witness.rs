@@ -11,10 +11,10 @@ use tokio::sync::watch;
 /// The limit of recorded moments. The big cascade is shown as numbers only.
 const MOMENTS_MAX: usize = 500;
 
-/// Everything seen so far. Its sets are bounded by what the demo has built.
+/// All recorded events. The sets are bounded by the number of objects of the demo.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// In the order in which they happened.
+    /// The moments, in the order in which they happened.
     pub(super) moments: Vec<Moment>,
     /// Objects that left the graph.
     pub(super) gone: BTreeSet<Uid>,
@@ -25,7 +25,7 @@ pub(super) struct Ledger {
     /// Executors connected.
     pub(super) executors: usize,
     pub(super) collections: BTreeMap<GroupResource, State>,
-    /// Decisions about objects that are still there.
+    /// Decisions about objects that still exist.
     decisions: BTreeMap<Uid, Vec<Decision>>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Decision {
     pub(super) causes: Vec<Cause>,
 }
 
-/// An observer for the graph service, and what it has seen.
+/// An observer for the graph service, and the ledger that it fills.
 pub(super) fn witness() -> (Observer, watch::Receiver<Ledger>) {
     let (ledger, seen) = watch::channel(Ledger::default());
     (Box::new(move |event| ledger.send_modify(|ledger| ledger.note(event))), seen)

@@ -1,4 +1,4 @@
-//! The application of the demo: what is built, what is deleted, and what must be left in the end.
+//! The objects of the demo: which are created, which are deleted, and which must be left in the end.
 
 use super::api::{
     Api, CLAIM, CONFIG_MAP, DATABASE, DEFINITION, DEPLOYMENT, Kind, NAMESPACE, POD, Policy, REPLICA_SET, SECRET, Thing,
@@ -25,7 +25,7 @@ const CREATIONS_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) acts: Vec<Act>,
-    /// All that must be left in the end, and nothing else.
+    /// All objects that must be left in the end. No other object may be left.
     pub(super) stays: Vec<Stay>,
     /// Objects that were built.
     pub(super) built: usize,
@@ -33,21 +33,21 @@ pub(super) struct World {
     pub(super) before: BTreeSet<String>,
 }
 
-/// One deletion, and what must follow from it.
+/// One deletion, and its expected consequences.
 #[derive(Debug)]
 pub(super) struct Act {
-    /// For the summary.
+    /// The name for the summary.
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) text: &'static str,
     pub(super) policy: Policy,
-    /// What the demo deletes.
+    /// Objects that the demo deletes.
     pub(super) deleted: Vec<Thing>,
-    /// What the collector must delete.
+    /// Objects that the collector must delete.
     pub(super) goes: Vec<Thing>,
-    /// What the collector must take references from.
+    /// Objects that the collector must remove references from.
     pub(super) changes: Vec<Thing>,
-    /// The act is shown as numbers, not object by object.
+    /// Whether the act is shown as numbers, and not object by object.
     pub(super) big: bool,
 }
 
@@ -60,12 +60,12 @@ pub(super) struct Stay {
     pub(super) why: String,
 }
 
-/// Builds everything through the API server.
+/// Creates all objects through the API server.
 pub(super) async fn build(api: &Api, server: &Server, objects: usize) -> anyhow::Result<World> {
     let known = uids(server);
     let mut builder = Builder { api, acts: Vec::new(), stays: Vec::new(), built: 0 };
     let definition = builder.create(&DEFINITION, "", "databases.shop.example.com", &[], definition()).await?;
-    // Objects that a CRD creates count as the API server's own, like the initial ones.
+    // Objects that a definition creates count as the API server's own, like the initial ones.
     let before = known.into_iter().chain(uids(server)).filter(|uid| *uid != definition.uid).collect();
     builder.stays(definition, vec![], NO_OWNER);
     for name in [SHOP, BULK] {
@@ -82,7 +82,7 @@ pub(super) async fn build(api: &Api, server: &Server, objects: usize) -> anyhow:
     Ok(World { acts: builder.acts, stays: builder.stays, built: builder.built, before })
 }
 
-/// uids of everything that the API server holds.
+/// The uids of all objects of the API server.
 fn uids(server: &Server) -> BTreeSet<String> {
     server.with_model(|model| model.all_objects().map(|(_, object)| uid(object).to_owned()).collect())
 }
@@ -113,7 +113,7 @@ impl Builder<'_> {
         self.acts.push(Act {
             name: "background",
             title: format!("Background: {web} is deleted"),
-            text: "The API server removes the owner at once. What it owned is garbage, level by level.",
+            text: "The API server removes the owner at once. Its dependents are garbage, level by level.",
             policy: Policy::Background,
             deleted: vec![web],
             goes,
@@ -132,7 +132,7 @@ impl Builder<'_> {
         self.acts.push(Act {
             name: "foreground",
             title: format!("Foreground: {orders}, a custom resource, is deleted"),
-            text: "The owner waits until its dependents are gone, and they wait for theirs: the leaves go first.",
+            text: "The owner waits until its dependents are gone, and they wait for their own dependents: the leaves go first.",
             policy: Policy::Foreground,
             deleted: vec![orders],
             goes: vec![config, reader, writer, claim],
@@ -152,13 +152,13 @@ impl Builder<'_> {
             self.stays(
                 thing.clone(),
                 vec![],
-                &format!("{archive} was deleted with orphan, so the reference is dropped"),
+                &format!("{archive} was deleted with policy Orphan, so the reference is removed"),
             );
         }
         self.acts.push(Act {
             name: "orphan",
-            title: format!("Orphan: {archive} is deleted, what it owns is to stay"),
-            text: "Every dependent loses its reference before the owner may go, so that none is ever garbage.",
+            title: format!("Orphan: {archive} is deleted, and its dependents stay"),
+            text: "Every dependent loses its reference before the owner is removed, so that no dependent is ever garbage.",
             policy: Policy::Orphan,
             deleted: vec![archive],
             goes: vec![],
@@ -178,14 +178,14 @@ impl Builder<'_> {
         self.stays(
             shared.clone(),
             vec![billing.as_owner()],
-            &format!("{billing} still owns it; the reference to {invoices} is dropped"),
+            &format!("{billing} still owns it; the reference to {invoices} is removed"),
         );
         self.stays(other, vec![billing.as_owner()], &format!("owner {billing} lives"));
         self.stays(billing, vec![], NO_OWNER);
         self.acts.push(Act {
             name: "shared-owner",
             title: format!("Shared: {invoices} is deleted, one of two owners of {shared}"),
-            text: "One solid owner is enough to stay; only the reference to the owner that is gone is dropped.",
+            text: "One existing owner is enough to stay; only the reference to the deleted owner is removed.",
             policy: Policy::Background,
             deleted: vec![invoices],
             goes: vec![own],
@@ -296,15 +296,15 @@ pub(super) fn problems(world: &World, server: &Server) -> Vec<String> {
     let mut problems = Vec::new();
     for Stay { thing, owners, .. } in &world.stays {
         match found.remove(&thing.uid) {
-            None => problems.push(format!("{thing} had to stay and is gone")),
-            Some(found) if found.terminating => problems.push(format!("{thing} had to stay and is being deleted")),
+            None => problems.push(format!("{thing} should exist, but is gone")),
+            Some(found) if found.terminating => problems.push(format!("{thing} should stay, but is being deleted")),
             Some(found) if found.owners != json!(owners) => {
                 problems.push(format!("{thing} has the references {} instead of {}", found.owners, json!(owners)));
             }
             Some(_) => {}
         }
     }
-    problems.extend(found.into_values().map(|found| format!("{} had to go and is still there", found.label)));
+    problems.extend(found.into_values().map(|found| format!("{} should be deleted, but still exists", found.label)));
     problems
 }
 

@@ -1,4 +1,4 @@
-//! Columns of text, and how long ago something was.
+//! Columns of text, and time spans.
 
 use anstyle::{AnsiColor, Style};
 use runtime::visible::line;
@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 const GAP: &str = "  ";
 
-/// A cell, and how it looks. The text says all that the colour says.
+/// A cell and its colour. The text contains all information that the colour shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
@@ -15,7 +15,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// What is not known shows as a dash, and what would act on a terminal is spelled out.
+    /// A cell without colour. An unknown value is a dash, and characters that would control the terminal are escaped.
     pub(super) fn plain(text: impl Into<String>) -> Cell {
         let text = line(&text.into()).into_owned();
         Cell { text: if text.is_empty() { "-".to_owned() } else { text }, style: Style::new() }
@@ -25,7 +25,7 @@ impl Cell {
         Cell { style: Style::new().bold(), ..Cell::plain(text) }
     }
 
-    /// A word for a state, green, yellow, red or grey.
+    /// A cell for a state, in green, yellow, red or grey.
     pub(super) fn state(word: &str) -> Cell {
         let colour = match word {
             "Current" | "solid" => AnsiColor::Green,
@@ -37,7 +37,7 @@ impl Cell {
     }
 }
 
-/// The rows under their heads, each column as wide as its widest cell.
+/// The rows below their headings. Each column is as wide as its widest cell.
 pub(super) fn columns(heads: &[&str], rows: &[Vec<Cell>]) -> String {
     let mut widths: Vec<usize> = heads.iter().map(|head| head.width()).collect();
     for row in rows {
@@ -72,7 +72,7 @@ pub(super) fn span(seconds: i64) -> String {
     }
 }
 
-/// Seconds of the Unix epoch.
+/// The current time in seconds of the Unix epoch.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

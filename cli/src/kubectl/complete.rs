@@ -1,5 +1,5 @@
-//! `kubectl_complete-ownergraph`: what could come next on a command line, as kubectl asks for it. Words first, one a line, and then what
-//! the shell should do besides. Types, names, namespaces and contexts are those of the cluster that the line speaks of.
+//! `kubectl_complete-ownergraph`: completes a command line for kubectl. The output has the candidates, one per line,
+//! and then a directive for the shell. Types, names, namespaces and contexts come from the cluster that the line names.
 
 use super::ending::Problem;
 use super::flags::Asking;
@@ -13,12 +13,12 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-/// Directive: the shell offers no files.
+/// Directive: the shell must not complete file names.
 const WORDS_ONLY: &str = ":4";
-/// Directive: the shell offers files.
+/// Directive: the shell completes file names.
 const FILES: &str = ":0";
 
-/// A word, and what it means.
+/// A candidate, with its description.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     word: String,
@@ -34,7 +34,8 @@ enum Wanted {
     Files,
 }
 
-/// The answer to kubectl: `words` begin with the program, and end with the one that is to be completed. `None` if it cannot be told.
+/// The answer to kubectl. `words` begin with the program, and end with the word to complete. `None` if there are no
+/// candidates.
 pub(crate) async fn complete(words: Vec<OsString>, plain: Command) -> Option<String> {
     answer(words, plain).await.ok()
 }
@@ -72,7 +73,7 @@ fn text(mut found: Vec<Candidate>, current: &str) -> String {
     found.into_iter().map(line).chain([format!("{WORDS_ONLY}\n")]).collect()
 }
 
-/// The command that a line has come to. Its flags stand behind it.
+/// The innermost command of a line, with the index at which its flags begin.
 fn innermost<'c>(program: &'c Command, line: &[OsString]) -> &'c Command {
     let mut at = program;
     let Some((_program, words)) = line.split_first() else { return at };
@@ -121,7 +122,7 @@ fn described(flag: &Arg) -> Option<Candidate> {
     Some(Candidate { word, about: flag.get_help().map(ToString::to_string).unwrap_or_default() })
 }
 
-/// The values of a flag or of what stands alone.
+/// The possible values of a flag or a positional argument.
 fn values(of: &Arg, prefix: String) -> Wanted {
     let possible = of.get_possible_values();
     if !possible.is_empty() {
@@ -140,9 +141,9 @@ fn values(of: &Arg, prefix: String) -> Wanted {
     }
 }
 
-/// How the line reaches its cluster, and what it names already, however unfinished it is.
+/// The connection to the cluster, and the objects that the line already names. The line may be incomplete.
 fn context(line: &[OsString], plain: Command) -> Result<(Asking, Vec<String>), Problem> {
-    // Before the command there are the same flags.
+    // The same flags are valid before the command.
     let program = Asking::augment_args(plain).ignore_errors(true);
     let mut found = program.try_get_matches_from(line).map_err(|error| Problem::sentence(error.to_string()))?;
     while let Some((_, behind)) = found.remove_subcommand() {

@@ -1,5 +1,5 @@
-//! What the API server itself says of the objects on screen: readiness, status, labels and age. Read with the caller's rights, a bounded
-//! number at a time; what cannot be read shows as a dash, and is said.
+//! The state of the shown objects, from the API server: readiness, status, labels and age. It is read with the caller's
+//! rights, a bounded number of objects at a time. A state that cannot be read is a dash, and is reported.
 
 use super::session::Session;
 use futures::{StreamExt as _, stream};
@@ -10,9 +10,9 @@ use proto::graph::v1beta1::{Node, NodeState};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The limit of objects whose state is read; further rows show dashes.
+/// Maximum number of objects whose state is read. Further rows show dashes.
 const ROWS_MAX: usize = 5_000;
-/// Up to this many objects of one collection and namespace are read one by one; more are listed.
+/// Maximum number of objects of one collection and namespace that are read one by one. More are listed.
 const SINGLE_MAX: usize = 8;
 const UNDER_WAY_MAX: usize = 8;
 const PAGE_SIZE: usize = 500;
@@ -30,7 +30,7 @@ pub(super) struct Condition {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// By uid.
+/// Conditions by uid.
 pub(super) type Conditions = BTreeMap<String, Condition>;
 
 /// One collection in one namespace: group, version, resource, namespace.
@@ -38,7 +38,7 @@ type Place = (String, String, String, String);
 
 pub(super) async fn read(session: &mut Session, nodes: &[&Node]) -> Conditions {
     if session.is_file() {
-        session.missed("states, labels and ages are not in a snapshot".to_owned());
+        session.missed("a snapshot has no states, labels and ages".to_owned());
         return Conditions::new();
     }
     let mut wanted: BTreeMap<Place, Vec<(String, String)>> = BTreeMap::new();
@@ -60,7 +60,8 @@ pub(super) async fn read(session: &mut Session, nodes: &[&Node]) -> Conditions {
         }
     }
     if nodes.len() > ROWS_MAX {
-        session.missed(format!("the state of {} objects is not read; --no-status reads none", nodes.len() - ROWS_MAX));
+        session
+            .missed(format!("the state of {} objects is not read; --no-status turns this off", nodes.len() - ROWS_MAX));
     }
     conditions
 }
@@ -83,7 +84,7 @@ async fn read_place(session: &Session, place: &Place, objects: &[(String, String
         for (_, name) in objects {
             match get(session, &format!("{path}/{name}")).await {
                 Ok(Some(object)) => take(&object),
-                // It went meanwhile.
+                // The object was deleted in the meantime.
                 Ok(None) => {}
                 Err(why) => missed = Some(unread(why)),
             }
@@ -116,7 +117,7 @@ async fn get(session: &Session, path: &str) -> Result<Option<Value>, String> {
     }
 }
 
-/// What an object says of itself, in the words of kstatus.
+/// The status of an object, in the terms of kstatus.
 fn condition(object: &Value) -> Condition {
     let status = &object["status"];
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -155,7 +156,7 @@ fn condition(object: &Value) -> Condition {
     }
 }
 
-/// A workload that has fewer ready replicas than it wants.
+/// Whether a workload has fewer ready replicas than it requests.
 fn is_short(object: &Value) -> bool {
     let wanted = object["spec"]["replicas"].as_i64();
     let ready = object["status"]["readyReplicas"].as_i64().unwrap_or(0);

@@ -18,7 +18,7 @@ pub(super) async fn run(flags: Cycles) -> Answered {
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
     let (found, unsynced) = service.cycles(include, flags.blocking).await?;
     if !unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
     }
     write(&session, &found)?;
     if found.is_empty() {
@@ -45,12 +45,15 @@ fn write(session: &Session, found: &[Cycle]) -> Result<(), Problem> {
 fn text(found: &[Cycle]) -> String {
     let mut text = String::new();
     for (number, cycle) in found.iter().enumerate() {
-        let state = if cycle.deadlocked { "all wait for each other" } else { "not in the way of a deletion now" };
+        let state = if cycle.deadlocked { "all wait for each other" } else { "does not block a deletion now" };
         text.push_str(&format!("CYCLE {}  {} objects, {state}\n", number + 1, cycle.member_count));
         for member in &cycle.members {
             let object = member.r#ref.clone().unwrap_or_default();
-            let relaxed =
-                if object.uid == cycle.unblock_candidate_uid { "  (its reference would be relaxed first)" } else { "" };
+            let relaxed = if object.uid == cycle.unblock_candidate_uid {
+                "  (the collector would unblock its reference first)"
+            } else {
+                ""
+            };
             text.push_str(&format!("  {}{relaxed}\n", shown(&object)));
         }
         let more = (cycle.member_count as usize).saturating_sub(cycle.members.len());
@@ -80,7 +83,7 @@ mod tests {
             unblock_candidate_uid: "b".into(),
             ..Default::default()
         };
-        let expected = "CYCLE 1  5 objects, all wait for each other\n  Pod a\n  Pod b  (its reference would be relaxed first)\n  and 3 more\n";
+        let expected = "CYCLE 1  5 objects, all wait for each other\n  Pod a\n  Pod b  (the collector would unblock its reference first)\n  and 3 more\n";
         assert_eq!(text(&[cycle]), expected);
     }
 }

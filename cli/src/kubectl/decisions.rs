@@ -30,7 +30,7 @@ const PAGE_SIZE: i32 = 1000;
 pub(super) async fn run(flags: Decisions) -> Answered {
     let mut session = Session::open(flags.asking.clone(), &FORMATS).await?;
     if flags.follow && matches!(session.format, Format::Json | Format::Yaml) {
-        return Err(Problem::sentence("--follow has no end, and a document has one: use -o ndjson"));
+        return Err(Problem::sentence("--follow has no end, so the answer cannot be one document: use -o ndjson"));
     }
     let start = start(&flags)?;
     let mut service = Service::connect(&mut session, Need::Leader).await?;
@@ -62,7 +62,7 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Where a stream begins, if what is asked for takes one.
+/// The start of the stream, if the flags ask for a stream.
 fn start(flags: &Decisions) -> Result<Option<Start>, Problem> {
     let from_all = flags.oldest || (flags.cloudevents && !flags.follow && flags.decision.is_none());
     Ok(match &flags.after {
@@ -78,10 +78,11 @@ fn position(text: &str) -> Result<Position, String> {
     let read = text.rsplit_once(':').filter(|(log_id, _)| !log_id.is_empty());
     let read =
         read.and_then(|(log_id, number)| Some(Position { log_id: log_id.into(), sequence: number.parse().ok()? }));
-    read.ok_or_else(|| format!("--after {text:?} is not LOG:NUMBER, as this command prints it"))
+    read.ok_or_else(|| format!("--after {text:?} is not LOG:NUMBER, the form that this command prints"))
 }
 
-/// What kinds mean, as people write them. The log outlives kinds: one that is named with its group may be served no more.
+/// The resources of kinds, as users write them. The log outlives kinds, so a kind that is named with its group may no
+/// longer be served.
 async fn resources(session: &Session, named: &[engine::object::GroupResource]) -> Result<Vec<GroupResource>, Problem> {
     if named.is_empty() {
         return Ok(Vec::new());
@@ -112,7 +113,7 @@ fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: &str) ->
     if filter == DecisionFilter::default() { Vec::new() } else { vec![filter] }
 }
 
-/// The phases of one decision from its beginning on, as far as they are kept.
+/// The kept phases of one decision, from its beginning on.
 async fn phases(service: &mut Service, decision_id: String) -> Result<Vec<DecisionEvent>, Problem> {
     let mut request = GetDecisionRequest { decision_id, before: None };
     let mut found: Vec<DecisionEvent> = Vec::new();
@@ -127,7 +128,7 @@ async fn phases(service: &mut Service, decision_id: String) -> Result<Vec<Decisi
     }
 }
 
-/// What was, the oldest first.
+/// Past events, the oldest first.
 async fn past(
     service: &mut Service,
     flags: &Decisions,
@@ -159,7 +160,7 @@ async fn past(
     Ok(found)
 }
 
-/// Reads to the current end of the log, or until it is interrupted.
+/// Reads to the current end of the log, or until the command is interrupted.
 async fn read(session: &mut Session, follow: &mut Follow, forever: bool, out: &mut Out) -> Result<(), Problem> {
     let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
@@ -178,12 +179,12 @@ async fn read(session: &mut Session, follow: &mut Follow, forever: bool, out: &m
     }
 }
 
-/// What is written, and how far that is.
+/// The output, and its progress.
 struct Out {
     schema: Schema,
     format: Format,
     document: Vec<Value>,
-    /// The heading is still to be written.
+    /// The heading must still be written.
     head: bool,
     at: Option<Position>,
 }
@@ -217,10 +218,10 @@ impl Out {
             return session.print_document(document.with("position", at.into()));
         }
         if self.head && matches!(self.format, Format::Table | Format::Wide) {
-            session.note("nothing is decided that fits");
+            session.note("no decision matches");
         }
         if let Some(at) = at {
-            session.note(&format!("what comes next: --after {at}"));
+            session.note(&format!("continue with: --after {at}"));
         }
         Ok(())
     }

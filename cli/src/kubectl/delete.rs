@@ -1,8 +1,9 @@
-//! `delete`: deletes exactly what a plan said, or nothing. The digest identifies the plan; at a terminal, the user
+//! `delete`: deletes exactly the targets of a plan, or nothing. The digest identifies the plan. At a terminal, the user
 //! confirms the plan that was just shown.
 //!
-//! The targets are read, then planned on a graph as fresh as the API server, then deleted under the uid and the version
-//! that were read. A change before the plan changes its digest; one of a target after it fails the precondition.
+//! The targets are read, then planned on a graph as fresh as the API server, then deleted with the uid and version that
+//! were read as preconditions. A change before the plan changes its digest. A change of a target after the plan fails
+//! the precondition.
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
@@ -20,21 +21,21 @@ use serde_json::json;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
-/// The limit of a typed answer.
+/// Maximum length of a typed answer.
 const WORD_MAX_BYTES: u64 = 1 << 10;
 
 pub(super) async fn run(flags: Delete) -> Answered {
     let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     if flags.confirm.is_none() && !at_terminal {
         return Err(Problem::sentence(format!(
-            "this is not a terminal: give --confirm=DIGEST, which {} plan delete prints",
+            "stdin is not a terminal: give --confirm=DIGEST with the digest that {} plan delete prints",
             program()
         )));
     }
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
     let mut named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
-        return Err(Problem::Refused("there is nothing that fits; nothing was deleted".to_owned()));
+        return Err(Problem::Refused("no object matches; nothing was deleted".to_owned()));
     }
     let mut service = Service::connect(&mut session, Need::Service).await?;
     let digest = match flags.confirm {
@@ -59,7 +60,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
     let plan = certain(&mut service, &named, flags.targets.cascade).await?;
     if plan.digest != digest {
         return Err(Problem::Refused(format!(
-            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete shows what it is now",
+            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete shows the current plan",
             plan.digest,
             program()
         )));
@@ -75,7 +76,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
                 } else {
                     format!("deleted before: {}", done.join(", "))
                 };
-                return Err(Problem::Refused(format!("{what} is not deleted: {refusal}; {before}")));
+                return Err(Problem::Refused(format!("{what} was not deleted: {refusal}; {before}")));
             }
             if !dry_run {
                 done.push(shown(&object.reference()));
@@ -86,16 +87,16 @@ pub(super) async fn run(flags: Delete) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Every target has to be there still.
+/// Every target must still exist.
 fn there(named: &[Named]) -> Result<(), Problem> {
     if let Some(object) = named.iter().find(|object| object.found == Found::Absent) {
         let what = shown(&object.reference());
-        return Err(Problem::Refused(format!("{what} is not there any more; nothing was deleted")));
+        return Err(Problem::Refused(format!("{what} no longer exists; nothing was deleted")));
     }
     plan::present(named)
 }
 
-/// The plan, if nothing in it is in doubt.
+/// The plan, or an error if the effect on an object is in doubt.
 async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Result<PreviewDeletionResponse, Problem> {
     let plan = plan::ask(service, named, cascade).await?;
     let doubts = plan::doubts(&plan);
@@ -106,23 +107,23 @@ async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Re
     }
 }
 
-/// Asks for the name of what is to be deleted, or for how many they are.
+/// Asks the user to type the name of the target, or the number of targets.
 fn agreed(named: &[Named], typed: &mut impl BufRead, terminal: &mut impl Write) -> Result<(), Problem> {
     let (what, word) = match named {
         [one] => (shown(&one.reference()), line(&one.name).into_owned()),
         all => (format!("these {} objects", all.len()), all.len().to_string()),
     };
-    write!(terminal, "To delete {what} and all that goes with it, type {word}: ")?;
+    write!(terminal, "To delete {what} and the objects of the plan, type {word}: ")?;
     terminal.flush()?;
     let mut line = String::new();
-    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("what was typed cannot be read")?;
+    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("the answer cannot be read")?;
     if line.trim() == word {
         return Ok(());
     }
     Err(Problem::Refused(format!("{:?} is not {word:?}; nothing was deleted", line.trim())))
 }
 
-/// The inner error is the API server's refusal, in words: certain not to have deleted anything.
+/// Deletes a target. The inner error is the API server's refusal, which means that nothing was deleted.
 async fn delete(
     session: &Session,
     object: &Named,
@@ -130,7 +131,7 @@ async fn delete(
     dry_run: bool,
 ) -> Result<Result<(), String>, Problem> {
     let Found::There { uid, resource_version } = &object.found else {
-        return Ok(Err("it was not read".to_owned()));
+        return Ok(Err("the object was not read".to_owned()));
     };
     let policy = match cascade {
         Cascade::Background => "Background",
@@ -144,17 +145,21 @@ async fn delete(
     if dry_run {
         options["dryRun"] = json!(["All"]);
     }
-    let request = request(Method::DELETE, &object.path(), media::JSON, &options).context("the name makes no path")?;
+    let request =
+        request(Method::DELETE, &object.path(), media::JSON, &options).context("the name is not valid in a path")?;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, session.connection.request_timeout).await;
-    let answer = answer.with_context(|| format!("whether {} was deleted is not known", shown(&object.reference())))?;
+    let answer =
+        answer.with_context(|| format!("it is not known whether {} was deleted", shown(&object.reference())))?;
     if answer.status.is_success() {
         return Ok(Ok(()));
     }
     let message = refusal(&answer);
     match answer.status {
-        StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(Err(format!("it has changed since the plan ({message})"))),
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+            Ok(Err(format!("the object has changed since the plan ({message})")))
+        }
         StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-            Err(Problem::sentence(format!("{} is not deleted: {message}", shown(&object.reference()))))
+            Err(Problem::sentence(format!("{} was not deleted: {message}", shown(&object.reference()))))
         }
         _ => Ok(Err(message)),
     }
@@ -178,7 +183,7 @@ mod tests {
             let agreed = agreed(named, &mut typed.as_bytes(), &mut terminal);
             (agreed.is_ok(), String::from_utf8(terminal).unwrap())
         };
-        let prompt = "To delete Pod shop/web and all that goes with it, type web: ".to_owned();
+        let prompt = "To delete Pod shop/web and the objects of the plan, type web: ".to_owned();
         assert_eq!(asked(&[named("web")], " web \n"), (true, prompt.clone()));
         for wrong in ["", "\n", "y\n", "yes\n", "Web\n", "web web\n", "webx"] {
             assert_eq!(asked(&[named("web")], wrong), (false, prompt.clone()), "{wrong:?}");

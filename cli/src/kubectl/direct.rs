@@ -1,6 +1,8 @@
-//! A graph that is listed from here: the graph service itself, within this process, which never leads and so writes nothing.
+//! A graph that this process lists itself. It runs the graph service in this process. The service never leads, so it
+//! writes nothing.
 //!
-//! It is the same service, so it gives the same answers by the same judge, from what the caller may see.
+//! The answers are the same as those of a graph service, because the code is the same. They contain only the objects
+//! that the caller may see.
 
 use super::ending::Problem;
 use super::naming::Catalogue;
@@ -25,12 +27,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// The host in requests. It is never resolved.
 const HERE: &str = "localhost:7450";
 const PIPE_BYTES: usize = 1 << 20;
-/// All first lists, and the questions about owners that they do not show.
+/// Maximum time for all first lists, and for the questions about owners that the lists do not show.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
-/// Questions that are still open then are left open, and show as undecided.
+/// Maximum time for the questions. Owners that are still unverified then show as undecided.
 const ASKED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Not watched by the service either, unless it is told to.
+/// Resources that are not watched. The graph service does not watch them by default either.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 /// The service of this process. Dropping it ends it.
@@ -39,7 +41,7 @@ pub(super) struct Direct {
     _task: JoinSet<anyhow::Result<()>>,
 }
 
-/// Starts it, and waits until every collection is listed or known to be out of reach.
+/// Starts the service, and waits until every collection is listed or has failed.
 pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Problem> {
     let catalogue = Catalogue::ask(session).await?;
     let ignored = |group: &str, resource: &str| IGNORED.contains(&(group, resource));
@@ -55,7 +57,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
             expected.len()
         ));
     }
-    cluster_uid(&session.cluster.client).await.context("the cluster cannot be listed from here")?;
+    cluster_uid(&session.cluster.client).await.context("the cluster cannot be listed")?;
 
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let config = Config {
@@ -98,7 +100,7 @@ fn resource_of(group: &str, resource: &str) -> engine::object::GroupResource {
     engine::object::GroupResource { group: group.into(), resource: resource.into() }
 }
 
-/// What could not be listed, once nothing is being listed any more.
+/// The collections that could not be listed, after all lists have ended.
 async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -> anyhow::Result<Vec<String>> {
     let mut graph = GraphServiceClient::new(channel.clone());
     let mut looks = interval(LOOK_EVERY);

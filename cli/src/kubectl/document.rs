@@ -14,7 +14,7 @@ mod tests;
 const API_VERSION: &str = "ownergraph.dev/v1alpha1";
 const GRAPH: &str = "ownergraph.graph.v1beta1";
 
-/// What a document is. `docs/queries.md` says what is in each.
+/// The kind of a document. `docs/queries.md` describes the content of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Kind {
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Version,
 }
 
-/// A document without its list of what could not be seen.
+/// A document without its list of missing information.
 #[derive(Clone, Debug)]
 pub(crate) struct Document(Map<String, Value>);
 
@@ -55,7 +55,7 @@ impl Document {
         ]))
     }
 
-    /// Of things that are all alike.
+    /// A list document of items of one kind.
     pub(crate) fn list(kind: Kind, items: Value) -> Document {
         Document::new(kind).with("items", items)
     }
@@ -65,7 +65,7 @@ impl Document {
         self
     }
 
-    /// All fields of a message, beside those that are there.
+    /// Adds all fields of a message to the existing ones.
     pub(crate) fn with_fields(mut self, message: Value) -> Document {
         if let Value::Object(fields) = message {
             self.0.extend(fields);
@@ -73,14 +73,14 @@ impl Document {
         self
     }
 
-    /// The whole document: its status also says what could not be seen.
+    /// The whole document. Its status includes the list of missing information.
     pub(super) fn with_incomplete(mut self, incomplete: &[String]) -> Value {
         let status = self.0.entry("status").or_insert_with(|| json!({}));
         status["incomplete"] = json!(incomplete);
         Value::Object(self.0)
     }
 
-    /// The document as one of many.
+    /// The document as an item of a list.
     pub(super) fn item(self) -> Value {
         Value::Object(self.0)
     }
@@ -96,18 +96,18 @@ impl Schema {
         Ok(Schema(pool.context("the descriptors of this build cannot be read")?))
     }
 
-    /// A message of the graph package, by its name: `Node`, `PreviewDeletionResponse.Entry`.
+    /// Converts a message of the graph package, by its name: `Node`, `PreviewDeletionResponse.Entry`.
     pub(super) fn value(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
         self.message(&format!("{GRAPH}.{name}"), message)
     }
 
-    /// A message by its full name.
+    /// Converts a message, by its full name.
     pub(super) fn message(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
         let described = self.0.get_message_by_name(name);
-        let described = described.with_context(|| format!("this build describes no message {name}"))?;
+        let described = described.with_context(|| format!("this build has no descriptor of the message {name}"))?;
         let message = DynamicMessage::decode(described, message.encode_to_vec().as_slice());
-        let message = message.with_context(|| format!("{name} is not as described"))?;
-        Ok(serde_json::to_value(message).with_context(|| format!("{name} has no JSON form"))?)
+        let message = message.with_context(|| format!("the message {name} does not match its descriptor"))?;
+        Ok(serde_json::to_value(message).with_context(|| format!("the message {name} has no JSON form"))?)
     }
 
     pub(super) fn values<'m, M: Message + 'm>(
@@ -130,7 +130,7 @@ pub(super) fn json(value: &Value) -> Result<String, Problem> {
 
 pub(super) fn yaml(value: &Value) -> Result<String, Problem> {
     let text = serde_saphyr::to_string(value).context("the answer has no YAML form")?;
-    // YAML has styles that show such characters as they are; its JSON form is YAML too.
+    // YAML has styles that do not escape such characters, so the output is JSON, which is valid YAML.
     if text.chars().all(|character| character == '\n' || visible::is_harmless(character)) {
         Ok(text)
     } else {
@@ -138,7 +138,7 @@ pub(super) fn yaml(value: &Value) -> Result<String, Problem> {
     }
 }
 
-/// One line.
+/// The value on one line.
 pub(super) fn line(value: &Value) -> String {
     format!("{}\n", visible::json(&value.to_string()))
 }

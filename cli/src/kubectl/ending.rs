@@ -1,4 +1,4 @@
-//! How a question ends.
+//! The end of a query command.
 
 use crate::failure::Failure;
 use runtime::visible::line;
@@ -13,7 +13,7 @@ const TIMED_OUT: u8 = 124;
 /// The command printed an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Nothing is wrong, or nothing was found.
+    /// Everything is fine, or nothing was found.
     Fine,
     /// Findings that may need action.
     Findings,
@@ -21,7 +21,7 @@ pub(super) enum Ending {
     Refused,
 }
 
-/// Why there is no answer. Each is printed as one sentence.
+/// Why there is no answer. Each problem is printed as one sentence.
 #[derive(Debug)]
 pub(crate) enum Problem {
     Refused(String),
@@ -90,11 +90,11 @@ pub(super) fn exit_code(answered: Answered) -> ExitCode {
     let code = match &problem {
         Problem::Refused(_) => REFUSED,
         Problem::TimedOut(_) => TIMED_OUT,
-        // The reader of the output has closed it.
+        // The reader of the output has closed the pipe.
         Problem::Other(error) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
         Problem::Other(_) => FAILED,
     };
-    // A stderr that cannot be written leaves no way to report that.
+    // If stderr cannot be written, the error cannot be reported.
     let _closed = writeln!(io::stderr(), "error: {}", line(&problem.to_string()));
     ExitCode::from(code)
 }
@@ -105,6 +105,6 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Prints a note that is not part of the answer.
 pub(super) fn note(text: &str) {
-    // A stderr that cannot be written leaves no way to report that.
+    // If stderr cannot be written, the note is lost.
     let _closed = writeln!(io::stderr(), "note: {}", line(text));
 }

@@ -27,7 +27,7 @@ pub(super) async fn run(flags: Export) -> Answered {
     }
     let mut all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&all.unsynced)));
+        session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
     }
     Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut all.nodes, |node| Some(node)).await;
     let kept: BTreeSet<&str> = all.nodes.iter().filter_map(|node| Some(node.r#ref.as_ref()?.uid.as_str())).collect();
@@ -37,21 +37,27 @@ pub(super) async fn run(flags: Export) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Writes what the graph has of the whole cluster into a file.
+/// Writes the graph of the whole cluster into a file.
 async fn snapshot(session: &mut Session, service: &mut Service, path: &Path) -> Answered {
-    // What is taken later may only add to it: a collection that has come to be whole by then is not called so.
+    // The list of complete collections is requested first. A collection that becomes complete during the export may
+    // lack objects, and must not count as complete.
     let covered = service.covered().await?;
     let all = service.export(Vec::new()).await?;
     if !all.unsynced.is_empty() {
-        session.missed(format!("not in the snapshot, because not all is seen: {}", listing(&all.unsynced)));
+        session.missed(format!(
+            "not in the snapshot, because these collections are incomplete: {}",
+            listing(&all.unsynced)
+        ));
     }
     let client = &session.cluster.client;
     let asked =
         async { tokio::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated()) };
     let asked = tokio::time::timeout(session.connection.request_timeout, asked).await;
-    let asked =
-        asked.map_err(|_| Problem::TimedOut(format!("{} does not say in time what it serves", session.cluster.url)))?;
-    let (core, groups) = asked.with_context(|| format!("{} does not say what it serves", session.cluster.url))?;
+    let asked = asked.map_err(|_| {
+        Problem::TimedOut(format!("{} did not answer a discovery request in time", session.cluster.url))
+    })?;
+    let (core, groups) =
+        asked.with_context(|| format!("{} did not answer a discovery request", session.cluster.url))?;
     let mut now = prost_types::Timestamp::from(SystemTime::now());
     now.nanos = 0;
     let header = Header {

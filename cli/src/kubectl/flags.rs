@@ -1,4 +1,4 @@
-//! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
+//! The query commands and their flags. Names and meanings are those of kubectl where kubectl has them.
 
 use super::selector::labels;
 use clap::{Subcommand, ValueEnum, ValueHint};
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Shows what depends on an object, as a tree.
     #[command(after_help = EXIT_CODES)]
     Tree(Tree),
-    /// Shows what an object depends on, and what each reference is worth.
+    /// Shows what an object depends on, and the standing of each reference.
     #[command(after_help = EXIT_CODES)]
     Owners(Owners),
     /// Shows how one object depends on another.
@@ -38,19 +38,19 @@ pub(crate) enum Command {
     /// Explains why an object still exists, is being deleted, or was deleted.
     #[command(after_help = EXIT_CODES)]
     Why(Why),
-    /// Says what an act would do, without doing it.
+    /// Shows what a deletion would do, without doing it.
     #[command(subcommand)]
     Plan(Plan),
-    /// Deletes what a plan said, if the plan still holds.
+    /// Deletes exactly the objects of a plan, if the plan still holds.
     #[command(after_help = EXIT_CODES)]
     Delete(Delete),
-    /// Lists objects that are marked for deletion or decided upon and do not move.
+    /// Lists objects that are terminating or to be deleted, and make no progress.
     #[command(after_help = EXIT_CODES)]
     Stuck(Stuck),
     /// Lists objects that own each other.
     #[command(after_help = EXIT_CODES)]
     Cycles(Cycles),
-    /// Counts objects without owners by kind, or lists those whose owners are gone.
+    /// Counts objects without owners by kind, or lists objects whose owners are gone.
     #[command(after_help = EXIT_CODES)]
     Orphans(Orphans),
     /// Checks every owner reference.
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Shows what the collector decided and did, step by step.
     #[command(after_help = EXIT_CODES)]
     Decisions(Decisions),
-    /// Counts what is decided and not carried out yet.
+    /// Counts decisions that are not carried out yet.
     #[command(after_help = EXIT_CODES)]
     Queue(Queue),
     /// Follows a cascade to its end.
@@ -68,13 +68,13 @@ pub(crate) enum Command {
     /// Shows the state of the collector: queue, executors, pauses.
     #[command(after_help = EXIT_CODES)]
     Status(Status),
-    /// Holds back deletions of the collector, in a scope and for a time.
+    /// Holds deletions of the collector, in a scope and for a time.
     #[command(after_help = EXIT_CODES)]
     Pause(Pause),
-    /// Ends pauses before their time.
+    /// Ends pauses early.
     #[command(after_help = EXIT_CODES)]
     Resume(Resume),
-    /// Prints the definitions of the collector's own resources, for kubectl apply.
+    /// Prints the collector's CustomResourceDefinitions, for kubectl apply.
     #[command(after_help = EXIT_CODES)]
     Crds,
     /// Writes the whole graph.
@@ -91,13 +91,13 @@ pub(crate) struct Tree {
     /// The object: TYPE NAME, TYPE/NAME or TYPE.VERSION.GROUP/NAME.
     #[arg(required = true, num_args = 1..=2, value_name = "TYPE/NAME")]
     pub(crate) object: Vec<String>,
-    /// Show what it depends on instead.
+    /// Show what the object depends on instead.
     #[arg(long)]
     pub(crate) up: bool,
-    /// Show what it depends on above it, and what depends on it below.
+    /// Show both what the object depends on and what depends on it.
     #[arg(long, conflicts_with = "up")]
     pub(crate) both: bool,
-    /// Keep watching: redraw on a terminal, print changes elsewhere.
+    /// Keep watching: redraw on a terminal, print changes otherwise.
     #[arg(short, long, conflicts_with_all = ["up", "both"])]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -114,13 +114,14 @@ pub(crate) struct Walk {
     /// Leave out the columns that are read from the API server: READY, REASON, STATUS, AGE.
     #[arg(long)]
     pub(crate) no_status: bool,
-    /// Only these kinds, such as Pod,'*Set' or '!Secret'; what is below another one is left out too, and counted.
+    /// Only these kinds, such as Pod,'*Set' or '!Secret'. Objects below an excluded object are left out too, and
+    /// counted.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Only kinds of these API groups, likewise; the core group is written as core.
+    /// Only kinds of these API groups, with the same patterns. The core group is written as core.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) api_groups: Vec<String>,
-    /// Show each object, also where many are alike.
+    /// Show each object, even if many siblings are alike.
     #[arg(long)]
     pub(crate) no_fold: bool,
     #[command(flatten)]
@@ -187,16 +188,16 @@ pub(crate) struct Targets {
     /// The objects: TYPE NAME..., or TYPE/NAME...; with a selector TYPE,...
     #[arg(required_unless_present = "filename", conflicts_with = "filename", value_name = "TYPE/NAME")]
     pub(crate) objects: Vec<String>,
-    /// The objects that these files describe, the files of these directories, or standard input as -; may be repeated.
+    /// Files or directories that describe the objects, or - for standard input; may be repeated.
     #[arg(short, long, value_name = "PATH", value_delimiter = ',', value_hint = ValueHint::AnyPath, conflicts_with_all = ["selector", "field_selector"])]
     pub(crate) filename: Vec<String>,
-    /// The objects of these types that have these labels, such as app=web,tier!=cache.
+    /// Objects of these types with these labels, such as app=web,tier!=cache.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]
     pub(crate) selector: Option<Selector>,
-    /// The objects of these types that have these fields, such as status.phase=Failed.
+    /// Objects of these types with these fields, such as status.phase=Failed.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<String>,
-    /// Treatment of the dependents.
+    /// How the dependents are treated.
     #[arg(long, value_enum, default_value = "background")]
     pub(crate) cascade: Cascade,
 }
@@ -217,14 +218,14 @@ pub(crate) struct Delete {
     /// terminal.
     #[arg(long, value_name = "DIGEST")]
     pub(crate) confirm: Option<String>,
-    /// Do not ask at a terminal. Without a terminal, --confirm is still required.
+    /// Do not ask for confirmation at a terminal. Without a terminal, --confirm is still required.
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
-/// Which namespaces to look at.
+/// The namespaces to search.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Scope {
     /// All namespaces, and cluster-scoped objects.
@@ -234,7 +235,7 @@ pub(crate) struct Scope {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stuck {
-    /// Only objects in this state for at least this long, such as 30s or 10m.
+    /// Only objects that have been in this state for at least this time, such as 30s or 10m.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = graph_service::options::duration)]
     pub(crate) older_than: Duration,
     #[command(flatten)]
@@ -261,7 +262,7 @@ pub(crate) struct Orphans {
     /// Objects that refer to an owner that is gone.
     #[arg(long)]
     pub(crate) dangling: bool,
-    /// Of these, the ones whose owner was created again under another uid.
+    /// Of these, only objects whose owner was created again with another uid.
     #[arg(long, conflicts_with = "dangling")]
     pub(crate) lost_owner: bool,
     #[command(flatten)]
@@ -288,7 +289,8 @@ pub(crate) struct Check {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Export {
-    /// Write all of it, whatever the namespace, into this file, for --from-file: metadata only, compressed with zstd.
+    /// Write the graph of the whole cluster into this file, for --from-file. The file has metadata only, compressed
+    /// with zstd.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["form", "selector", "field_selector", "older_than", "newer_than"])]
     pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
@@ -303,7 +305,7 @@ pub(crate) struct Export {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Version {
-    /// Only this program's own.
+    /// Only the version of this program.
     #[arg(long)]
     pub(crate) client: bool,
     #[command(flatten)]

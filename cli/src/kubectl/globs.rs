@@ -1,6 +1,6 @@
-//! Patterns such as `Pod,!*Set`, as kubectl-tree takes them for kinds and groups.
+//! Patterns such as `Pod,!*Set`, as in kubectl-tree for kinds and groups.
 
-/// Patterns, some of which take away.
+/// Patterns. Those with `!` exclude.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Globs {
     wanted: Vec<String>,
@@ -20,7 +20,7 @@ impl Globs {
         globs
     }
 
-    /// One of those that are wanted fits, where there are any, and none of the others.
+    /// Whether a text matches one of the including patterns, if there are any, and none of the excluding ones.
     pub(super) fn admits(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         let fits = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern.as_bytes(), text.as_bytes()));

@@ -1,6 +1,7 @@
-//! `-o jsonpath=…`: kubectl's templates. Text stands as it is; what stands in braces is a path, a quoted text, or `range PATH` up to `end`.
+//! `-o jsonpath=…`: kubectl's templates. Text outside of braces is copied. Braces contain a path, a quoted text, or
+//! `range PATH` up to `end`.
 //!
-//! The paths themselves are those of RFC 9535, for which there is a library; what kubectl writes otherwise is put into its words first.
+//! A library evaluates the paths of RFC 9535. The syntax of kubectl is translated to that of the RFC first.
 
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
@@ -14,19 +15,19 @@ mod path;
 mod tests;
 
 const TEMPLATE_MAX_BYTES: usize = 16 << 10;
-/// Ranges within ranges.
+/// Maximum nesting of ranges.
 const NESTED_MAX: usize = 16;
 
-/// What becomes text.
+/// A part of the output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Template(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
-    /// What a path finds, with spaces between.
+    /// The values that a path finds, separated by spaces.
     Found(Path),
-    /// The same for each value that a path finds.
+    /// The same parts for each value that a path finds.
     Range(Path, Vec<Part>),
 }
 
@@ -34,12 +35,12 @@ enum Part {
 struct Path(JpQuery);
 
 impl Template {
-    /// The error is a sentence.
+    /// Parses a template. The error is a sentence.
     pub(crate) fn read(template: &str) -> Result<Template, String> {
         if template.len() > TEMPLATE_MAX_BYTES {
             return Err(format!("a template may have {TEMPLATE_MAX_BYTES} bytes"));
         }
-        // The parts of each range that is open, the template itself first.
+        // The parts of each open range. The first entry is the template itself.
         let mut open: Vec<(Option<Path>, Vec<Part>)> = vec![(None, Vec::new())];
         let mut rest = template;
         while !rest.is_empty() {
@@ -72,7 +73,7 @@ impl Template {
                 open.push((Some(path), Vec::new()));
             }
             if open.len() > NESTED_MAX {
-                return Err(format!("ranges stand in ranges more than {NESTED_MAX} deep"));
+                return Err(format!("ranges are nested more than {NESTED_MAX} deep"));
             }
             if ends {
                 let Some((Some(path), parts)) = open.pop() else { return Err("{end} ends no {range …}".to_owned()) };
@@ -87,7 +88,8 @@ impl Template {
         }
     }
 
-    /// As with kubectl, what is not there leaves no trace, and no line ends that the template does not end.
+    /// As with kubectl, a missing value adds nothing to the output, and the output ends with a line feed only if the
+    /// template does.
     pub(super) fn fill(&self, value: &Value) -> String {
         let mut text = String::new();
         fill(&self.0, value, &mut text);
@@ -98,14 +100,13 @@ impl Template {
 impl Path {
     fn read(text: &str) -> Result<Path, String> {
         let standard = standard(text)?;
-        let query = parse_json_path(&standard).map_err(|error| {
-            format!("{text:?} is no path that can be followed: {}", error.to_string().replace('\n', " "))
-        })?;
+        let query = parse_json_path(&standard)
+            .map_err(|error| format!("{text:?} is not a valid path: {}", error.to_string().replace('\n', " ")))?;
         Ok(Path(query))
     }
 
     fn of<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
-        // It fails only for queries that are no paths.
+        // This fails only for an invalid path.
         js_path_process(&self.0, value)
             .map(|found| found.into_iter().map(|one| one.val()).collect())
             .unwrap_or_default()
@@ -133,7 +134,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What stands up to the closing brace, and what behind it. A brace in quotes closes nothing.
+/// The text up to the closing brace, and the text after it. A brace in quotes does not close.
 fn until_closed(text: &str) -> Result<(&str, &str), String> {
     let (mut quote, mut escaped) = (None, false);
     for (at, c) in text.char_indices() {

@@ -1,26 +1,27 @@
-//! The command line, brought into the order that the commands are written for: kubectl takes its flags before and after the command, so
-//! `-n shop tree deploy/web` is read as `tree -n shop deploy/web`.
+//! Reorders the command line. kubectl accepts its flags before and after the command, so `-n shop tree deploy/web` is
+//! read as `tree -n shop deploy/web`.
 //!
-//! Which word is the command is not guessed: the flags that all questions share say which of them take a value.
+//! The command is not guessed. The flags that all queries share say which of them take a value.
 
 use super::flags::Asking;
 use clap::{Arg, ArgAction, Args as _, Command};
 use std::ffi::OsString;
 
-/// What stands alone before a command.
+/// Flags that are valid alone before a command.
 const PLEAS: [(&str, char); 2] = [("help", 'h'), ("version", 'V')];
 
-/// A command line with every flag behind the command that it belongs to.
+/// A command line whose flags follow their command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// The program comes first.
+    /// The words. The program comes first.
     pub(crate) words: Vec<OsString>,
     /// The first command, known or not.
     pub(crate) command: Option<String>,
 }
 
 impl Line {
-    /// `words` begin with the program, whose commands `program` has. The error is about a flag before the command.
+    /// Reads the words. The first word is the program, and `program` has its commands. An error concerns a flag before
+    /// the command.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>, program: &Command) -> Result<Line, clap::Error> {
         let mut words: Vec<OsString> = words.into_iter().collect();
         let mut rest = words.split_off(words.len().min(1));
@@ -31,7 +32,7 @@ impl Line {
             let head = Head::of(&rest, program)?;
             flags.extend(rest.drain(..head.words));
             let Some(name) = head.command else {
-                // Nothing is left but what to help with.
+                // Only the request for help is left.
                 flags = head.plea.into_iter().collect();
                 break;
             };
@@ -47,11 +48,11 @@ impl Line {
     }
 }
 
-/// What stands before a command.
+/// The part before a command.
 struct Head {
     words: usize,
     command: Option<String>,
-    /// For help, or for the version.
+    /// The request for help or for the version.
     plea: Option<OsString>,
 }
 

@@ -1,4 +1,4 @@
-//! TYPE/NAME as kubectl reads it: against what the API server serves, with the caller's rights.
+//! TYPE/NAME as in kubectl, resolved with discovery and the caller's rights.
 
 use super::ending::Problem;
 use super::session::Session;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 mod tests;
 
 const ANSWER_MAX_BYTES: usize = 4 << 20;
-/// The minimum similarity of two names for a spelling suggestion.
+/// Minimum similarity of two names for a spelling suggestion.
 const ALIKE: f64 = 0.8;
 
 /// One version of a resource.
@@ -53,12 +53,12 @@ impl Served {
     }
 }
 
-/// Everything the API server serves, the core group first, versions by preference.
+/// All types that the API server serves: the core group first, versions by preference.
 #[derive(Clone, Debug)]
 pub(super) struct Catalogue(pub(super) Vec<Served>);
 
 impl Catalogue {
-    /// Two requests.
+    /// Reads discovery with two requests.
     pub(super) async fn ask(session: &Session) -> Result<Catalogue, Problem> {
         let client = &session.cluster.client;
         let asked =
@@ -66,12 +66,12 @@ impl Catalogue {
         let within = session.connection.request_timeout;
         let Ok(answers) = tokio::time::timeout(within, asked).await else {
             return Err(Problem::TimedOut(format!(
-                "{} does not say what it serves within {within:?}",
+                "{} did not answer a discovery request within {within:?}",
                 session.cluster.url
             )));
         };
         let (core, named) = answers.with_context(|| {
-            format!("{} does not say what it serves (Kubernetes 1.26 or later does)", session.cluster.url)
+            format!("{} has no aggregated discovery (Kubernetes 1.26 or later is required)", session.cluster.url)
         })?;
         Ok(Catalogue(core.items.into_iter().chain(named.items).flat_map(resources).collect()))
     }
@@ -85,7 +85,7 @@ impl Catalogue {
         let found = found.or_else(|| of_place().find(|served| served.short_names.iter().any(|short| short == name)));
         found.ok_or_else(|| match self.alike(name) {
             Some(alike) => format!("the server has no resource type {wanted:?}; did you mean {alike:?}?"),
-            None => format!("the server has no resource type {wanted:?}; kubectl api-resources lists them"),
+            None => format!("the server has no resource type {wanted:?}; kubectl api-resources lists the types"),
         })
     }
 
@@ -131,7 +131,7 @@ pub(super) enum Found {
         resource_version: String,
     },
     Absent,
-    /// Why, in words.
+    /// The reason as text.
     Unreadable(String),
 }
 
@@ -146,7 +146,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// The object by uid if it exists, else by address: the graph keeps recently deleted objects.
+    /// The object by uid if it exists, else by address, because the graph keeps recently deleted objects.
     pub(super) fn reference(&self) -> ObjectRef {
         let Served { group, version, resource, kind, .. } = self.served.clone();
         let uid = match &self.found {
@@ -177,14 +177,14 @@ pub(super) fn by_type(object: &ObjectRef) -> String {
 pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
     let split = |word: &String| word.split_once('/').map(|(of, name)| (of.to_owned(), name.to_owned()));
     let pairs: Vec<(String, String)> = match words {
-        [] => return Err("name an object, as TYPE/NAME".to_owned()),
+        [] => return Err("an object is missing; name it as TYPE/NAME".to_owned()),
         [first, ..] if first.contains('/') => words
             .iter()
-            .map(|word| split(word).ok_or_else(|| format!("{word:?} is not TYPE/NAME, as the others are")))
+            .map(|word| split(word).ok_or_else(|| format!("{word:?} is not TYPE/NAME like the other arguments")))
             .collect::<Result<_, _>>()?,
-        [only] => return Err(format!("{only:?} names a type; name an object, as {only}/NAME")),
+        [only] => return Err(format!("{only:?} is only a type; name an object as {only}/NAME")),
         [of, names @ ..] => match names.iter().find(|name| name.contains('/')) {
-            Some(name) => return Err(format!("{name:?} has a type, and {of:?} is one already")),
+            Some(name) => return Err(format!("{name:?} contains a type, but {of:?} already is the type")),
             None => names.iter().map(|name| (of.clone(), name.clone())).collect(),
         },
     };
@@ -194,7 +194,7 @@ pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
     }
 }
 
-/// Whether a text can stand in a path as a name.
+/// Whether a text is a valid name in a path.
 pub(super) fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_graphic() && !"/%?#".contains(c);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(good)
@@ -224,17 +224,19 @@ pub(super) async fn look(
     named.found = read(session, &named).await?;
     if let Found::Unreadable(why) = &named.found {
         let what = shown(&named.reference());
-        session.missed(format!("{what} cannot be read with these credentials ({why}); the graph is asked by its name"));
+        session.missed(format!(
+            "{what} cannot be read with these credentials ({why}); looking it up in the graph by its name"
+        ));
     }
     Ok(named)
 }
 
-/// The one object of a command that takes one.
+/// The object of a command that takes exactly one.
 pub(super) async fn resolve_one(session: &mut Session, words: &[String]) -> Result<Named, Problem> {
     let mut all = resolve(session, words).await?;
     match all.len() {
         1 => Ok(all.remove(0)),
-        more => Err(Problem::sentence(format!("name one object, not {more}"))),
+        more => Err(Problem::sentence(format!("name exactly one object, not {more}"))),
     }
 }
 
@@ -256,14 +258,14 @@ struct Object {
 /// Some objects of a collection.
 pub(super) struct Page {
     pub(super) objects: Vec<Metadata>,
-    /// There are more than were asked for.
+    /// Whether the collection has more objects than requested.
     pub(super) goes_on: bool,
 }
 
 #[derive(Deserialize)]
 struct List {
     metadata: ListMetadata,
-    /// None where the server finds nothing.
+    /// `None` where the server finds nothing.
     items: Option<Vec<Object>>,
 }
 
@@ -282,37 +284,37 @@ pub(super) async fn list(
 ) -> Result<Page, Problem> {
     let what = format!("{} in {namespace:?}", served.resource);
     let request = kube::core::Request::new(served.collection(namespace)).list_metadata(wanted);
-    let request = request.with_context(|| format!("{what} cannot be asked for"))?;
+    let request = request.with_context(|| format!("the request for {what} is not valid"))?;
     let within = session.connection.request_timeout;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
-    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+    let answer = answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?;
     if answer.status != StatusCode::OK {
         return Err(Problem::sentence(format!("{what} cannot be listed: {}", refusal(&answer))));
     }
     let list: List =
-        serde_json::from_slice(&answer.body).with_context(|| format!("the answer for {what} is no list"))?;
+        serde_json::from_slice(&answer.body).with_context(|| format!("the answer for {what} is not a list"))?;
     let objects = list.items.unwrap_or_default().into_iter().map(|item| item.metadata).collect();
     Ok(Page { objects, goes_on: !list.metadata.next.is_empty() })
 }
 
-/// What a server says instead of an answer.
+/// The refusal of a server, as a sentence.
 pub(super) fn refusal(answer: &Answer) -> String {
     Some(answer.message()).filter(|message| !message.is_empty()).unwrap_or_else(|| answer.status.to_string())
 }
 
-/// The object that has a name now.
+/// Reads the object that has the name now.
 pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
     let request = Request::get(named.path())
         .header(ACCEPT, media::METADATA)
         .body(Vec::new())
-        .context("the name makes no path")?;
+        .context("the name is not valid in a path")?;
     let within = session.connection.request_timeout;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
-    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+    let answer = answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?;
     match answer.status {
         StatusCode::OK => {
             let object: Object =
-                serde_json::from_slice(&answer.body).context("the API server's answer is no object")?;
+                serde_json::from_slice(&answer.body).context("the API server's answer is not an object")?;
             let Metadata { uid, resource_version, .. } = object.metadata;
             Ok(Found::There { uid, resource_version })
         }

@@ -1,5 +1,5 @@
-//! What the flags of a command leave out of its answer. Labels and ages are not in the graph: they are read from the API server, and what
-//! cannot be read does not fit.
+//! Filters of a command. The graph has no labels and ages, so the filters read them from the API server. An object
+//! whose labels cannot be read does not match.
 
 use super::columns::now;
 use super::conditions::{self, Condition, Conditions};
@@ -10,7 +10,7 @@ use kube::core::SelectorExt as _;
 use proto::graph::v1beta1::Node;
 use std::time::Duration;
 
-/// Filters, all of which an object has to pass.
+/// Filters that an object must all pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Narrow {
     kinds: Globs,
@@ -19,7 +19,7 @@ pub(super) struct Narrow {
     ages: Ages,
     /// Seconds of the Unix epoch.
     now: i64,
-    /// Those that are set.
+    /// The names of the flags that are set.
     flags: Vec<&'static str>,
 }
 
@@ -43,12 +43,12 @@ impl Narrow {
         narrow
     }
 
-    /// Whether it needs what only the API server knows.
+    /// Whether a filter needs data that only the API server has.
     pub(super) fn reads(&self) -> bool {
         self.selectors.selector.is_some() || self.ages.older_than.is_some() || self.ages.newer_than.is_some()
     }
 
-    /// `12 hidden by --kinds`.
+    /// The number of hidden objects as text: `12 hidden by --kinds`.
     pub(super) fn said(&self, hidden: usize) -> String {
         format!("… {hidden} hidden by {}", self.flags.join(", "))
     }
@@ -71,7 +71,7 @@ impl Narrow {
             && is(self.ages.newer_than, |age, limit| age <= limit)
     }
 
-    /// Leaves out what does not pass, and says how many that were.
+    /// Removes the objects that do not pass, and prints their number.
     pub(super) async fn retain<T>(
         &self,
         session: &mut Session,

@@ -19,7 +19,7 @@ pub(super) async fn run(flags: Path) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = resolve(&mut session, &flags.objects).await?;
     let [first, second] = named.as_slice() else {
-        return Err(Problem::sentence("name two objects, each as TYPE/NAME"));
+        return Err(Problem::sentence("name exactly two objects, each as TYPE/NAME"));
     };
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let mut ends = Vec::new();
@@ -32,7 +32,7 @@ pub(super) async fn run(flags: Path) -> Answered {
         let at = ends[from].r#ref.clone().unwrap_or_default();
         let walked = service.owners(&at, DEPTH_MAX).await?.unwrap_or_default();
         if !walked.unsynced.is_empty() {
-            session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
+            session.missed(format!("the graph is incomplete: {}", listing(&walked.unsynced)));
         }
         found = shortest(&ends[from], &ends[to], &walked);
         if found.is_some() {
@@ -41,7 +41,7 @@ pub(super) async fn run(flags: Path) -> Answered {
     }
     let Some((nodes, edges)) = found else {
         session.note(&format!(
-            "neither depends on the other: {}, {}",
+            "neither object depends on the other: {}, {}",
             shown(&first.reference()),
             shown(&second.reference())
         ));
@@ -66,7 +66,7 @@ pub(super) async fn run(flags: Path) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// A shortest way along references from an object to one of its owners, the dependent first.
+/// A shortest path along references from an object to one of its owners. It begins with the dependent.
 fn shortest(from: &Node, to: &Node, walked: &Walked) -> Option<(Vec<Node>, Vec<Edge>)> {
     let uid = |node: &Node| node.r#ref.clone().unwrap_or_default().uid;
     let mut above: BTreeMap<&str, Vec<&Edge>> = BTreeMap::new();

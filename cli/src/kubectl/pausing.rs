@@ -1,4 +1,4 @@
-//! `pause`, `resume` and `crds`: the brake.
+//! `pause`, `resume` and `crds`.
 
 use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
@@ -23,9 +23,9 @@ use tokio::time::{Instant, interval};
 use uuid::Uuid;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
-/// The definition of pauses, as it goes to `kubectl apply`.
+/// The definition of pauses, for `kubectl apply`.
 const DEFINITIONS: &str = include_str!("../../../deploy/crds/pauses.yaml");
-/// Between two looks at whether a pause is effective.
+/// Interval of checks whether a pause is effective.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Prints the definitions of our resources.
@@ -56,7 +56,7 @@ pub(super) async fn pause(flags: Pause) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Ends pauses before their time.
+/// Ends pauses early.
 pub(super) async fn resume(flags: Resume) -> Answered {
     let mut admin = Admin::new(way(flags.connection).await?.any().await?);
     let names = if flags.all {
@@ -66,7 +66,7 @@ pub(super) async fn resume(flags: Resume) -> Answered {
         flags.names
     };
     if names.is_empty() {
-        note("nothing is paused");
+        note("there are no pauses");
     }
     for name in names {
         let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or(&name);
@@ -80,7 +80,9 @@ pub(super) async fn resume(flags: Resume) -> Answered {
 fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
     let lifetime = flags.lifetime;
     if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
-        return Err(Failure::Usage(format!("--for {lifetime:?} is not from 1s to 24h in whole seconds")));
+        return Err(Failure::Usage(format!(
+            "--for must be a whole number of seconds from 1s to 24h, not {lifetime:?}"
+        )));
     }
     let namespaces = flags.namespace.iter().map(|name| Arc::from(name.as_str())).collect();
     let filter = Filter { resources: flags.kind.clone(), namespaces };
@@ -94,11 +96,11 @@ fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
 
 async fn press(admin: &mut Admin, order: &PauseOrder) -> Result<(wire::Pause, ResponseMeta), Failure> {
     let answer = remote::within(admin.pause_collection(PauseCollectionRequest::from(order.clone()))).await?;
-    let pause = answer.pause.context("the graph service answers without a pause")?;
+    let pause = answer.pause.context("the answer of the graph service has no pause")?;
     Ok((pause, answer.meta.unwrap_or_default()))
 }
 
-/// Waits until it is effective.
+/// Waits until the pause is effective.
 async fn effective(admin: &mut Admin, mut pause: wire::Pause, wait: Duration) -> Result<wire::Pause, Failure> {
     let by = Instant::now() + wait;
     let mut looks = interval(LOOK_EVERY);
@@ -106,7 +108,7 @@ async fn effective(admin: &mut Admin, mut pause: wire::Pause, wait: Duration) ->
         looks.tick().await;
         let pauses = remote::within(remote::pauses(admin)).await?;
         let known = pauses.into_iter().find(|known| known.name == pause.name && !known.expired);
-        pause = known.with_context(|| format!("{} has ended before it was effective", pause.name))?;
+        pause = known.with_context(|| format!("{} ended before it was effective", pause.name))?;
         if !pause.effective && Instant::now() >= by {
             let sentence = format!("{} is not effective within {wait:?}: {}", pause.name, pause.pending);
             return Err(Failure::TimedOut(sentence));
@@ -128,7 +130,7 @@ fn show(pause: &wire::Pause, printer: &Printer) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A pause as the resource that it is in the cluster, with what only the leader knows in its status.
+/// A pause in the form of its resource. The status has the data that only the leader knows.
 fn document(pause: &wire::Pause) -> Result<Document, Problem> {
     let schema = Schema::load()?;
     let scope =
@@ -162,7 +164,7 @@ fn state(pause: &wire::Pause) -> &'static str {
     }
 }
 
-/// Pauses, one a line, with a heading.
+/// The pauses as lines, with a heading.
 pub(super) fn table(pauses: &[wire::Pause]) -> String {
     let cells = |pause: &wire::Pause| {
         let by = if pause.actor.is_empty() { String::new() } else { format!(" ({})", pause.actor) };

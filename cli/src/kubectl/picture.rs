@@ -6,7 +6,7 @@ use runtime::visible::line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Edges lead from dependent to owner, as references do.
+/// Draws edges from dependent to owner, the direction of references.
 pub(super) fn dot(nodes: &[&Node], edges: &[&Edge]) -> String {
     let mut text = String::from("strict digraph full {\n");
     for node in nodes {

@@ -21,23 +21,23 @@ use std::time::Duration;
 mod tests;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
-/// For the graph to be as fresh as the API server.
+/// Maximum wait for a graph that is as fresh as the API server.
 const FRESH_WITHIN: Duration = Duration::from_secs(10);
-/// Lines of one effect that are written in full; JSON has all.
+/// Maximum number of lines for one effect. JSON has all.
 const LINES_MAX: usize = 20;
 
 pub(super) async fn run(flags: PlanDelete) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
-        session.note("there is nothing that fits");
+        session.note("no object matches");
         return Ok(Ending::Fine);
     }
     present(&named)?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let plan = ask(&mut service, &named, flags.targets.cascade).await?;
     if session.is_file() {
-        session.missed("holds and pauses are not in a snapshot, nor is what came after it".to_owned());
+        session.missed("a snapshot has no holds and pauses, and no later changes".to_owned());
     }
     let doubts = doubts(&plan);
     for doubt in &doubts {
@@ -64,13 +64,13 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     Ok(if certain { Ending::Fine } else { Ending::Refused })
 }
 
-/// Every target must be there, and readable: its uid is what the plan is about.
+/// Every target must exist and be readable, because the plan identifies it by uid.
 pub(super) fn present(named: &[Named]) -> Result<(), Problem> {
     for object in named {
         let what = shown(&object.reference());
         match &object.found {
             Found::There { .. } => {}
-            Found::Absent => return Err(Problem::sentence(format!("{what} is not there"))),
+            Found::Absent => return Err(Problem::sentence(format!("{what} does not exist"))),
             Found::Unreadable(why) => return Err(Problem::sentence(format!("{what} cannot be read: {why}"))),
         }
     }
@@ -88,7 +88,7 @@ pub(super) async fn ask(
         Cascade::Orphan => PropagationPolicy::Orphan,
     };
     let targets = named.iter().map(Named::reference).collect();
-    // What was written a moment ago counts.
+    // The plan requires the latest state, so that it includes recent writes.
     let latest = Some(Requirement::Latest(true));
     let consistency = Consistency { requirement: latest, max_wait: prost_types::Duration::try_from(FRESH_WITHIN).ok() };
     let request = PreviewDeletionRequest {
@@ -100,17 +100,17 @@ pub(super) async fn ask(
     service.preview(request).await
 }
 
-/// Why the plan is not certain, or would not be carried out whole.
+/// Why the plan is not certain, or would not be carried out completely.
 pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     let mut doubts = Vec::new();
     let unsynced = plan.meta.as_ref().map(|meta| meta.unsynced.as_slice()).unwrap_or_default();
     let mut unseen = unsynced.to_vec();
     unseen.extend(plan.undecided_by.iter().filter(|of| !unsynced.contains(of)).cloned());
     if !unseen.is_empty() {
-        doubts.push(format!("the plan may lack objects: not all is seen of {}", listing(&unseen)));
+        doubts.push(format!("the plan may lack objects: these collections are incomplete: {}", listing(&unseen)));
     }
     if !plan.missing_uids.is_empty() {
-        doubts.push(format!("the graph does not hold {} of the targets yet", plan.missing_uids.len()));
+        doubts.push(format!("the graph does not contain {} of the targets yet", plan.missing_uids.len()));
     }
     if plan.redacted_count > 0 {
         doubts.push(format!("{} more objects are affected that you may not see", plan.redacted_count));
@@ -118,9 +118,9 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     let count = |effect: Effect| plan.entries.iter().filter(|entry| entry.effect() == effect).count();
     match (count(Effect::Unknown), count(Effect::Held)) {
         (0, 0) => {}
-        (unknown, 0) => doubts.push(format!("what becomes of {unknown} objects is not known")),
+        (unknown, 0) => doubts.push(format!("the effect on {unknown} objects is unknown")),
         (0, held) => doubts.push(format!("{held} objects are held")),
-        (unknown, held) => doubts.push(format!("what becomes of {unknown} objects is not known, and {held} are held")),
+        (unknown, held) => doubts.push(format!("the effect on {unknown} objects is unknown, and {held} are held")),
     }
     doubts
 }
@@ -161,7 +161,7 @@ pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cas
     text
 }
 
-/// `Pod 6, Secret 4`: the most numerous first.
+/// The kinds with their numbers, the most numerous first: `Pod 6, Secret 4`.
 fn kinds(entries: &[&Entry]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for entry in entries {

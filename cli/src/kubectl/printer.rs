@@ -1,4 +1,4 @@
-//! How an answer gets to stdout: its format, the template that is filled with it, and whether it has colours.
+//! Output on stdout: the format, the template and the colours of an answer.
 
 use super::document::{self, Document};
 use super::ending::Problem;
@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use runtime::visible;
 use std::io::{self, Write as _};
 
-/// What the flags ask for.
+/// The output flags.
 #[derive(Debug)]
 pub(crate) struct Printer {
     pub(crate) format: Format,
@@ -18,17 +18,20 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    /// The first of `formats` is what is meant where none is asked for.
+    /// Reads the flags. The first of `formats` is the default.
     pub(crate) fn of(output: Output, formats: &[Format]) -> Result<Printer, Problem> {
         let (format, template) = output.form.map_or((formats[0], None), |form| (form.format, form.template));
         if !formats.contains(&format) {
             let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
-            return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
+            return Err(Problem::sentence(format!(
+                "-o {} is not supported by this command; use {names}",
+                name(format)
+            )));
         }
         Ok(Printer { format, template, colour: output.colour })
     }
 
-    /// Writes the answer. It may hold colours, which are taken out where they are not wanted.
+    /// Prints the answer. Colours in it are removed if they are not wanted.
     pub(crate) fn print(&self, text: &str) -> Result<(), Problem> {
         let stdout = io::stdout();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -43,7 +46,7 @@ impl Printer {
         Ok(out.flush()?)
     }
 
-    /// Writes the answer as JSON or YAML, or what a template makes of it. `incomplete` is what could not be seen.
+    /// Prints the answer as JSON or YAML, or filled into a template. `incomplete` is the list of missing information.
     pub(crate) fn print_document(&self, document: Document, incomplete: &[String]) -> Result<(), Problem> {
         let value = document.with_incomplete(incomplete);
         if let Some(template) = &self.template {

@@ -1,4 +1,4 @@
-//! `progress`: one cascade, from where it is to its end.
+//! `progress`: follows one cascade to its end.
 
 use super::columns::{now, span};
 use super::decisions::record::Record;
@@ -30,12 +30,12 @@ mod tests;
 const FORMATS: [Format; 4] = [Format::Table, Format::Ndjson, Format::Json, Format::Yaml];
 const DEPTH_MAX: u32 = 64;
 const PAGE_SIZE: i32 = 1000;
-/// Pages of the log that are read for what was done before.
+/// Maximum number of pages of the log to read for past events.
 const PAGES_MAX: usize = 100;
 /// The number of bookmarks in a row without open decisions that ends the command. Between the deletion of an owner and
 /// the decisions about its dependents, nothing is open for a moment.
 const QUIET_BOOKMARKS: u32 = 2;
-/// Where there is no limit.
+/// The time limit without --timeout.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(flags: Progress) -> Answered {
@@ -57,7 +57,10 @@ pub(super) async fn run(flags: Progress) -> Answered {
 async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, limit: Option<Duration>) -> Answered {
     let answer = service.explain(&named).await?;
     let Some(node) = answer.and_then(|answer| answer.node) else {
-        return Err(Problem::sentence(format!("{} is not known, and nothing that it began", name(&named))));
+        return Err(Problem::sentence(format!(
+            "{} is not known, and the log has no cascade that it began",
+            name(&named)
+        )));
     };
     let root = node.r#ref.clone().unwrap_or(named);
     if node.state() == NodeState::Live {
@@ -70,9 +73,9 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     for event in past(&mut service).await? {
         burn.event(&event);
     }
-    // Their phase now follows.
+    // The stream sends their phase again.
     burn.open.clear();
-    // Its calls and the stream do not wait for each other.
+    // A separate connection, so that calls and the stream do not wait for each other.
     let stream = Service::connect(session, Need::Leader).await?;
     let mut events = Follow::new(stream, Start::OpenThenFollow(true), Vec::new(), EventEncoding::Native);
     let bar = bar(burn.expected.len());
@@ -91,7 +94,7 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     Ok(Ending::Fine)
 }
 
-/// Past events from the log, newest first, because the objects of one cascade are mostly deleted together.
+/// Past events from the log, the newest first, because the objects of one cascade are mostly deleted together.
 async fn past(service: &mut Service) -> Result<Vec<DecisionEvent>, Problem> {
     let done = DecisionFilter { phases: vec![Phase::Succeeded.into()], ..Default::default() };
     let mut request = ListDecisionsRequest { include: vec![done], page_size: PAGE_SIZE, ..Default::default() };
@@ -123,7 +126,7 @@ async fn watch(
         let next = tokio::select! {
             biased;
             () = &mut deadline => {
-                return Err(Problem::TimedOut(format!("the cascade is not over: {}", burn.line())));
+                return Err(Problem::TimedOut(format!("the cascade has not ended: {}", burn.line())));
             }
             next = events.next(session, true) => next?,
         };
@@ -153,7 +156,7 @@ async fn watch(
             }
             if quiet == QUIET_BOOKMARKS {
                 let words = format!(
-                    "nothing is open, and it is still there: {} why and stuck say what is in the way",
+                    "no decision is open, but the object still exists: {} why and stuck show the reason",
                     program()
                 );
                 bar.suspend(|| session.note(&format!("{}: {words}", name(&burn.root))));
@@ -179,7 +182,7 @@ fn bar(expected: usize) -> ProgressBar {
 #[derive(Debug)]
 struct Burn {
     root: ObjectRef,
-    /// What depended on the root when this began.
+    /// The objects that depended on the root at the start of the command.
     expected: BTreeSet<String>,
     since: i64,
     open: BTreeMap<String, Phase>,

@@ -14,7 +14,7 @@ use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 
 const PAGE_SIZE: i32 = 1000;
-/// The reason of an expression that cannot be used.
+/// The reason of an error about an invalid expression.
 const EXPRESSION_INVALID: &str = "EXPRESSION_INVALID";
 
 /// An object of a walk, its distance, and its references within the walk.
@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) edges: Vec<Edge>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Walked {
     pub(super) found: Vec<Found>,
@@ -166,7 +166,7 @@ impl Service {
         Ok(collections.iter().any(|of| is_its(of) && ignored(of)))
     }
 
-    /// Collections that the graph has whole.
+    /// Collections that the graph contains completely.
     pub(super) async fn covered(&mut self) -> Result<Vec<GroupResource>, Problem> {
         let collections = answered(self.within, remote::collections(&mut self.graph)).await?;
         let synced = collections.into_iter().filter(|of| of.state() == list_coverage_response::State::Synced);
@@ -191,13 +191,13 @@ impl Service {
                     all.edges.extend(chunk.edges);
                 }
                 Some(Part::Footer(_)) => return Ok(all),
-                None => return Err(Problem::sentence("the export broke off before its end; try again")),
+                None => return Err(Problem::sentence("the export ended too early; try again")),
             }
         }
     }
 }
 
-/// Filters for one namespace, or none for all.
+/// Filters for one namespace. No filter means all namespaces.
 pub(super) fn within_namespace(namespace: &str, all: bool) -> Vec<ObjectFilter> {
     let only = ObjectFilter { namespaces: vec![namespace.to_owned()], ..Default::default() };
     if all { Vec::new() } else { vec![only] }
@@ -228,7 +228,7 @@ fn late(within: Duration) -> Problem {
     Problem::TimedOut(format!("the graph service has not answered within {within:?}"))
 }
 
-/// An object that the graph does not know is not an error.
+/// The graph does not know the object. This is not an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unknown(String);
@@ -239,7 +239,7 @@ pub(super) fn problem(status: Status) -> Problem {
     }
     let details = status.get_error_details();
     if let Some(info) = details.error_info().filter(|info| info.reason == EXPRESSION_INVALID) {
-        // The field of the request is what a person knows as a flag.
+        // The message names the flag instead of the request field.
         let field = info.metadata.get(FIELD).map_or("", String::as_str);
         let message = status.message();
         let mistake = message.strip_prefix("field ").and_then(|rest| rest.strip_prefix(field)).unwrap_or(message);
@@ -249,7 +249,7 @@ pub(super) fn problem(status: Status) -> Problem {
         ));
     }
     let reason = details.error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
-    let sentence = format!("the graph service answers {:?}: {}{reason}", status.code(), remote::said(&status));
+    let sentence = format!("the graph service answered {:?}: {}{reason}", status.code(), remote::said(&status));
     if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
 }
 

@@ -1,4 +1,4 @@
-//! `queue`: what is decided and not carried out yet, in numbers.
+//! `queue`: counts of decisions that are not carried out yet.
 
 use super::columns::{Cell, columns, now, span};
 use super::decisions::record::Record;
@@ -32,7 +32,7 @@ pub(super) async fn run(flags: Queue) -> Answered {
     let filters = if flags.scope.all_namespaces { Vec::new() } else { vec![filter] };
     let mut follow = Follow::new(service, Start::OpenThenFollow(true), filters, EventEncoding::Native);
     let mut open = open(&mut session, &mut follow).await?;
-    // What an annotation holds is not decided, and waits like what a pause holds.
+    // Objects with the hold annotation have no decision, but count like objects that a pause holds.
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
     let (stuck, _unsynced) = service.stuck(include, Duration::ZERO).await?;
@@ -62,7 +62,7 @@ fn is_annotated(reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| reason.code() == Code::HoldAnnotation)
 }
 
-/// The present state of every open decision.
+/// The current state of every open decision.
 async fn open(session: &mut Session, follow: &mut Follow) -> Result<Vec<DecisionEvent>, Problem> {
     let mut open: BTreeMap<String, DecisionEvent> = BTreeMap::new();
     while !follow.is_complete() {
@@ -80,7 +80,7 @@ async fn open(session: &mut Session, follow: &mut Follow) -> Result<Vec<Decision
     Ok(open.into_values().filter(|event| is_open(event.phase())).collect())
 }
 
-/// Whether something is still to be done.
+/// Whether a decision in this phase is still open.
 pub(super) fn is_open(phase: Phase) -> bool {
     match phase {
         Phase::Unspecified | Phase::Succeeded | Phase::Superseded | Phase::Confirmed | Phase::AwaitingFinalizers => {
@@ -90,7 +90,7 @@ pub(super) fn is_open(phase: Phase) -> bool {
     }
 }
 
-/// What is counted together, how far it is, and when the oldest of it was decided or moved last.
+/// A group of decisions: its phase, and the times of its oldest decision and last change.
 #[derive(Debug, Default, PartialEq)]
 struct Row {
     waiting: u64,

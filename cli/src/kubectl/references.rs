@@ -39,18 +39,18 @@ pub(super) async fn check(flags: Check) -> Answered {
     report(&session, Kind::ReferenceList, &found)
 }
 
-/// The graph, or a namespace of it.
+/// The graph, or one namespace of it.
 async fn ask(asking: Asking, scope: Scope) -> Result<(Session, Exported), Problem> {
     let mut session = Session::open(asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let all = service.export(within_namespace(session.namespace(), scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&all.unsynced)));
+        session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
     }
     Ok((session, all))
 }
 
-/// Objects of each kind, and how many of them have no owner.
+/// The number of objects of each kind, and the number without owner.
 fn unowned(all: &Exported) -> BTreeMap<String, (usize, usize)> {
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let there = all.nodes.iter().filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating));
@@ -96,7 +96,7 @@ fn findings<'a>(all: &'a Exported, wanted: impl Fn(&Edge) -> bool) -> Vec<Findin
     found
 }
 
-/// An object with the owner's name exists again, with another uid.
+/// Whether an object with the owner's name exists again, with another uid.
 fn is_back(all: &Exported, edge: &Edge) -> bool {
     let there: BTreeSet<_> = all
         .nodes
@@ -136,7 +136,7 @@ fn report(session: &Session, kind: Kind, found: &[Finding<'_>]) -> Answered {
         }
     }
     if found.is_empty() {
-        session.note("nothing was found");
+        session.note("no findings");
         return Ok(Ending::Fine);
     }
     Ok(Ending::Findings)

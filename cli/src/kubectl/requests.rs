@@ -1,4 +1,4 @@
-//! The way to the API server, with each request said where that is asked for.
+//! The client of the API server. At a high verbosity it prints each request.
 
 use super::columns::now;
 use super::ending::{Problem, note};
@@ -12,10 +12,10 @@ use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-/// kubectl, too, says its requests from this level on.
+/// The verbosity from which requests are printed, as in kubectl.
 const SAID_FROM: u8 = 6;
 
-/// Finds the credentials, or reads the snapshot that stands for a cluster; nothing is sent yet.
+/// Finds the credentials, or reads the snapshot that replaces a cluster. Sends nothing yet.
 pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem> {
     let cluster = match &connection.from_file {
         Some(path) => {
@@ -31,7 +31,8 @@ pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem>
     Ok(if connection.verbosity < SAID_FROM { cluster } else { said(cluster) })
 }
 
-/// The same with a line on stderr for each answer: what was asked, what came of it, and how long its head took.
+/// The same cluster, with a line on stderr for each answer: the request, the result, and the time until the head of the
+/// answer.
 fn said(cluster: Cluster) -> Cluster {
     let Cluster { client, name, url, .. } = cluster;
     let namespace = client.default_namespace().to_owned();
@@ -43,7 +44,7 @@ fn said(cluster: Cluster) -> Cluster {
             let began = Instant::now();
             let answer = client.send(request).await;
             let end = answer.as_ref().map_or_else(|error| error.to_string(), |answer| answer.status().to_string());
-            // A stderr that cannot be written leaves no way to report that.
+            // If stderr cannot be written, the line is lost.
             let _closed = writeln!(
                 io::stderr(),
                 "{} in {} milliseconds",

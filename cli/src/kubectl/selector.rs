@@ -1,10 +1,10 @@
-//! Label and field selectors, in kubectl's words.
+//! Label and field selectors, in kubectl's syntax.
 
 use kube::core::{Expression, Selector};
 use proto::r#type::v1beta1::ObjectRef;
 use std::collections::BTreeSet;
 
-/// The fields that every object can be asked for, and what they are to be.
+/// Requirements on the fields that every object has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<Requirement>);
 
@@ -54,7 +54,7 @@ pub(crate) fn fields(text: &str) -> Result<Fields, String> {
             "metadata.name" => Field::Name,
             "metadata.namespace" => Field::Namespace,
             other => {
-                return Err(format!("not every object has {other:?}: there are metadata.name and metadata.namespace"));
+                return Err(format!("the field {other:?} is not supported: use metadata.name or metadata.namespace"));
             }
         };
         Ok(Requirement { field, equal, value: value.to_owned() })
@@ -77,7 +77,11 @@ pub(crate) fn labels(text: &str) -> Result<Selector, String> {
         all.push(requirement(rest[..end].trim())?);
         rest = rest.get(end + 1..).unwrap_or_default().trim_start();
     }
-    if all.is_empty() { Err("it selects everything: leave it out".to_owned()) } else { Ok(all.into_iter().collect()) }
+    if all.is_empty() {
+        Err("the selector selects everything: remove it".to_owned())
+    } else {
+        Ok(all.into_iter().collect())
+    }
 }
 
 fn requirement(text: &str) -> Result<Expression, String> {
@@ -100,7 +104,7 @@ fn requirement(text: &str) -> Result<Expression, String> {
     }
 }
 
-/// `a=b`, `a==b` or `a!=b`; whether it is to be equal.
+/// Parses `a=b`, `a==b` or `a!=b`. Returns whether the values must be equal.
 fn comparison(text: &str) -> Option<(&str, bool, &str)> {
     let (left, right) = text.split_once('=')?;
     let (left, equal) = match left.strip_suffix('!') {
@@ -113,7 +117,7 @@ fn comparison(text: &str) -> Option<(&str, bool, &str)> {
 fn named(key: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let good = !key.is_empty() && key.chars().all(plain);
-    if good { Ok(key.to_owned()) } else { Err(format!("{key:?} is no key of a label")) }
+    if good { Ok(key.to_owned()) } else { Err(format!("{key:?} is not a valid label key")) }
 }
 
 #[cfg(test)]
@@ -152,6 +156,6 @@ mod tests {
         let selector = fields(text).unwrap();
         assert!(selector.matches(&object) && selector.to_string() == text);
         assert!(!fields("metadata.name!=web").unwrap().matches(&object));
-        assert!(fields("status.phase=Running").unwrap_err().contains("there are metadata.name and metadata.namespace"));
+        assert!(fields("status.phase=Running").unwrap_err().contains("use metadata.name or metadata.namespace"));
     }
 }

@@ -1,5 +1,5 @@
-//! The way to the graph service: an address, a port forwarded to a pod that is found by label, the address where `collect` serves on this
-//! machine, or a graph that is listed from here.
+//! The connection to the graph service: an address, a forwarded port of a pod that is found by label, the address of
+//! `collect` on this machine, or a graph that this process lists itself.
 
 use super::direct::{self, Direct};
 use super::ending::{Problem, note};
@@ -23,14 +23,14 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Pods of the graph service.
+/// The label selector for pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
-/// The name of the container port, and its number where none has that name.
+/// The name of the container port. The number is used if no port has the name.
 const PORT_NAME: &str = "grpc";
 const PORT: u16 = LOCAL.port();
-/// The Service that reads go to, as deploy/chart names it: the host that certificates of its pods have.
+/// The Service for reads, as in deploy/chart. The certificates of its pods have this host.
 const SERVICE: &str = "graph-service";
-/// The time limit until a forwarded port carries data.
+/// Maximum time until a forwarded port carries data.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
 
@@ -55,7 +55,7 @@ pub(super) struct Service {
     pub(super) admin: AdminServiceClient<Channel>,
     pub(super) decisions: DecisionServiceClient<Channel>,
     pub(super) within: Duration,
-    /// The graph of this process, where it is one.
+    /// The graph service of this process, if it runs one.
     _direct: Option<Direct>,
 }
 
@@ -65,7 +65,7 @@ impl Service {
         let here = if way.connection.direct { Some("--direct") } else { None };
         if let Some(flag) = here.or(session.is_file().then_some("--from-file")) {
             if matches!(need, Need::Service | Need::Leader) {
-                return Err(Problem::sentence(format!("{flag} reads only; this needs the graph service")));
+                return Err(Problem::sentence(format!("{flag} only reads; this command needs a graph service")));
             }
             return Service::here(session).await;
         }
@@ -107,18 +107,18 @@ impl Service {
     }
 }
 
-/// No pod of the graph service, and none of this cluster on this machine.
+/// Neither a pod of the graph service nor a service of this cluster on this machine was found.
 #[derive(Debug, thiserror::Error)]
-#[error("no ownergraph service in context {0:?}, neither in its pods nor at {LOCAL}: name one with --server")]
+#[error("no ownergraph service in context {0:?}, neither in its pods nor at {LOCAL}: set --server")]
 struct NotThere(String);
 
-/// By address where one is given, else through the API server, else on this machine.
+/// The connection: to an address if one is given, else through the API server, else to this machine.
 #[derive(Debug)]
 pub(super) struct Way {
     connection: Connection,
-    /// The cluster that it is about, or why none is known.
+    /// The cluster of the query, or the reason why none is known.
     cluster: Result<Cluster, String>,
-    /// Set once the service of this machine has been chosen: other replicas are reached by their addresses then.
+    /// Set once the service of this machine has been chosen. Other replicas are then called by their addresses.
     local: OnceLock<()>,
 }
 
@@ -132,7 +132,9 @@ impl Way {
     }
 
     fn cluster(&self) -> anyhow::Result<&Cluster> {
-        let unknown = |why: &String| anyhow!("no graph service is at {LOCAL}, and another cannot be looked for: {why}");
+        let unknown = |why: &String| {
+            anyhow!("no graph service answers at {LOCAL}, and the cluster cannot be searched for one: {why}")
+        };
         self.cluster.as_ref().map_err(unknown)
     }
 
@@ -144,8 +146,8 @@ impl Way {
         Remote { server, insecure, tls, server_name }
     }
 
-    /// The replica that was found, or the leader. An address may be that of another cluster's graph, whose answers would be about
-    /// other objects of the same names.
+    /// The replica that was found, or the leader. An address may belong to the graph service of another cluster, whose
+    /// objects of the same names are other objects. So the cluster is compared.
     async fn choose(&self, session: &Session, channel: Channel, need: Need) -> Result<Channel, Problem> {
         if need == Need::Graph && !self.is_given() {
             return Ok(channel);
@@ -158,7 +160,7 @@ impl Way {
         if let Some(ours) = ours.filter(|ours| !meta.cluster_uid.is_empty() && *ours != meta.cluster_uid) {
             let (server, name) = (self.connection.server.join(","), &session.cluster.name);
             return Err(Problem::Refused(format!(
-                "the graph service at {server} watches cluster {}, and {name:?} is cluster {ours}: choose the context that fits with --context",
+                "the graph service at {server} watches cluster {}, but context {name:?} is cluster {ours}: choose the right context with --context",
                 meta.cluster_uid
             )));
         }
@@ -173,9 +175,9 @@ impl Way {
             endpoint => format!("the leader at {endpoint} cannot be reached from here"),
         };
         if need == Need::Leader {
-            return Err(Problem::sentence(format!("{leader}; only the leader can answer this")));
+            return Err(Problem::sentence(format!("{leader}; only the leader can answer this query")));
         }
-        session.note(&format!("{leader}; {} answers, which does not know what waits for whom", meta.replica));
+        session.note(&format!("{leader}; {} answers instead, and does not know which decisions wait", meta.replica));
         Ok(channel)
     }
 
@@ -184,7 +186,7 @@ impl Way {
         Ok(status.meta.unwrap_or_default())
     }
 
-    /// Pods of the graph service that are ready.
+    /// Ready pods of the graph service.
     async fn pods(&self) -> anyhow::Result<Vec<Place>> {
         let client = self.cluster()?.client.clone();
         let pods: Api<Pod> = match &self.connection.port_forward_namespace {
@@ -193,15 +195,15 @@ impl Way {
         };
         let labelled = ListParams::default().labels(SELECTOR);
         let listed = timeout(self.connection.request_timeout, pods.list(&labelled)).await;
-        let listed = listed.map_err(|_| anyhow!("pods of the graph service were not listed in time"))?;
-        let listed = listed.context("pods of the graph service cannot be looked for")?;
+        let listed = listed.map_err(|_| anyhow!("the list of the graph service's pods did not end in time"))?;
+        let listed = listed.context("the graph service's pods cannot be listed")?;
         Ok(listed.items.iter().filter(|pod| is_ready(pod)).filter_map(Place::of).collect())
     }
 
-    /// The service of this machine, if it is not known to be of another cluster.
+    /// The service of this machine, unless it is known to belong to another cluster.
     async fn local(&self) -> Result<Option<Channel>, Failure> {
         let Connection { tls, port_forward_namespace, .. } = &self.connection;
-        // A token is for the service that was meant, and not for what happens to listen here.
+        // A token is sent only to the service that the user named, and not to any process that listens here.
         let is_meant = tls.token_file.is_none() || tls.tls_ca.is_some();
         if port_forward_namespace.is_some() || !is_meant {
             return Ok(None);
@@ -220,14 +222,14 @@ impl Way {
                     return Ok(None);
                 }
                 Ok(_) => {}
-                Err(why) => note(&format!("whether {LOCAL} is of context {name:?} cannot be told: {why}")),
+                Err(why) => note(&format!("it is not known whether {LOCAL} belongs to context {name:?}: {why}")),
             }
         }
         let _set_before = self.local.set(());
         Ok(Some(channel))
     }
 
-    /// A channel through the API server.
+    /// A channel to a pod, through the API server.
     async fn forward(&self, place: &Place) -> Result<Channel, Failure> {
         let Connection { tls, server_name, .. } = &self.connection;
         let name = (NAME_FLAG, server_name.as_deref());
@@ -237,12 +239,12 @@ impl Way {
         let Place { namespace, name, port, .. } = place;
         let opened = async {
             let mut forwarder = pods.portforward(name, &[*port]).await?;
-            let stream = forwarder.take_stream(*port).context("the API server forwards nothing")?;
+            let stream = forwarder.take_stream(*port).context("the API server did not open a forwarded port")?;
             let (shown, host) = (format!("pod {namespace}/{name}"), format!("{SERVICE}.{namespace}.svc"));
             let address = format!("localhost:{port}");
             connect_through(&caller, &address, (&shown, &host), stream).await.map_err(anyhow::Error::msg)
         };
-        let opened = timeout(FORWARD_WITHIN, opened).await.map_err(|_| anyhow!("the API server does not answer"));
+        let opened = timeout(FORWARD_WITHIN, opened).await.map_err(|_| anyhow!("the API server did not answer"));
         Ok(opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be used"))?)
     }
 }
@@ -278,7 +280,7 @@ fn is_ready(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// A pod, and where its gRPC API is.
+/// A pod, and the port of its gRPC API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     namespace: String,

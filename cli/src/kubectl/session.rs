@@ -1,4 +1,4 @@
-//! What a question needs beside itself: credentials, the terminal, and a list of what could not be seen.
+//! The environment of a query: credentials, the terminal, and the list of missing information.
 
 use super::document::Document;
 use super::ending::{Problem, note};
@@ -23,7 +23,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Finds the credentials; nothing is sent yet. The first of `formats` is what is meant where none is asked for.
+    /// Finds the credentials. Sends nothing yet. The first of `formats` is the default.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
         let Asking { namespace, connection, output } = asking;
         let printer = Printer::of(output, formats)?;
@@ -31,7 +31,7 @@ impl Session {
         Ok(Session { cluster, connection, namespace, format: printer.format, printer, incomplete: Vec::new() })
     }
 
-    /// The namespace of what is named without one.
+    /// The namespace of objects that are named without one.
     pub(super) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or(self.cluster.client.default_namespace())
     }
@@ -40,17 +40,17 @@ impl Session {
         self.namespace.is_some()
     }
 
-    /// Whether a snapshot answers, and no cluster.
+    /// Whether a snapshot answers instead of a cluster.
     pub(super) fn is_file(&self) -> bool {
         self.connection.from_file.is_some()
     }
 
-    /// Says something that is no part of the answer.
+    /// Prints a note that is not part of the answer.
     pub(super) fn note(&self, text: &str) {
         note(text);
     }
 
-    /// Says what could not be seen, here and in the document.
+    /// Adds to the list of missing information, and prints it.
     pub(super) fn missed(&mut self, what: String) {
         if !self.incomplete.contains(&what) {
             self.note(&what);
@@ -73,7 +73,7 @@ impl Session {
         self.printer.print(text)
     }
 
-    /// The document says what could not be seen.
+    /// Prints the answer as a document. The document includes the list of missing information.
     pub(super) fn print_document(&self, document: Document) -> Result<(), Problem> {
         self.printer.print_document(document, &self.incomplete)
     }

@@ -1,7 +1,8 @@
-//! A file that holds a graph, to be asked later and elsewhere: what the API server serves, and for each object its
-//! identity, its owners, its finalizers and its deletion state. It holds no spec, status or data.
+//! A file with a graph, for later queries: the kinds that the API server serves, and for each object its identity,
+//! owners, finalizers and deletion state. It has no spec, status or data.
 //!
-//! It is lines of JSON, compressed with zstd: a [`Header`], and as many [`Entry`] as that says.
+//! The file has lines of JSON, compressed with zstd: a [`Header`], and the number of [`Entry`] lines that the header
+//! states.
 
 use super::columns::span;
 use super::ending::Problem;
@@ -24,29 +25,29 @@ mod tests;
 const API_VERSION: &str = "ownergraph.dev/v1alpha1";
 const KIND: &str = "Snapshot";
 const LEVEL: i32 = 9;
-/// Of a snapshot as it is read, so that a small file cannot fill the memory.
+/// Maximum size of a decompressed snapshot, so that a small file cannot fill the memory.
 const BYTES_MAX: u64 = 1 << 30;
-/// Of the header and of an object.
+/// Maximum size of the header, and of an object.
 const HEADER_MAX_BYTES: u64 = 64 << 20;
 const ENTRY_MAX_BYTES: u64 = 2 << 20;
 const OBJECTS_MAX: u64 = 2_000_000;
-/// For objects of which the graph knows no version.
+/// The version of objects whose version the graph does not know.
 const NO_VERSION: &str = "1";
 
-/// Everything, or what an export was asked for.
+/// The exported graph, or the requested part of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Exported {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
     pub(super) unsynced: Vec<GroupResource>,
-    /// uid of the cluster; empty if it is not known.
+    /// Uid of the cluster; empty if unknown.
     pub(super) cluster_uid: String,
 }
 
-/// By group and name.
+/// A resource, by group and name.
 pub(super) type Resource = (String, String);
 
-/// What is said of all of it.
+/// Data about the whole snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Header {
@@ -57,14 +58,14 @@ pub(super) struct Header {
     /// Address of the API server.
     pub(super) server: String,
     pub(super) cluster_uid: String,
-    /// Of what is named without one.
+    /// The namespace of objects that are named without one.
     pub(super) namespace: String,
-    /// Collections that are in it whole.
+    /// Collections that the snapshot contains completely.
     pub(super) collections: BTreeSet<Resource>,
     /// The groups that the API server serves, the core group first.
     pub(super) core: APIGroupDiscoveryList,
     pub(super) groups: APIGroupDiscoveryList,
-    /// How many follow.
+    /// The number of objects that follow.
     pub(super) objects: u64,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// `header` counts no objects yet.
+    /// Creates a snapshot. `header` has no object count yet.
     pub(super) fn of(mut header: Header, exported: &Exported) -> Snapshot {
         let mut objects: BTreeMap<Resource, Vec<Value>> = BTreeMap::new();
         let there = |node: &&Node| matches!(node.state(), NodeState::Live | NodeState::Terminating);
@@ -131,30 +132,37 @@ impl Snapshot {
         let name = path.display();
         let file = File::open(path).with_context(|| format!("{name} cannot be read"))?;
         let lines = zstd::Decoder::new(file).with_context(|| format!("{name} cannot be read"))?;
-        Ok(Snapshot::parse(lines).with_context(|| format!("{name} is no snapshot that can be used"))?)
+        Ok(Snapshot::parse(lines).with_context(|| format!("{name} is not a usable snapshot"))?)
     }
 
     fn parse(lines: impl Read) -> anyhow::Result<Snapshot> {
         let mut lines = BufReader::new(lines.take(BYTES_MAX));
-        let header = line(&mut lines, HEADER_MAX_BYTES).context("it is damaged, or of another kind")?;
-        let header = header.context("it is empty")?;
-        let said: Value = serde_json::from_slice(&header).context("it is of another kind")?;
+        let header = line(&mut lines, HEADER_MAX_BYTES).context("the file is damaged, or is not a snapshot")?;
+        let header = header.context("the file is empty")?;
+        let said: Value = serde_json::from_slice(&header).context("the file is not a snapshot")?;
         let (version, kind) = (&said["apiVersion"], &said["kind"]);
-        ensure!(version == API_VERSION && kind == KIND, "it is a {kind} of {version}, not a {KIND} of {API_VERSION}");
-        let header: Header = serde_json::from_value(said).context("its header lacks something")?;
-        ensure!(header.objects <= OBJECTS_MAX, "it has {} objects; at most {OBJECTS_MAX}", header.objects);
+        ensure!(
+            version == API_VERSION && kind == KIND,
+            "the file is a {kind} of {version}, not a {KIND} of {API_VERSION}"
+        );
+        let header: Header = serde_json::from_value(said).context("the header is incomplete")?;
+        ensure!(
+            header.objects <= OBJECTS_MAX,
+            "the file has {} objects; at most {OBJECTS_MAX} are allowed",
+            header.objects
+        );
         let mut objects: BTreeMap<Resource, Vec<Value>> = BTreeMap::new();
         for read in 0..header.objects {
-            let of = || format!("after {read} of {} objects it is damaged", header.objects);
+            let of = || format!("the file is damaged after {read} of {} objects", header.objects);
             let Some(entry) = line(&mut lines, ENTRY_MAX_BYTES).with_context(of)? else {
-                bail!("it is cut off after {read} of {} objects", header.objects);
+                bail!("the file ends after {read} of {} objects", header.objects);
             };
             let entry: Entry = serde_json::from_slice(&entry).with_context(of)?;
             objects.entry(entry.of).or_default().push(entry.metadata);
         }
-        // The checksum stands at the end.
-        let more = line(&mut lines, ENTRY_MAX_BYTES).context("it is damaged")?;
-        ensure!(more.is_none(), "it goes on after its {} objects", header.objects);
+        // The checksum is at the end of the file.
+        let more = line(&mut lines, ENTRY_MAX_BYTES).context("the file is damaged")?;
+        ensure!(more.is_none(), "the file continues after its {} objects", header.objects);
         Ok(Snapshot { header, objects })
     }
 }
@@ -175,14 +183,17 @@ impl Header {
         }
     }
 
-    /// What it is of, and how old it is. `now` is in seconds of the Unix epoch.
+    /// The cluster and the age of the snapshot. `now` is in seconds of the Unix epoch.
     pub(super) fn told(&self, now: i64) -> String {
         let Header { taken_at, server, objects, collections, .. } = self;
         let age = match taken_at.parse::<prost_types::Timestamp>() {
             Ok(at) => format!(" ({} ago)", span(now - at.seconds)),
             Err(_) => String::new(),
         };
-        format!("this is {server} as it was at {taken_at}{age}: {objects} objects of {} collections", collections.len())
+        format!(
+            "snapshot of {server}, taken at {taken_at}{age}: {objects} objects of {} collections",
+            collections.len()
+        )
     }
 }
 
@@ -193,11 +204,11 @@ fn line(lines: &mut impl BufRead, most: u64) -> anyhow::Result<Option<Vec<u8>>> 
     match line.pop() {
         None => Ok(None),
         Some(b'\n') => Ok(Some(line)),
-        Some(_) => bail!("a line is cut off, or longer than {most} bytes"),
+        Some(_) => bail!("a line is incomplete, or longer than {most} bytes"),
     }
 }
 
-/// All references of the objects whose nodes name only the first of them, by uid.
+/// All references of the objects whose nodes contain only the first of them, by uid.
 fn long_lists(exported: &Exported) -> BTreeMap<&str, Vec<OwnerReference>> {
     let is_cut = |node: &&Node| node.owner_count as usize > node.owner_references.len();
     let cut = exported.nodes.iter().filter(is_cut);
@@ -211,7 +222,7 @@ fn long_lists(exported: &Exported) -> BTreeMap<&str, Vec<OwnerReference>> {
     lists
 }
 
-/// An object's metadata as the API server would write it. `all_owners` is empty where the node has all of them.
+/// An object's metadata in the API server's form. `all_owners` is empty if the node has all references.
 fn metadata(node: &Node, all_owners: &[OwnerReference]) -> Value {
     let object = node.r#ref.clone().unwrap_or_default();
     let version = if node.resource_version.is_empty() { NO_VERSION } else { &node.resource_version };

@@ -1,4 +1,4 @@
-//! `status`: the collector in a few lines.
+//! `status`: the state of the collector in a few lines.
 
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
@@ -24,22 +24,22 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const PAGE_SIZE: i32 = 1000;
-/// The minimum and the maximum delay before a stream that ended without an error is opened again.
+/// Minimum and maximum delay before a stream that ended without an error is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 const RECONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// The loop counts as stopped after this time; `/livez` uses the same limit.
+/// Time after which the loop counts as stopped. `/livez` has the same limit.
 const LOOP_STANDS_STILL_S: i64 = 30;
-/// Ready work older than this counts as stalled: an executor with capacity gets it within moments.
+/// Age from which ready work counts as stalled. An executor with capacity gets work within moments.
 const STALLED_S: i64 = 30;
 
-/// A decision with this many attempts counts as stalled.
+/// Number of attempts from which a decision counts as stalled.
 const FAILS_OFTEN: u32 = 5;
-/// The length limit of foreign text in one line.
+/// Maximum length of text from outside in one line.
 const WHY_MAX: usize = 300;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
 
-/// Asks, and prints the answer: the leader's where it can be reached, else that of the replica that was asked.
+/// Prints the status of the leader if it can be reached, else that of the replica that answers.
 pub(super) async fn run(flags: Status) -> Answered {
     let printer = Printer::of(flags.output, &FORMATS)?;
     let way = way(flags.connection).await?;
@@ -53,8 +53,8 @@ pub(super) async fn run(flags: Status) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Prints the status again whenever it changes, until the command is ended. Objects with the annotation are not counted: that takes a
-/// search of the whole graph.
+/// Prints the status again after each change, until the command is interrupted. Objects with the annotation are not
+/// counted, because that takes a search of the whole graph.
 async fn follow(way: &Way, printer: &Printer) -> Answered {
     loop {
         let (replica, _) = ask(way).await?;
@@ -173,7 +173,7 @@ fn counts(collections: &[Collection]) -> String {
     counted.join(", ")
 }
 
-/// Where the decision log is kept, and its state.
+/// The storage of the decision log, and its state.
 fn of_log(log: &DecisionLogStatus) -> String {
     let mut text = match (log.state(), log.required) {
         (LogState::InMemory, _) => "in the leader's memory".to_owned(),
@@ -182,7 +182,7 @@ fn of_log(log: &DecisionLogStatus) -> String {
         (LogState::CatchingUp, _) => "on JetStream, which is catching up".to_owned(),
         (LogState::Away, true) => "on JetStream, which is unreachable; grants are suspended".to_owned(),
         (LogState::Away, false) => "on JetStream, which is unreachable; grants continue".to_owned(),
-        (LogState::Unspecified, _) => "kept in a way that this version does not know".to_owned(),
+        (LogState::Unspecified, _) => "in a state that this version does not know".to_owned(),
     };
     // Writing to a string does not fail.
     if !log.problem.is_empty() {
@@ -200,18 +200,18 @@ fn of_log(log: &DecisionLogStatus) -> String {
     text
 }
 
-/// Whether the collector makes progress. A stall uses the wording of the alert.
+/// Whether the collector makes progress. The text about a stall is that of the alert.
 fn of_progress(status: &GetStatusResponse) -> String {
     let seconds = |of: &Option<prost_types::Duration>| of.as_ref().map_or(0, |of| of.seconds);
     let (idle, stalled) = (seconds(&status.loop_idle), seconds(&status.stalled_for));
     if status.loop_idle.is_none() {
-        return "not told by this version of the graph service".to_owned();
+        return "not reported by this version of the graph service".to_owned();
     }
     if idle > LOOP_STANDS_STILL_S {
-        return format!("STOPPED: the collector's loop has not turned for {idle} s");
+        return format!("STOPPED: the collector's loop has made no progress for {idle} s");
     }
     if stalled >= STALLED_S {
-        return format!("STALLED: work is ready, and nothing has gone on for {stalled} s");
+        return format!("STALLED: work is ready, but nothing was granted for {stalled} s");
     }
     let oldest = |of: &Option<prost_types::Duration>, what: &str| {
         of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
@@ -223,7 +223,7 @@ fn of_progress(status: &GetStatusResponse) -> String {
         return format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why);
     }
     let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| ", nothing waits".to_owned());
-    format!("the loop turns{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
+    format!("the loop makes progress{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
 }
 
 fn named(object: &ObjectRef) -> String {
@@ -231,7 +231,7 @@ fn named(object: &ObjectRef) -> String {
     format!("{} {}{slash}{}", object.kind, object.namespace, object.name)
 }
 
-/// What decided work waits for.
+/// A cause that blocks decisions.
 fn of_obstacle(obstacle: &Obstacle) -> String {
     let why: String = obstacle.why.chars().take(WHY_MAX).collect();
     let colon = if why.is_empty() { "" } else { ": " };
@@ -243,7 +243,7 @@ fn of_obstacle(obstacle: &Obstacle) -> String {
     }
 }
 
-/// An executor whose reports were false.
+/// An executor that sent wrong reports.
 fn of_untrue(liar: &UntrueReports) -> String {
     let of = liar.identity.clone().unwrap_or_default();
     let refused = liar.refused_for.as_ref().map(|left| format!(", refused for another {} s", left.seconds));
@@ -265,12 +265,12 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
     let (queued, held, retrying) = (status.queued_items, status.held_items, status.backing_off_items);
     line(
         "queue",
-        format!("{queued} waiting, of these {held} held and {retrying} retrying; {} under way", status.leased_items),
+        format!("{queued} waiting, of these {held} held and {retrying} retrying; {} leased", status.leased_items),
     );
     if let Some(annotated) = annotated.filter(|count| *count > 0) {
         line(
             "annotated",
-            format!("{annotated} to be deleted and held by the annotation {}", engine::object::HOLD_ANNOTATION),
+            format!("{annotated} to be deleted, but held by the annotation {}", engine::object::HOLD_ANNOTATION),
         );
     }
     for (at, obstacle) in status.obstacles.iter().enumerate() {
@@ -287,7 +287,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         line("stopped", status.grants_stopped.clone());
     }
     if !status.pauses_unknown.is_empty() {
-        line("held", format!("everything that destroys: {}", status.pauses_unknown));
+        line("held", format!("all destructive actions: {}", status.pauses_unknown));
     }
     for reads in &status.inconsistent_reads {
         let of = reads.group_resource.clone().unwrap_or_default();
@@ -300,7 +300,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         line(
             "apart",
             format!(
-                "{} does not stand where the other collections do: if it has an etcd of its own, name it with --separate-stores",
+                "the resourceVersions of {} do not match those of other collections: if it has a separate etcd, add it to --separate-stores",
                 in_group(of)
             ),
         );
@@ -341,19 +341,19 @@ mod tests {
     fn a_collector_that_stopped_without_a_word_is_told_of() {
         let seconds = |seconds: i64| Some(prost_types::Duration { seconds, nanos: 0 });
         let mut status = GetStatusResponse::default();
-        assert_eq!(of_progress(&status), "not told by this version of the graph service");
+        assert_eq!(of_progress(&status), "not reported by this version of the graph service");
         status.loop_idle = seconds(4);
-        assert_eq!(of_progress(&status), "the loop turns, nothing waits");
+        assert_eq!(of_progress(&status), "the loop makes progress, nothing waits");
         status.oldest_queued_age = seconds(90);
         status.oldest_held_age = seconds(90);
         assert_eq!(
             of_progress(&status),
-            "the loop turns, the oldest decision waits for 90 s, the oldest is held for 90 s"
+            "the loop makes progress, the oldest decision waits for 90 s, the oldest is held for 90 s"
         );
         status.stalled_for = seconds(31);
-        assert_eq!(of_progress(&status), "STALLED: work is ready, and nothing has gone on for 31 s");
+        assert_eq!(of_progress(&status), "STALLED: work is ready, but nothing was granted for 31 s");
         status.loop_idle = seconds(31);
-        assert_eq!(of_progress(&status), "STOPPED: the collector's loop has not turned for 31 s");
+        assert_eq!(of_progress(&status), "STOPPED: the collector's loop has made no progress for 31 s");
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
             assert!(text.contains(expected), "{text}");
         }
         status.obstacles.pop();
-        assert_eq!(of_progress(&status), "the loop turns, nothing waits");
+        assert_eq!(of_progress(&status), "the loop makes progress, nothing waits");
         let told = document(&status, &[], Some(0)).unwrap().with_incomplete(&[]);
         assert_eq!((&told["kind"], &told["obstacles"][0]["items"]), (&"CollectorStatus".into(), &"322".into()));
     }

@@ -1,4 +1,4 @@
-//! `stuck`: what does not move, and what has to move first.
+//! `stuck`: objects that make no progress, and the objects that must go first.
 
 use super::columns::{Cell, columns, now, span};
 use super::document::{self, Document, Kind, Schema};
@@ -20,7 +20,7 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
     let (mut found, unsynced) = service.stuck(include, flags.older_than).await?;
     if !unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
     }
     let narrow = Narrow::of(&flags.selectors, Ages::default());
     narrow.retain(&mut session, &mut found, |stuck| stuck.node.as_ref()).await;
@@ -29,10 +29,9 @@ pub(super) async fn run(flags: Stuck) -> Answered {
         let seconds = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
         session.note(&match seconds {
             0 => "nothing is stuck".to_owned(),
-            _ => format!(
-                "nothing is stuck for longer than {}; --older-than 0s tells of what waits for less",
-                span(seconds)
-            ),
+            _ => {
+                format!("nothing is stuck for longer than {}; --older-than 0s shows all waiting objects", span(seconds))
+            }
         });
         return Ok(Ending::Fine);
     }
@@ -132,9 +131,9 @@ mod tests {
             },
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&found, 1_200)).to_string(), @r"
-        NAMESPACE  NAME            SINCE  IS       BECAUSE                          MOVE FIRST
-        shop       Deployment/web  20m    blocked  Pod shop/a has to go first       Pod shop/a
-        shop       Pod/a           10m    blocked  finalizer backup.example.com/s3  -
+        NAMESPACE  NAME            SINCE  IS       BECAUSE                             MOVE FIRST
+        shop       Deployment/web  20m    blocked  Pod shop/a has to be deleted first  Pod shop/a
+        shop       Pod/a           10m    blocked  finalizer backup.example.com/s3     -
         ");
     }
 }

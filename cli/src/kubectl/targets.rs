@@ -1,4 +1,4 @@
-//! What a deletion begins with: objects that are named, that a selector fits, or that stand in files.
+//! The targets of a deletion: named objects, objects that match a selector, or objects in files.
 
 use super::ending::Problem;
 use super::flags::Targets;
@@ -15,7 +15,7 @@ const TARGETS_MAX: usize = 100;
 /// One more than the limit, so that one page shows whether there are too many.
 const PAGE_SIZE: u32 = 101;
 
-/// The objects, each with a read of its metadata. There may be none where a selector fits nothing.
+/// Reads the metadata of each object. The result is empty if a selector matches no object.
 pub(super) async fn resolve(session: &mut Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
     let named = if !targets.filename.is_empty() {
         in_files(session, &targets.filename).await?
@@ -31,7 +31,7 @@ pub(super) async fn resolve(session: &mut Session, targets: &Targets) -> Result<
 }
 
 fn too_many(count: &str) -> Problem {
-    Problem::sentence(format!("these are {count} objects, and a plan takes at most {TARGETS_MAX}: select fewer"))
+    Problem::sentence(format!("{count} objects match, but a plan accepts at most {TARGETS_MAX}: select fewer"))
 }
 
 impl Targets {
@@ -53,10 +53,10 @@ impl Targets {
         types.chain(labels).chain(fields).collect::<Vec<_>>().join(" ")
     }
 
-    /// ` -n shop`, where the same targets need it.
+    /// The flag ` -n shop`, if the same targets need it.
     pub(super) fn place(&self, session: &Session, named: &[Named]) -> String {
         let needed = named.iter().any(|object| object.served.namespaced);
-        // What stands in files may be in namespaces of its own.
+        // Objects in files may have a namespace of their own.
         let is_meant = self.filename.is_empty() || session.namespace_is_given();
         if needed && is_meant { format!(" -n {}", session.namespace()) } else { String::new() }
     }
@@ -67,14 +67,14 @@ fn type_and_name(object: &Named) -> String {
     format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
 }
 
-/// As one word of a shell.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
     let is_plain = !text.is_empty() && text.chars().all(plain);
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Objects of the types that the API server finds by the selectors.
+/// The objects of these types that match the selectors.
 async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
     let types: Vec<&str> = targets.objects.iter().flat_map(|word| word.split(',')).collect();
     if let Some(name) = types.iter().find(|of| of.contains('/')) {
@@ -90,7 +90,7 @@ async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Pr
         let served = catalogue.find(of).map_err(Problem::sentence)?;
         let namespace = if served.namespaced { session.namespace() } else { "" };
         let page = naming::list(session, served, namespace, &wanted).await?;
-        // A page with fewer objects than its limit may still not be the last.
+        // A page with fewer objects than its limit may not be the last.
         if page.goes_on {
             return Err(too_many(&format!("{} or more", page.objects.len())));
         }
@@ -132,18 +132,17 @@ async fn in_files(session: &mut Session, files: &[String]) -> Result<Vec<Named>,
 fn place(session: &Session, catalogue: &Catalogue, manifest: &Manifest) -> Result<(Served, String, String), String> {
     let Manifest { api_version, kind, metadata, .. } = manifest;
     let served = catalogue.of_kind(api_version, kind);
-    let served =
-        served.ok_or_else(|| format!("is of {api_version}, which the server does not serve with that kind"))?;
+    let served = served.ok_or_else(|| format!("has a kind that the server does not serve in {api_version}"))?;
     if !is_name(&metadata.name) {
-        return Err("has no name that a path can hold".to_owned());
+        return Err("has no name that is valid in a path".to_owned());
     }
     let namespace = match metadata.namespace.as_str() {
         _ if !served.namespaced => String::new(),
         "" => session.namespace().to_owned(),
         own if session.namespace_is_given() && own != session.namespace() => {
-            return Err(format!("is in namespace {own:?}, and -n says {:?}", session.namespace()));
+            return Err(format!("is in namespace {own:?}, but -n is {:?}", session.namespace()));
         }
-        own if !is_name(own) => return Err(format!("is in {own:?}, which is no namespace")),
+        own if !is_name(own) => return Err(format!("is in {own:?}, which is not a valid namespace")),
         own => own.to_owned(),
     };
     Ok((served.clone(), namespace, metadata.name.clone()))

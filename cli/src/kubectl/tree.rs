@@ -1,4 +1,4 @@
-//! `tree` and `owners`: everything on one side of an object, or on both.
+//! `tree` and `owners`: all objects on one side of an object, or on both sides.
 
 use super::conditions;
 use super::document::{self, Document, Kind, Schema};
@@ -36,10 +36,10 @@ const FORMATS: [Format; 9] = [
     Format::Ndjson,
 ];
 
-/// What can be followed.
+/// Formats that can follow changes.
 const FOLLOWED: [Format; 4] = [Format::Tree, Format::Table, Format::Wide, Format::Ndjson];
 
-/// A way from the object.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Owners,
@@ -67,7 +67,7 @@ pub(super) async fn run(flags: Tree) -> Answered {
     let named = resolve_one(&mut session, &flags.object).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
-    let unknown = || Problem::sentence(format!("{} is not known; {} why may say more", shown(&reference), program()));
+    let unknown = || Problem::sentence(format!("{} is not known; {} why may show more", shown(&reference), program()));
     let root = service.get(&reference).await?.ok_or_else(unknown)?;
     let at = root.r#ref.clone().unwrap_or_default();
     if flags.watch {
@@ -77,7 +77,7 @@ pub(super) async fn run(flags: Tree) -> Answered {
     show(&mut session, &mut service, &at, &flags).await
 }
 
-/// An object and all on some of its sides.
+/// An object, and all objects on some of its sides.
 struct Seen {
     root: Node,
     sides: Vec<(Side, Walked)>,
@@ -123,7 +123,7 @@ async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flag
         }
     }
     if sides.iter().any(|(_, walked)| walked.depth_limited) {
-        session.note(&format!("there is more beyond depth {}", flags.walk.depth));
+        session.note(&format!("there are more objects beyond depth {}", flags.walk.depth));
     }
     let owners = sides.iter().filter(|(side, _)| *side == Side::Owners).flat_map(|(_, walked)| &walked.found);
     let wrong = owners.flat_map(|found| &found.edges).any(|edge| is_wrong(edge.standing()));
@@ -131,7 +131,7 @@ async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flag
 }
 
 async fn ask(session: &mut Session, service: &mut Service, at: &ObjectRef, flags: &Tree) -> Result<Seen, Problem> {
-    let unknown = || Problem::sentence(format!("{} is not known any more", shown(at)));
+    let unknown = || Problem::sentence(format!("{} is no longer known", shown(at)));
     let root = service.get(at).await?.ok_or_else(unknown)?;
     let mut sides = Vec::new();
     for side in flags.sides() {
@@ -141,10 +141,10 @@ async fn ask(session: &mut Session, service: &mut Service, at: &ObjectRef, flags
         };
         let walked = walked.ok_or_else(unknown)?;
         if !walked.unsynced.is_empty() {
-            session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
+            session.missed(format!("the graph is incomplete: {}", listing(&walked.unsynced)));
         }
         if walked.redacted > 0 {
-            session.missed(format!("{} more are there that you may not see", walked.redacted));
+            session.missed(format!("{} more objects exist that you may not see", walked.redacted));
         }
         sides.push((*side, walked));
     }
@@ -156,7 +156,7 @@ fn nodes<'s>(root: &'s Node, sides: &'s [(Side, Walked)]) -> Vec<&'s Node> {
     std::iter::once(root).chain(found.map(|found| &found.node)).collect()
 }
 
-/// What a filter leaves of a side.
+/// Applies the filters to a side.
 fn leave(
     shape: &Shape<'_>,
     root: &Node,
@@ -168,7 +168,7 @@ fn leave(
     (*side, Walked { found, hidden, ..walked.clone() })
 }
 
-/// The lines of one side; or of both, the first above the object and the other below.
+/// The lines of one side. For both sides, the first lines are above the object and the others below.
 fn joined(mut parts: Vec<Vec<Row<'_>>>) -> Vec<Row<'_>> {
     let last = parts.pop().unwrap_or_default();
     parts.into_iter().flat_map(above).chain(last).collect()

@@ -1,4 +1,4 @@
-//! `version`: of this program, the API server and the graph service.
+//! `version`: the versions of this program, the API server and the graph service.
 
 use super::document::{Document, Kind};
 use super::ending::{Answered, Ending};
@@ -23,8 +23,8 @@ pub(super) async fn run(flags: Version) -> Answered {
     if !flags.client {
         let server =
             tokio::time::timeout(session.connection.request_timeout, session.cluster.client.apiserver_version());
-        let server = server.await.context("the API server has not answered in time")?;
-        let server = server.with_context(|| format!("{} cannot be asked", session.cluster.url))?.git_version;
+        let server = server.await.context("the API server did not answer in time")?;
+        let server = server.with_context(|| format!("{} cannot be reached", session.cluster.url))?.git_version;
         text.push_str(&format!("server   Kubernetes {}\n", line(&server)));
         document = document.with("server", server.into());
         let mut found = Value::Null;

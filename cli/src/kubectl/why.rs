@@ -23,7 +23,7 @@ mod namespace;
 mod tests;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
-/// Objects that one line names.
+/// Maximum number of objects that one line names.
 const NAMED_MAX: usize = 3;
 
 pub(super) async fn run(flags: Why) -> Answered {
@@ -37,7 +37,7 @@ pub(super) async fn run(flags: Why) -> Answered {
     };
     let unsynced = answer.meta.as_ref().map(|meta| meta.unsynced.clone()).unwrap_or_default();
     if !unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
     }
     let conditions = if is_namespace(&reference) && of_contents(&answer) && !session.is_file() {
         namespace::conditions(&mut session, &reference.name).await
@@ -54,7 +54,7 @@ pub(super) async fn run(flags: Why) -> Answered {
     Ok(ending(answer.verdict()))
 }
 
-/// What is blocked, undecided, held or parked is a finding.
+/// The exit code: blocked, undecided, held and parked objects are findings.
 fn ending(verdict: Verdict) -> Ending {
     match verdict {
         Verdict::Blocked | Verdict::Undecided | Verdict::Held | Verdict::Parked => Ending::Findings,
@@ -83,7 +83,7 @@ fn unknown(session: &Session, object: &ObjectRef, found: &Found, left_out: bool)
     Ok(Ending::Fine)
 }
 
-/// `left_out`: the graph does not have its collection on purpose.
+/// `left_out` means that the configuration excludes the object's collection from the graph.
 fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
     let what = shown(object);
     match found {
@@ -143,24 +143,24 @@ fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
             "is there, and its collection has not shown it yet".to_owned()
         }
         Verdict::Kept => "stays".to_owned(),
-        Verdict::Unowned => "stays: it has no owners, so the collector never touches it".to_owned(),
+        Verdict::Unowned => "stays: it has no owners, so the collector never deletes it".to_owned(),
         Verdict::Collectable if answer.work.is_none() => "would be deleted".to_owned(),
         Verdict::Collectable if has_executor(answer) => "is being deleted: an executor has it".to_owned(),
-        Verdict::Collectable => "will be deleted: it waits for its turn".to_owned(),
-        Verdict::Undecided => "stays for now: whether it has to go is not known".to_owned(),
+        Verdict::Collectable => "will be deleted: the decision waits for an executor".to_owned(),
+        Verdict::Undecided => "stays for now: it is not known yet whether to delete it".to_owned(),
         Verdict::Held => "would be deleted, but is held".to_owned(),
         Verdict::InProgress if node.orphaning_dependents => {
-            format!("is going{}: its dependents lose their reference first, and stay", marked(node, now))
+            format!("is being deleted{}: its dependents lose their reference first, and stay", marked(node, now))
         }
         Verdict::InProgress => format!("is going{}", marked(node, now)),
         Verdict::Blocked if node.deleting_dependents => {
-            format!("is going{}, and waits for its dependents to go first", marked(node, now))
+            format!("is being deleted{}, and waits until its dependents are deleted", marked(node, now))
         }
         Verdict::Blocked if of_contents(answer) => {
-            format!("is terminating{}, and goes when it is empty", marked(node, now))
+            format!("is terminating{}, and is removed when it is empty", marked(node, now))
         }
         Verdict::Blocked => format!("is terminating{}, and blocked", marked(node, now)),
-        Verdict::Parked => "should be deleted, and the API server refuses that as invalid".to_owned(),
+        Verdict::Parked => "should be deleted, but the API server refuses the request as invalid".to_owned(),
         Verdict::Gone => went(answer.departure.as_ref(), now),
         Verdict::Unspecified => "has a verdict that this version does not know; upgrade it".to_owned(),
     }
@@ -224,7 +224,7 @@ fn work_words(work: &PendingWork, now: i64) -> String {
         words.push(format!("attempt {}", work.attempts));
     }
     if let Some(at) = &work.retry_time {
-        words.push(format!("tried again in {}", span(at.seconds - now)));
+        words.push(format!("retried in {}", span(at.seconds - now)));
     }
     words.join(", ")
 }
@@ -236,32 +236,39 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         return Some(format!("wait until the pause ends, or end it: {} resume {pause}", program()));
     }
     let words = match (answer.verdict(), first.code()) {
-        (Verdict::Kept, Code::SolidOwner) => "it goes when the last of its owners is gone",
-        (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to let it go",
-        (Verdict::Held, Code::InvalidReference) => "correct that reference, or remove it",
-        (Verdict::Held, Code::TooManyReferences) => "remove references: it is not collected while it has as many",
+        (Verdict::Kept, Code::SolidOwner) => "it is deleted when the last of its owners is gone",
+        (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to allow the deletion",
+        (Verdict::Held, Code::InvalidReference) => "correct the reference, or remove it",
+        (Verdict::Held, Code::TooManyReferences) => {
+            "remove references: the object is not collected while it has so many"
+        }
         (Verdict::Undecided, Code::OwnerKindUnresolved) => {
             "install the definition of the owner's kind, or remove the reference"
         }
-        (Verdict::Undecided, Code::CollectionUnsynced) => "it is decided as soon as that collection can be listed",
-        (Verdict::Undecided, Code::OwnerUnverified) => "nothing: the owner is being asked for",
-        (Verdict::Undecided, Code::OwnerUnreadable) => "let the collector read the owner; it goes on asking",
+        (Verdict::Undecided, Code::CollectionUnsynced) => {
+            "the collector decides as soon as that collection can be listed"
+        }
+        (Verdict::Undecided, Code::OwnerUnverified) => "no action needed: the collector is checking the owner",
+        (Verdict::Undecided, Code::OwnerUnreadable) => "allow the collector to read the owner; it retries by itself",
         (Verdict::Blocked | Verdict::InProgress, Code::CollectionUnsynced) => {
-            "it goes on as soon as that collection can be listed: dependents may be in it"
+            "the deletion continues as soon as that collection can be listed: it may contain dependents"
         }
         (Verdict::Blocked, Code::FinalizerPresent) => {
             "find out why the controller of that finalizer does not remove it; removing it by hand skips its cleanup"
         }
         (Verdict::Blocked, Code::BlockingDependents) if node.deleting_dependents => {
-            return Some(format!("{} stuck names what has to move first", program()));
+            return Some(format!("{} stuck shows the objects that must be deleted first", program()));
         }
         (Verdict::Blocked, Code::ContentsRemain) if node.r#ref.as_ref().is_some_and(is_namespace) => {
-            return Some(format!("{} stuck -n with its name lists what in it does not move, and why", program()));
+            return Some(format!(
+                "{} stuck -n with its name lists the objects in it that make no progress, and why",
+                program()
+            ));
         }
         (_, Code::NoExecutor) => "start an executor-service, or find out why none is connected",
         (_, Code::Forbidden) => "grant the executors the right",
         (_, Code::Undone) => {
-            "find out which controller or webhook puts it back: kubectl get -o yaml --show-managed-fields"
+            "find the controller or webhook that restores it: kubectl get -o yaml --show-managed-fields"
         }
         (_, Code::AdmissionDenied) => "ask the operator of that webhook or policy",
         _ => return None,
@@ -284,39 +291,39 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         Code::OwnerKindUnresolved => {
             beside(format!("the API server does not serve the kind of {}", or(&who, "the owner")))
         }
-        Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be seen"),
-        Code::CollectionUnsynced => beside(format!("the collection of {who} cannot be seen")),
+        Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be listed"),
+        Code::CollectionUnsynced => beside(format!("the collection of {who} cannot be listed")),
         Code::Paused if detail.starts_with(PAUSE_PREFIX) => format!("held by {detail}{}", until(reason)),
         Code::Paused => about("held"),
         Code::FinalizerPresent => format!("finalizer {detail}"),
         Code::BlockingDependents => {
-            format!("{who} {} to go first", if reason.related_count == 1 { "has" } else { "have" })
+            format!("{who} {} to be deleted first", if reason.related_count == 1 { "has" } else { "have" })
         }
-        Code::Cycle => "it is in a cycle of blocking references, which is about to be relaxed".to_owned(),
+        Code::Cycle => "it is in a cycle of blocking references, which the collector is about to break".to_owned(),
         Code::CollectionInDoubt | Code::Undone => detail.to_owned(),
         Code::Forbidden => about("the executors lack a right"),
         Code::AdmissionDenied => about("a webhook or an admission policy refuses"),
-        Code::Backoff if detail.is_empty() => "an attempt failed, and there will be another".to_owned(),
-        Code::Backoff => format!("{detail}; there will be another"),
+        Code::Backoff if detail.is_empty() => "an attempt failed, and is retried".to_owned(),
+        Code::Backoff => format!("{detail}; the attempt is retried"),
         Code::NoExecutor if detail.is_empty() => "no executor is connected".to_owned(),
         Code::NoExecutor => detail.to_owned(),
         Code::AwaitingOwnWrite => "its deletion was accepted, and the watch has not shown it yet".to_owned(),
-        Code::InvalidReference => about(&format!("the reference to {} cannot be right", or(&who, "an owner"))),
-        Code::TooManyReferences => about("it has more owner references than the collector looks at"),
+        Code::InvalidReference => about(&format!("the reference to {} is invalid", or(&who, "an owner"))),
+        Code::TooManyReferences => about("it has more owner references than the collector reads"),
         Code::HoldAnnotation => about("an annotation holds it"),
         Code::OwnersAbsent => beside(format!("{who} {} gone", if reason.related_count == 1 { "is" } else { "are" })),
-        Code::OwnersWaiting => format!("{who} wait{verb_s} for it to go"),
+        Code::OwnersWaiting => format!("{who} wait{verb_s} for its deletion"),
         Code::DependentsToOrphan => format!("{who} {verb_have} yet to lose a reference"),
-        Code::OwnerUnreadable => beside(format!("questions about {} are answered with errors", or(&who, "the owner"))),
-        Code::Throttled => about("the API server pushes back"),
-        Code::NotLeading => about("this replica does not lead; another carries decisions out"),
+        Code::OwnerUnreadable => beside(format!("reads of {} fail", or(&who, "the owner"))),
+        Code::Throttled => about("the API server answers 429 (Too Many Requests)"),
+        Code::NotLeading => about("this replica does not lead; the leader carries out decisions"),
         Code::GrantsStopped => about("nothing is carried out at the moment"),
         Code::ObserveOnly => "the collector only observes, and carries nothing out".to_owned(),
-        Code::GracePeriod => "it goes by itself when its grace period is over".to_owned(),
+        Code::GracePeriod => "it is removed when its grace period is over".to_owned(),
         Code::NeverObserved => format!("only references to it are known: {who} {verb_have} one"),
         Code::Deleted => about("it was deleted"),
         Code::ContentsRemain if reason.related_count == 0 => {
-            "it is not empty, as far as the API server knows, and nothing in it is known here".to_owned()
+            "the API server reports that it is not empty, but the graph has no object in it".to_owned()
         }
         Code::ContentsRemain if reason.related.is_empty() => {
             format!("{} in it: {detail}", objects(reason.related_count))
@@ -336,7 +343,7 @@ fn objects(count: u64) -> String {
     if count == 1 { "1 object is".to_owned() } else { format!("{count} objects are") }
 }
 
-/// The first of these objects, and how many more there are.
+/// The first of these objects, and the number of further ones.
 fn some(objects: &[ObjectRef]) -> String {
     let named: Vec<String> = objects.iter().take(NAMED_MAX).map(shown).collect();
     match objects.len().saturating_sub(NAMED_MAX) {
@@ -349,7 +356,7 @@ fn or<'t>(text: &'t str, other: &'t str) -> &'t str {
     if text.is_empty() { other } else { text }
 }
 
-/// The first objects of a reason, and how many more there are.
+/// The first objects of a reason, and the number of further ones.
 fn related(reason: &Reason) -> String {
     let names: Vec<String> = reason.related.iter().take(NAMED_MAX).map(shown).collect();
     let count = usize::try_from(reason.related_count).unwrap_or(usize::MAX);
@@ -359,7 +366,7 @@ fn related(reason: &Reason) -> String {
     }
 }
 
-/// A verdict in a word.
+/// A verdict as one word.
 pub(super) fn verdict_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Unspecified => "-",

@@ -194,7 +194,7 @@ async fn a_port_is_forwarded_to_the_graph_service_where_there_is_one() {
     assert_eq!(here.stdout, "configmap/root\nconfigmap/first\n", "{}", here.stderr);
     assert!(here.stderr.starts_with("note: no ownergraph service in context \"prod\"; listing "), "{}", here.stderr);
     let nobody = door.ask(ADMIN, &["decisions"]).await;
-    assert!(nobody.code == Some(1) && nobody.stderr.contains("name one with --server"), "{}", nobody.stderr);
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("set --server"), "{}", nobody.stderr);
 
     let collector = door.collector().await;
     until("the graph has seen both", async || {
@@ -212,7 +212,7 @@ async fn a_port_is_forwarded_to_the_graph_service_where_there_is_one() {
     assert!(elsewhere.stderr.contains("no ownergraph service"), "{}", elsewhere.stderr);
     let stranger = door.ask(STRANGER, &["why", "cm/first"]).await;
     assert!(stranger.code == Some(0) && stranger.stdout.contains("ConfigMap default/root owns it"));
-    assert!(stranger.stderr.contains("pods of the graph service cannot be looked for"), "{}", stranger.stderr);
+    assert!(stranger.stderr.contains("the graph service's pods cannot be listed"), "{}", stranger.stderr);
     assert_eq!(collector.terminate().await.code(), Some(0));
 }
 

@@ -151,7 +151,7 @@ async fn a_pause_holds_the_kind_that_is_meant_and_a_plan_says_so() {
     for (scope, part) in [
         (&["--kind", "podz"][..], "podz"),
         (&["--kind", "cm", "-n", "typo"], "namespace typo"),
-        (&["--kind", "nodes", "-n", "default"], "in no namespace"),
+        (&["--kind", "nodes", "-n", "default"], "are cluster-scoped"),
     ] {
         let refused = world.ask(&pause(scope)).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(part), "{scope:?}: {}", refused.stderr);

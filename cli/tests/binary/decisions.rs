@@ -77,7 +77,7 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
                 .all(|event| event["specversion"] == "1.0" && event["data"]["target"]["kind"] == "ConfigMap")
     );
     let lost = world.ask(&["decisions", "--after", "another:7", "-A"]).await;
-    assert!(lost.code == Some(0) && lost.stderr.contains("another leader keeps another log"), "{}", lost.stderr);
+    assert!(lost.code == Some(0) && lost.stderr.contains("a new leader has a new log"), "{}", lost.stderr);
     let leaf = world.ask(&["decisions", "--verdict", "done", "--cel", r#"event.target.name == "leaf""#]).await;
     assert!(leaf.code == Some(0) && leaf.stdout.lines().count() == 2, "{} {}", leaf.stdout, leaf.stderr);
     for (expression, part) in [

@@ -10,8 +10,8 @@ async fn what_it_makes_is_collected() {
     let tried = output(&mut ownergraph(&["try", "--kubeconfig", &cluster.kubeconfig, "--objects", "250"])).await;
     let said = String::from_utf8_lossy(&tried.stdout).into_owned();
     assert_eq!(tried.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&tried.stderr));
-    assert!(said.starts_with("250 objects of 3 owners made in "), "{said}");
-    assert!(said.contains("250 objects collected "), "{said}");
+    assert!(said.starts_with("created 250 objects with 3 owners in "), "{said}");
+    assert!(said.contains("all 250 objects were collected "), "{said}");
     assert_eq!(collector.terminate().await.code(), Some(0));
 }
 

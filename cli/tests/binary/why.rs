@@ -47,7 +47,7 @@ async fn a_real_collector_tells_of_each_state() {
 
     let strange = json!({ "apiVersion": "example.com/v1", "kind": "Strange", "name": "x", "uid": "u-1" });
     create(&world, "unresolved", json!({ "ownerReferences": [strange] })).await;
-    let parts = ["is not known\n", "does not serve the kind", "install the definition"];
+    let parts = ["whether to delete it\n", "does not serve the kind", "install the definition"];
     assert_eq!(tells(&world, "unresolved", &parts).await, Some(2));
 
     let owner = create(&world, "owner", json!({})).await;
@@ -55,7 +55,8 @@ async fn a_real_collector_tells_of_each_state() {
     let hold = json!({ "ownergraph.dev/hold": "true" });
     create(&world, "annotated", json!({ "ownerReferences": [owner], "annotations": hold })).await;
     delete(&world, "owner", "Background").await;
-    let parts = ["will be deleted: it waits for its turn", "default/owner is gone", "the collector only observes"];
+    let parts =
+        ["will be deleted: the decision waits for an executor", "default/owner is gone", "the collector only observes"];
     assert_eq!(tells(&world, "queued", &parts).await, Some(0));
     assert_eq!(tells(&world, "annotated", &["would be deleted, but is held", "ownergraph.dev/hold"]).await, Some(2));
     assert_eq!(tells(&world, "owner", &["was deleted", "not by the collector"]).await, Some(0));
@@ -67,12 +68,12 @@ async fn a_real_collector_tells_of_each_state() {
 
     delete(&world, "root", "Foreground").await;
     assert_eq!(tells(&world, "leaf", &["ConfigMap default/first owns it"]).await, Some(0));
-    assert_eq!(tells(&world, "second", &["ConfigMap default/root waits for it to go"]).await, Some(0));
+    assert_eq!(tells(&world, "second", &["ConfigMap default/root waits for its deletion"]).await, Some(0));
 
     let parent = create(&world, "parent", json!({})).await;
     create(&world, "child", json!({ "ownerReferences": [parent] })).await;
     delete(&world, "parent", "Foreground").await;
-    let parts = ["waits for its dependents to go first", "ConfigMap default/child has to go first"];
+    let parts = ["waits until its dependents are deleted", "ConfigMap default/child has to be deleted first"];
     assert_eq!(tells(&world, "parent", &parts).await, Some(2));
 
     let giver = create(&world, "giver", json!({})).await;

@@ -1,8 +1,9 @@
-//! Follows every decision of the collector, and continues after a restart where it stopped: the skeleton of a policy engine.
+//! Follows every decision of the collector. After a restart it continues where it stopped. It is the skeleton of a
+//! policy engine.
 //!
-//! One line per event on stdout. The position is stored after the events up to it are handled, so a subscriber that is killed sees
-//! some of them again and none too few.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example speaks to whoever runs it")]
+//! Prints one line per event to stdout. The position is stored after all events up to it are handled. So a subscriber
+//! that is killed sees some events again, and misses none.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints for its user")]
 
 use anyhow::Context;
 use clap::Parser;
@@ -21,38 +22,39 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Request, Status};
 use tonic_types::StatusExt;
 
-/// Follow the decisions of Ownergraph.
+/// Follows the decisions of Ownergraph.
 #[derive(Parser)]
 struct Args {
     /// Graph services, tried in turn: host:port,host:port.
     #[arg(long, value_delimiter = ',', required = true)]
     server: Vec<String>,
-    /// Where to keep how far this subscriber has come.
+    /// File with the position of this subscriber.
     #[arg(long, default_value = "position.json")]
     position: PathBuf,
-    /// Complain when something in this namespace is deleted.
+    /// Print a warning when an object in this namespace is deleted.
     #[arg(long, default_value = "kube-system")]
     protect: String,
     #[command(flatten)]
     tls: Tls,
 }
 
-/// TLS, where --tls-ca or an https:// address asks for it. The files are read again for each connection, because they rotate.
+/// TLS, if --tls-ca or an https:// address requests it. The files are read again for each connection, because they
+/// rotate.
 #[derive(clap::Args)]
 struct Tls {
-    /// File with the authorities that may have signed the server's certificate, as PEM; without it this machine's.
+    /// File with the authorities of the server's certificate, as PEM. Default: those of this machine.
     #[arg(long)]
     tls_ca: Option<PathBuf>,
-    /// File with the certificate to show, as PEM.
+    /// File with the client certificate, as PEM.
     #[arg(long, requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// File with its key.
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Name that the server's certificate is checked against, instead of the host in its address.
+    /// Name that the server's certificate must have, instead of the host in its address.
     #[arg(long)]
     tls_server_name: Option<String>,
-    /// File with a bearer token. It goes over TLS only.
+    /// File with a bearer token. The token is sent over TLS only.
     #[arg(long)]
     token_file: Option<PathBuf>,
 }
@@ -103,7 +105,7 @@ async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
                 let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
                 tokio::time::sleep(after.unwrap_or_default()).await;
             }
-            // Nothing new; the position may have moved nevertheless.
+            // No event. The position may have moved nevertheless.
             Some(Event::Bookmark(_)) | None => {}
         }
         if let Some(position) = position {
@@ -114,7 +116,7 @@ async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
 }
 
 impl Tls {
-    /// A hint at the leader has no scheme: it is called as the servers on the command line are.
+    /// The address of the leader has no scheme. The scheme of the servers on the command line is used.
     async fn connect(&self, args: &Args, server: &str) -> anyhow::Result<Channel> {
         let host = server.trim_start_matches("https://").trim_start_matches("http://");
         if !self.is_wanted(args) {
@@ -142,7 +144,7 @@ impl Tls {
     fn token(&self) -> anyhow::Result<Option<MetadataValue<Ascii>>> {
         let Some(file) = &self.token_file else { return Ok(None) };
         let token = format!("Bearer {}", read(file)?.trim());
-        Ok(Some(token.parse().with_context(|| format!("{}: it is no token", file.display()))?))
+        Ok(Some(token.parse().with_context(|| format!("{}: the content is not a token", file.display()))?))
     }
 }
 
@@ -150,7 +152,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
-/// What a policy engine does with an event.
+/// The place for the policy: handles one event.
 fn handle(args: &Args, event: &DecisionEvent) {
     let at = event.position.clone().unwrap_or_default();
     let target = event.target.clone().unwrap_or_default();
@@ -172,7 +174,8 @@ fn stored(args: &Args) -> anyhow::Result<Option<Position>> {
     Ok(log.zip(sequence).map(|(log_id, sequence)| Position { log_id: log_id.to_owned(), sequence }))
 }
 
-/// Under another name first: a process that is killed while it writes leaves the old position, not half of one.
+/// Writes to another name first. A process that is killed while it writes then leaves the old position, and not half of
+/// a new one.
 fn store(args: &Args, position: &Position) -> anyhow::Result<()> {
     let stored = json!({ "logId": position.log_id, "sequence": position.sequence });
     let next = args.position.with_extension("next");

@@ -3,7 +3,7 @@
 use engine::time::Time;
 use std::time::SystemTime;
 
-/// Maps the engine's instants to the calendar: both fields are the same moment.
+/// Maps the engine's instants to the calendar. Both fields are the same moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     pub now: Time,

@@ -1,4 +1,4 @@
-//! Converts steps of decisions to messages. There is no way back: followers use the messages.
+//! Converts steps of decisions to messages. The reverse conversion does not exist, because followers use the messages.
 
 use super::clock::Clock;
 use super::item::item_kind;
@@ -153,7 +153,7 @@ pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> Decision
     })
 }
 
-/// What a step means to the next leader.
+/// The meaning of a step for the next leader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Standing {
     /// Another step follows.
@@ -242,7 +242,7 @@ fn cause_of(action: ActionKind, causes: &[Cause]) -> WireCause {
 fn phase_of(outcome: Outcome) -> Phase {
     match outcome {
         Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Phase::Succeeded,
-        // The owner is alive: nothing was deleted, and the decision is void.
+        // The owner is alive, so nothing was deleted, and the decision is void.
         Outcome::OwnerExists => Phase::Superseded,
         Outcome::Invalid | Outcome::Unsupported => Phase::Parked,
         Outcome::Conflict

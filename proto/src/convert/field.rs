@@ -60,7 +60,7 @@ pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
         return Err(Malformed::new(field, format!("has {} bytes, more than {NAME_MAX_BYTES}", text.len())));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Malformed::new(field, "has characters other than the visible ones of ASCII"));
+        return Err(Malformed::new(field, "has characters other than visible ASCII characters"));
     }
     Ok(Name::from(text))
 }
@@ -69,8 +69,7 @@ pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
 pub(super) fn pod_name(text: &str, field: &str) -> Result<Name, Malformed> {
     let name = name(text, field)?;
     if !is_dns_subdomain(text) {
-        let why = "is no DNS-1123 subdomain: lower case letters, digits, `-` and `.`, with a letter or digit at both ends \
-                   of each part";
+        let why = "is not a DNS-1123 subdomain: lower case letters, digits, `-` and `.`, with a letter or digit at both ends of each part";
         return Err(Malformed::new(field, why));
     }
     Ok(name)
@@ -142,7 +141,7 @@ pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Res
     Ok(duration)
 }
 
-/// A measured duration: zero if missing, the longest possible if invalid.
+/// A measured duration: zero if missing, the maximum if invalid.
 pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
     let Some(value) = value else { return Duration::ZERO };
     match (u64::try_from(value.seconds), u32::try_from(value.nanos)) {

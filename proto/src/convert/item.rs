@@ -41,7 +41,7 @@ impl TryFrom<wire::WorkLease> for WorkLease {
             attempt: lease.attempt,
             execution_limit: field::positive_duration(lease.execution_limit, "execution_limit")?,
             previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
-            // A traceparent that is too long is dropped; the work is still valid.
+            // A traceparent that is too long is dropped. The work is still valid.
             traceparent: lease.traceparent.filter(|text| text.len() <= TRACEPARENT_MAX_BYTES),
         })
     }
@@ -73,7 +73,7 @@ impl From<Malformed> for ItemError {
 }
 
 fn decode_item(item: wire::WorkItem) -> Result<WorkItem, ItemError> {
-    // First, so that other fields of an unknown action are not mistaken for errors.
+    // This comes first, so that other fields of an unknown action do not count as errors.
     let action = decode_action(item.action.ok_or(ItemError::UnknownAction)?)?;
     Ok(WorkItem {
         id: field::decimal(&item.item_id, "item_id")?,
@@ -176,7 +176,7 @@ fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
     })
 }
 
-/// As many as one object can hold.
+/// The limit is the number of references that one object can hold.
 fn references(
     entries: Vec<crate::r#type::v1beta1::OwnerReference>,
     field: &str,

@@ -125,7 +125,7 @@ impl TryFrom<work::Observed> for Sighting {
     type Error = Malformed;
 
     fn try_from(observed: work::Observed) -> Result<Self, Malformed> {
-        // The API server bounds neither list; the size of the message does.
+        // The API server bounds neither list. The size of the message bounds both.
         let owners = field::list(observed.owner_references, usize::MAX, "owner_references", OwnerReference::try_from)?;
         let mut facts = Facts {
             owners: owners.into(),

@@ -15,9 +15,9 @@ mod tests;
 /// Maximum number of filters of one scope, most collections and most namespaces of one filter: the same limits as in
 /// the resource's schema.
 pub const SCOPE_MAX: usize = 100;
-/// Longest reason.
+/// Maximum length of a reason.
 pub const REASON_MAX_BYTES: usize = 1024;
-/// Longest lifetime.
+/// Maximum lifetime.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Prefix of the name of a pause on the wire.
 pub const PAUSE_PREFIX: &str = "pauses/";
@@ -42,7 +42,7 @@ impl TryFrom<PauseCollectionRequest> for PauseOrder {
             return Err(Malformed::new("ttl", "is not a whole number of seconds"));
         }
         if request.reason.trim().is_empty() {
-            return Err(Malformed::new("reason", "is empty: other users must be able to see why the pause exists"));
+            return Err(Malformed::new("reason", "is empty: give the reason of the pause for other users"));
         }
         if request.reason.len() > REASON_MAX_BYTES {
             return Err(Malformed::new("reason", format!("has more than {REASON_MAX_BYTES} bytes")));
@@ -109,13 +109,13 @@ impl TryFrom<ObjectFilter> for hold::Filter {
         if !filter.uids.is_empty() {
             return Err(Malformed::new(
                 "uids",
-                "is set: a pause is about collections and namespaces, not about single objects",
+                "is set: a pause covers collections and namespaces, and not single objects",
             ));
         }
         if !filter.cel.is_empty() {
             return Err(Malformed::new(
                 "cel",
-                "is set: a pause is about collections and namespaces, not about single objects",
+                "is set: a pause covers collections and namespaces, and not single objects",
             ));
         }
         let resource = |wire: GroupResource| {

@@ -1,4 +1,5 @@
-//! Converts answers about the graph to messages. There is no way back: readers use the messages.
+//! Converts answers about the graph to messages. The reverse conversion does not exist, because readers use the
+//! messages.
 
 use super::clock::Clock;
 use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object, text};

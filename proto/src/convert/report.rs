@@ -43,7 +43,7 @@ impl From<About> for wire::About {
     }
 }
 
-/// `None` if it cannot be read: then the report names only its lease.
+/// `None` if the content cannot be read. Then the report names only its lease.
 fn about(about: wire::About) -> Option<Box<About>> {
     let action = item_kind(about.kind)?;
     let target = field::nested(about.target, "target").ok()?;
@@ -54,9 +54,9 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     type Error = Malformed;
 
     fn try_from(mut report: wire::WorkReport) -> Result<Self, Malformed> {
-        // The first findings decide. Too many of them are no reason to end the stream.
+        // The first findings decide, so too many of them are no reason to end the stream.
         report.findings.truncate(CHECKS_MAX);
-        // An invalid status or time does not make the message unreadable: the leader counts the report as wrong.
+        // An invalid status or time does not make the message unreadable. The leader counts the report as wrong.
         Ok(WorkReport {
             lease: field::lease_id(&report.lease_id, "lease_id")?,
             item: field::decimal(&report.item_id, "item_id")?,
@@ -78,8 +78,8 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     }
 }
 
-/// Reads one of several reports. An unreadable report ends its own lease and not the stream: whether its write was
-/// applied is unknown. An error if it does not even name its lease.
+/// Reads one of several reports. An unreadable report ends its own lease, and not the stream. Whether its write was
+/// applied is unknown. Returns an error if the report does not name its lease.
 pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> {
     let (lease_id, item_id) = (report.lease_id.clone(), report.item_id.clone());
     let (term, attempt) = (report.term.clone(), report.attempt);
@@ -194,7 +194,7 @@ impl TryFrom<wire::WorkReturn> for WorkReturn {
     }
 }
 
-/// `Ok(None)` for an unknown result: the executor keeps its report and sends it again.
+/// `Ok(None)` for an unknown result. The executor then keeps its report and sends it again.
 pub(super) fn report_result(result: wire::ReportResult) -> Result<Option<(LeaseId, ReportResult)>, Malformed> {
     let lease = field::lease_id(&result.lease_id, "lease_id")?;
     Ok(match report_result::Result::try_from(result.result).unwrap_or_default() {

@@ -15,7 +15,7 @@ use engine::work::{
 /// A decoded message of a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// For the session.
+    /// The message for the session.
     pub message: ToExecutor,
     /// Leases whose action this build does not know. They are not in `message`, and are returned as `KindUnsupported`.
     pub unknown_actions: Vec<LeaseId>,
@@ -174,7 +174,7 @@ fn decode_grant(grant: response::Grant) -> Result<Received, Malformed> {
 fn decode_throttle(throttle: &response::Throttle) -> Result<ToExecutor, Malformed> {
     let rate = f64::from(throttle.max_writes_per_second);
     if !rate.is_finite() || rate < 0.0 {
-        return Err(Malformed::new("max_writes_per_second", "is not a rate"));
+        return Err(Malformed::new("max_writes_per_second", "is not a valid rate"));
     }
     // Saturates far above any relevant rate.
     let max_writes_per_second = Rate::from_micros((rate * 1e6).round() as u64);

@@ -5,7 +5,7 @@ use crate::decision::v1beta1::system_event::Kind;
 use engine::leader::Event;
 use engine::object::clip;
 
-/// Longest text of such an event.
+/// Maximum length of a text in such an event.
 const TEXT_MAX_BYTES: usize = 1024;
 
 /// The change of the collector's state that an event represents, if any.

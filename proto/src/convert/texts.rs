@@ -4,9 +4,9 @@ use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
 use engine::object::{ResourceVersion, clip};
 
-/// Longest name, uid or version. The longest in Kubernetes itself is a group with a version.
+/// Maximum length of a name, uid or version. The longest in Kubernetes itself is a group with a version.
 pub(super) const TEXT_MAX_BYTES: usize = 320;
-/// Longest sentence, such as an answer of the API server.
+/// Maximum length of a sentence, such as an answer of the API server.
 pub(super) const MESSAGE_MAX_BYTES: usize = 1024;
 
 pub(super) fn cut_node(node: &mut graph::Node) {

@@ -1,4 +1,5 @@
-//! Converts the state of the graph service for readers. There is no way back: readers use the messages.
+//! Converts the state of the graph service for readers. The reverse conversion does not exist, because readers use the
+//! messages.
 
 use super::clock::Clock;
 use super::field;
@@ -79,7 +80,7 @@ pub fn collection(status: CollectionStatus, clock: Clock) -> Collection {
     }
 }
 
-/// The collections for `ResponseMeta` that should be synced and are not.
+/// The collections for `ResponseMeta` that should be synced, but are not.
 pub fn unsynced(collections: &[CollectionStatus]) -> (Vec<GroupResource>, u32) {
     let missing = |status: &&CollectionStatus| match status.state {
         coverage::State::Listing | coverage::State::Stale | coverage::State::Failed => true,
@@ -90,7 +91,7 @@ pub fn unsynced(collections: &[CollectionStatus]) -> (Vec<GroupResource>, u32) {
     (all.take(LISTED_MAX).map(|status| status.kind.group_resource.clone().into()).collect(), count)
 }
 
-/// The longest time since any followed collection had an event, a bookmark or a list, for `ResponseMeta`. Collections
+/// The maximum time since any followed collection had an event, a bookmark or a list, for `ResponseMeta`. Collections
 /// that were never listed are reported as unsynced instead.
 pub fn lag(collections: &[CollectionStatus], now: Time) -> Option<prost_types::Duration> {
     let followed = collections.iter().filter(|status| status.state != coverage::State::Ignored);

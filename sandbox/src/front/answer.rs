@@ -66,7 +66,8 @@ impl Style {
             Form::Metadata | Form::MetadataList => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
             Form::Full | Form::Table | Form::Discovery => (self.of.list_kind.as_str(), self.api_version.as_str()),
         };
-        // Written by hand: a list of a hundred thousand objects must not become a second tree in memory.
+        // The list is written by hand, because a list of a hundred thousand objects must not become a second tree in
+        // memory.
         let mut out =
             format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":"#).into_bytes();
         if page.items.is_empty() && self.form == Form::MetadataList {

@@ -28,7 +28,7 @@ pub(crate) struct Asked {
     pub(crate) protobuf: bool,
 }
 
-/// Most alternatives of one Accept header.
+/// Maximum number of alternatives of one Accept header.
 const ALTERNATIVES_MAX: usize = 32;
 
 /// The first form in the Accept header that is served here. `protobuf`: whether protobuf is served.

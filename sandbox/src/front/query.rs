@@ -10,7 +10,7 @@ use crate::model::{
     ApiError, Cause, DeleteOptions, Details, ListQuery, Object, Policy, Position, Reason, Selector, Type,
 };
 
-/// Longest lifetime of a watch without a timeout.
+/// Maximum lifetime of a watch without a timeout.
 const WATCH_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// The parameters that this server uses. All others (field managers, field validation, pretty printing) do not change
@@ -127,7 +127,7 @@ impl Parameters {
         self.version(&self.resource_version)
     }
 
-    /// The start of a watch. `None`: the present state and everything after it.
+    /// The start of a watch. `None`: the current state and everything after it.
     ///
     /// # Errors
     /// 422 if initial events are requested without `resourceVersionMatch=NotOlderThan`, or the reverse.

@@ -25,7 +25,8 @@ impl Server {
     ) -> io::Result<()> {
         let (stopping, stopped) = watch::channel(false);
         let router = self.router().layer(axum::Extension(Stopping(stopped.clone())));
-        // Watch events are small, and must not wait for the acknowledgement of the previous one.
+        // Nagle's delay is off, because watch events are small and must not wait for the acknowledgement of the
+        // previous one.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let shutdown = async move {
             shutdown.await;

@@ -1,4 +1,4 @@
-//! Watches: on request the present state first, then every change, with bookmarks in between.
+//! Watches: on request the current state first, then every change, with bookmarks in between.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use super::server::{Commands, Server, Stopping};
 use super::style::Style;
 use crate::model::{ApiError, Change, Event, GroupResource, Object, Reason, Selector};
 
-/// Most events in one chunk of the answer. A watch reads the history as fast as its client reads chunks. One that falls
-/// behind the bound of the history gets 410.
+/// Maximum number of events in one chunk of the answer. A watch reads the history as fast as its client reads chunks.
+/// One that falls behind the bound of the history gets 410.
 const CHUNK_MAX_EVENTS: usize = 500;
 
 /// Time of the last bookmark before the end of a watch, as in the real server.

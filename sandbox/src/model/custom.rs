@@ -15,7 +15,7 @@ use super::{Change, Model};
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const RESOURCE: &str = "customresourcedefinitions";
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Most versions of one definition.
+/// Maximum number of versions of one definition.
 const VERSIONS_MAX: usize = 64;
 
 pub(crate) fn definitions() -> GroupResource {

@@ -1,4 +1,4 @@
-//! Lists in pages, at the present or an earlier revision, and changes after a revision.
+//! Lists in pages, at the current or an earlier revision, and changes after a revision.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, Reason};
 
-/// Most operations in one JSON patch, as in the real server.
+/// Maximum number of operations in one JSON patch, as in the real server.
 const OPERATIONS_MAX: usize = 10_000;
-/// Most bytes that `copy` operations may add: a short patch must not double an object thirty times.
+/// Maximum number of bytes that `copy` operations may add, so that a short patch cannot double an object thirty times.
 const COPIED_MAX_BYTES: usize = 3 * 1024 * 1024;
 
 /// RFC 7386: maps are merged, null removes, anything else replaces.

@@ -6,7 +6,7 @@ use super::error::ApiError;
 use super::kinds::Type;
 use super::metadata::{self, Object};
 
-/// Most requirements in one selector.
+/// Maximum number of requirements in one selector.
 const REQUIREMENTS_MAX: usize = 256;
 
 /// Selects objects of a list or a watch.

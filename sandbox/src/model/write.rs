@@ -33,7 +33,7 @@ pub struct Written {
     pub removed: bool,
 }
 
-/// Most attempts to replace a generated name that is taken.
+/// Maximum number of attempts to replace a generated name that is taken.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
 impl Model {

@@ -109,7 +109,7 @@ fn the_command_line_says_what_to_do(
         (0, [&["--server", &https, "--tls-ca", &ca], &known[..]].concat(), "LEADER"),
         (1, vec!["--server", grpc, "--tls-ca", &foreign], "set --tls-ca to the file with the authority that signed it"),
         (1, vec!["--server", grpc], "uses TLS, but this connection is plaintext: set --tls-ca FILE"),
-        (1, vec!["--server", grpc, "--tls-ca", &key], "it holds no certificate"),
+        (1, vec!["--server", grpc, "--tls-ca", &key], "the file has no certificate"),
         (1, vec!["--server", grpc, "--tls-cert", &certificate], "--tls-cert needs --tls-key"),
         (1, vec!["--server", "192.0.2.1:1", "--token-file", &key, "--insecure"], "needs TLS or loopback"),
     ] {

@@ -17,18 +17,18 @@ async fn what_nobody_collected_is_found() {
 
     let problems = problems(&world, &server);
     let count = |part: &str| problems.iter().filter(|problem| problem.contains(part)).count();
-    assert_eq!(count("had to go and is still there"), deleted + goes);
+    assert_eq!(count("should be deleted, but still exists"), deleted + goes);
     assert_eq!(count("has the references"), changes);
     assert_eq!(problems.len(), deleted + goes + changes);
 
     let settings = world.stays.iter().find(|stay| stay.thing.name == "settings").unwrap();
     api.delete(&settings.thing, Policy::Foreground).await.unwrap();
     let now = super::problems(&world, &server);
-    assert!(now.contains(&"ConfigMap shop/settings had to stay and is being deleted".to_owned()), "{now:?}");
+    assert!(now.contains(&"ConfigMap shop/settings should stay, but is being deleted".to_owned()), "{now:?}");
     let billing = world.stays.iter().find(|stay| stay.thing.name == "billing").unwrap();
     api.delete(&billing.thing, Policy::Background).await.unwrap();
     let now = super::problems(&world, &server);
-    assert!(now.contains(&"Database shop/billing had to stay and is gone".to_owned()), "{now:?}");
+    assert!(now.contains(&"Database shop/billing should exist, but is gone".to_owned()), "{now:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Words that only the cluster knows, or the kubeconfig.
+//! Completions from the cluster or the kubeconfig.
 
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Asking, Format};
@@ -12,21 +12,21 @@ use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The limit of names that are read. The user types more characters to reach the others.
+/// Maximum number of names that are read. The user types more characters to reach the others.
 const WORDS_MAX: u32 = 500;
-/// The time limit of the graph service. After it, the API server is asked.
+/// Maximum wait for the graph service. After it, the API server answers.
 const GRAPH_WITHIN: Duration = Duration::from_secs(1);
 
 /// The kind of words to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Live {
-    /// Types, and names of objects.
+    /// Types and names of objects.
     Objects,
     Namespaces,
     Contexts,
 }
 
-/// `named` are the objects that the line has already; the words begin with `typed`.
+/// The completions that begin with `typed`. `named` are the arguments that the line already has.
 pub(super) async fn words(
     what: Live,
     mut asking: Asking,
@@ -69,7 +69,7 @@ fn prefixed(of: &str, names: Vec<String>) -> Vec<String> {
     names.into_iter().map(|name| format!("{of}/{name}")).collect()
 }
 
-/// Types that can be listed; the group where another has the name too.
+/// Types that can be listed. The group is added if another group has the same name.
 fn types(catalogue: &Catalogue, typed: &str) -> BTreeSet<String> {
     let name = |served: &&Served| match catalogue.find(&served.resource) {
         Ok(first) if first.group == served.group => served.resource.clone(),
@@ -79,7 +79,8 @@ fn types(catalogue: &Catalogue, typed: &str) -> BTreeSet<String> {
     listed.map(|served| name(&served)).collect()
 }
 
-/// Names from the graph, which also has recently deleted objects. If no graph answers in time, from the API server.
+/// Names from the graph, which also has recently deleted objects. If no graph answers in time, names from the API
+/// server.
 async fn names(session: &mut Session, served: &Served, typed: &str) -> Result<Vec<String>, Problem> {
     let namespace = if served.namespaced { session.namespace().to_owned() } else { String::new() };
     let known = async {

@@ -24,7 +24,7 @@ const GAP: &str = "ownergraph.decision.v1beta1.WatchDecisionsResponse.Gap";
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::kubectl) enum Record {
     Event(Box<DecisionEvent>),
-    /// With the event as its data.
+    /// A CloudEvent. Its data is the event.
     Cloud(Box<CloudEvent>),
     Gap(Gap),
 }
@@ -41,7 +41,7 @@ impl Record {
         }
     }
 
-    /// A document of its own; CloudEvents have their own form.
+    /// The entry as a separate document. CloudEvents have their own form.
     pub(in crate::kubectl) fn item(&self, schema: &Schema) -> Result<Value, Problem> {
         let (kind, field, value) = match self {
             Record::Event(event) => (Kind::DecisionEvent, "event", schema.message(EVENT, event.as_ref())?),
@@ -71,7 +71,7 @@ fn cloud_value(event: &CloudEvent, schema: &Schema) -> Result<Value, Problem> {
         fields.insert(name.clone(), value);
     }
     if let Some(Data::ProtoData(data)) = &event.data {
-        let data = DecisionEvent::decode(data.value.as_slice()).context("a CloudEvent holds no decision")?;
+        let data = DecisionEvent::decode(data.value.as_slice()).context("a CloudEvent has no decision")?;
         fields.insert("datacontenttype".to_owned(), "application/json".into());
         fields.insert("data".to_owned(), schema.message(EVENT, &data)?);
     }
@@ -82,7 +82,7 @@ pub(in crate::kubectl) fn heading(wide: bool) -> String {
     columns(["TIME", "PHASE", "ACTION", "OBJECT", "CAUSE"], wide.then_some(["EXECUTOR", "POSITION", "DECISION"]))
 }
 
-/// A line whose columns are wide enough for what mostly comes, because what comes next is not known.
+/// The entry as a line. The widths of the columns are fixed, because later entries are not known yet.
 pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
     let decoded;
     let event = match record {
@@ -108,7 +108,7 @@ pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
     columns([&time, &phase_words(event), action_word(event.kind()), &object, &cause], wide.then_some(more))
 }
 
-/// What happened to the collector itself.
+/// The line for a change of the collector's own state.
 fn system_line(time: &str, system: &SystemEvent) -> String {
     let kind = system.kind().as_str_name();
     let mut words = kind.strip_prefix("KIND_").unwrap_or(kind).to_lowercase().replace('_', " ");
@@ -135,15 +135,13 @@ fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
     format!("{}\n", visible::line(&line))
 }
 
-/// What is lost, in words.
+/// A gap as text.
 pub(in crate::kubectl) fn gap_words(gap: &Gap) -> String {
     let from = gap.first_missing.as_ref().map(|at| format!(" from {} on", at.sequence)).unwrap_or_default();
     match gap.reason.as_str() {
-        "LOG_REPLACED" => {
-            "another leader keeps another log: what came in between is lost, what is open follows".to_owned()
-        }
-        "COMPACTED" => format!("the log is not kept that long: events{from} are lost, what is open follows"),
-        reason => format!("events{from} are lost ({reason}), what is open follows"),
+        "LOG_REPLACED" => "a new leader has a new log: earlier events are lost; the open decisions follow".to_owned(),
+        "COMPACTED" => format!("the log no longer keeps events{from}: they are lost; the open decisions follow"),
+        reason => format!("events{from} are lost ({reason}); the open decisions follow"),
     }
 }
 
@@ -153,7 +151,7 @@ fn phase_words(event: &DecisionEvent) -> String {
     if status == 0 { word.to_owned() } else { format!("{word} {status}") }
 }
 
-/// A phase in a word.
+/// A phase as one word.
 pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Unspecified => "-",
@@ -180,7 +178,7 @@ fn action_word(kind: ItemKind) -> &'static str {
     }
 }
 
-/// Why, and where the cascade began. What failed says how.
+/// The cause, and the root of the cascade. For a failed attempt, the error.
 fn cause_words(event: &DecisionEvent) -> String {
     if matches!(event.phase(), Phase::Failed | Phase::Parked) {
         let report = event.report.clone().unwrap_or_default();
@@ -192,8 +190,8 @@ fn cause_words(event: &DecisionEvent) -> String {
         Cause::OwnersGone => "owners gone",
         Cause::ForegroundCascade => "owner waits for it",
         Cause::OrphanRequested => "owner orphans it",
-        Cause::DanglingReference => "a reference leads nowhere",
-        Cause::CycleBreak => "references go round",
+        Cause::DanglingReference => "a reference is dangling",
+        Cause::CycleBreak => "blocking references form a cycle",
         Cause::DependentsDone => "dependents done",
     };
     match &event.root {

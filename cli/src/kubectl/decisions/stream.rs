@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Streaming};
 
-/// Between two bookmarks; the least that the service allows, because the end of the past is known by one.
+/// Interval of bookmarks. It is the minimum that the service allows, because a bookmark marks the end of past events.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(1);
 /// Without an event or a bookmark for this time, the connection counts as dead.
 const QUIET_MAX: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(in crate::kubectl) enum Next {
     Records(Vec<Record>),
-    /// Nothing new.
+    /// No new event.
     Quiet,
 }
 

@@ -1,4 +1,4 @@
-//! The flags that every question has.
+//! The flags that all query commands share.
 
 use crate::kubectl::jsonpath::Template;
 use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How to reach the API server and the graph service.
+/// The connections to the API server and to the graph service.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -19,23 +19,23 @@ pub(crate) struct Connection {
     pub(crate) server: Vec<String>,
     #[command(flatten)]
     pub(crate) tls: CallerFlags,
-    /// Name that the certificate of the graph service is checked against, instead of the host in its address; where a port is forwarded,
-    /// instead of graph-service.NAMESPACE.svc.
+    /// Name that the certificate of the graph service must have, instead of the host in its address. With a forwarded
+    /// port, the default is graph-service.NAMESPACE.svc.
     #[arg(long, env = "OWNERGRAPH_SERVER_NAME", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
     /// Allow plaintext to a --server that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
-    /// Look for the graph service in this namespace only, whatever --server says.
+    /// Look for the graph service in this namespace only. Ignores --server.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) port_forward_namespace: Option<String>,
-    /// Do not look for a graph service, whatever --server says: list the cluster from here (slow).
+    /// Do not look for a graph service, and list the cluster from this process (slow). Ignores --server.
     #[arg(long, conflicts_with = "port_forward_namespace")]
     pub(crate) direct: bool,
-    /// Ask this snapshot, which `export --snapshot` wrote, and no cluster, whatever --server says.
+    /// Query this snapshot, which `export --snapshot` wrote, instead of a cluster. Ignores --server.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port_forward_namespace", "direct"])]
     pub(crate) from_file: Option<PathBuf>,
-    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    /// Kubeconfig file. Default: KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH", overrides_with = "kubeconfig")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     /// Uid to act as.
     #[arg(long = "as-uid", value_name = "UID")]
     pub(crate) impersonate_uid: Option<String>,
-    /// Name that the API server's certificate is checked against.
+    /// Name that the API server's certificate must have.
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
     /// File with the certificate authority of the API server.
@@ -83,7 +83,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Whether the graph service is named, and not looked for.
+    /// Whether the flags name the graph service, so that it is not searched for.
     pub(crate) fn is_named(&self) -> bool {
         !self.server.is_empty() && self.port_forward_namespace.is_none()
     }
@@ -111,7 +111,7 @@ impl Connection {
     }
 }
 
-/// How the answer is written. Each command takes those that make sense for it, and names them where another is asked for.
+/// The format of the answer. Each command supports some of them, and names these in the error about another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns.
@@ -131,7 +131,7 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// A format, and the template that is filled with the document where there is one.
+/// A format, and its template if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
     pub(crate) format: Format,
@@ -177,7 +177,8 @@ pub(crate) enum Colour {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    /// Format of the answer; jsonpath=TEMPLATE fills kubectl's kind of template, such as '{.root.ref.name}{"\n"}', from the JSON.
+    /// Format of the answer. jsonpath=TEMPLATE fills a kubectl template, such as '{.root.ref.name}{"\n"}', from the
+    /// JSON.
     #[arg(short = 'o', long = "output", value_parser = Forms, value_name = "FORMAT", overrides_with = "form")]
     pub(crate) form: Option<Form>,
     /// When to use colours; NO_COLOR wins.
@@ -192,10 +193,10 @@ pub(crate) struct Output {
     pub(crate) colour: Colour,
 }
 
-/// What every question has.
+/// The flags of every query command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Asking {
-    /// Namespace of the objects that are named, or to look at; without it the context's.
+    /// Namespace of the named objects, or to search. Default: the namespace of the context.
     #[arg(short, long, overrides_with = "namespace")]
     pub(crate) namespace: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The flags of the brake, and of the state of a collector that runs.
+//! The flags of `pause`, `resume` and `status`.
 
 use super::asking::{Connection, Output};
 use engine::object::GroupResource;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Status {
-    /// Print it again whenever it changes, at most once a second, until the command is ended.
+    /// Print the status again after each change, at most once a second, until the command is interrupted.
     #[arg(short, long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -16,7 +16,7 @@ pub(crate) struct Status {
     pub(crate) output: Output,
 }
 
-/// What to hold, for how long and why.
+/// The scope, lifetime and reason of a pause.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
 pub(crate) struct Pause {
@@ -26,16 +26,16 @@ pub(crate) struct Pause {
     /// Objects in this namespace; may be repeated. With --kind, an object must match both.
     #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) namespace: Vec<String>,
-    /// Objects of this kind, as kubectl takes it: pods, deploy, deployments.apps; may be repeated.
+    /// Objects of this kind, in kubectl's forms: pods, deploy, deployments.apps; may be repeated.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
     /// Lifetime of the pause, at most 24h.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub(crate) lifetime: Duration,
-    /// Reason that `status`, `why` and the Pause resource show.
+    /// Reason for the pause. `status`, `why` and the Pause resource show it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Wait up to this long until no executor can write any more.
+    /// Maximum time to wait until no executor can still write in the scope.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     #[command(flatten)]
@@ -44,14 +44,14 @@ pub(crate) struct Pause {
     pub(crate) output: Output,
 }
 
-/// Which pauses to end.
+/// The pauses to end.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["all", "names"]))]
 pub(crate) struct Resume {
     /// Names of pauses, as `status` shows them.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// All of them.
+    /// All pauses.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]

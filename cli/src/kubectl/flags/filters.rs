@@ -5,26 +5,26 @@ use graph_service::options::duration;
 use kube::core::Selector;
 use std::time::Duration;
 
-/// By what objects say of themselves.
+/// Filters by labels and fields.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Selectors {
     /// Only objects with these labels, such as app=web,tier!=cache or 'env in (a,b)'. Labels are read from the API server.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]
     pub(crate) selector: Option<Selector>,
-    /// Only objects with these metadata.name and metadata.namespace, with = or !=.
+    /// Only objects whose metadata.name and metadata.namespace match, with = or !=.
     #[arg(long, value_name = "SELECTOR", value_parser = fields)]
     pub(crate) field_selector: Option<Fields>,
 }
 
-/// By their age, which is read from the API server.
+/// Filters by age, which is read from the API server.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Ages {
     /// Only objects that are older than this, such as 30s, 10m or 24h.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) older_than: Option<Duration>,
-    /// Only objects that are not as old as this.
+    /// Only objects that are newer than this.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) newer_than: Option<Duration>,
 }

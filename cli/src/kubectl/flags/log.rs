@@ -1,4 +1,4 @@
-//! The flags of what reads the decision log.
+//! The flags of the commands that read the decision log.
 
 use super::{Asking, Scope};
 use clap::ValueEnum;
@@ -18,9 +18,9 @@ pub(crate) enum Verdict {
     Parked,
     Superseded,
     Released,
-    /// A deletion that was carried out, once the object has gone.
+    /// A deletion that was carried out, after the object is gone.
     Gone,
-    /// A deletion that was carried out, while finalizers hold the object.
+    /// A deletion that was carried out, while finalizers keep the object.
     Finalizers,
 }
 
@@ -65,7 +65,7 @@ impl From<Reason> for Cause {
     }
 }
 
-/// What a decision asks for.
+/// The action of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Action {
     Delete,
@@ -96,7 +96,7 @@ pub(crate) struct Decisions {
     /// Only events newer than this, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
     pub(crate) since: Option<Duration>,
-    /// The newest events, this many; 100 without another start.
+    /// Number of newest events to show. Default: 100, unless another start is given.
     #[arg(long, value_name = "N", conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
     pub(crate) last: Option<u32>,
     /// Only events after this position, which an earlier run printed.
@@ -120,10 +120,11 @@ pub(crate) struct Decisions {
     /// Only objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
     pub(crate) resources: Vec<GroupResource>,
-    /// Only decisions for which this is true, in the Common Expression Language: `event.target.name.startsWith("web")`.
+    /// Only decisions for which this expression is true, in the Common Expression Language:
+    /// `event.target.name.startsWith("web")`.
     #[arg(long, value_name = "EXPRESSION", default_value = "", hide_default_value = true)]
     pub(crate) cel: String,
-    /// Write CloudEvents 1.0; without another beginning, from the oldest.
+    /// Write CloudEvents 1.0. Default start: the oldest kept event.
     #[arg(long)]
     pub(crate) cloudevents: bool,
     #[command(flatten)]
@@ -132,7 +133,7 @@ pub(crate) struct Decisions {
     pub(crate) asking: Asking,
 }
 
-/// What is counted together.
+/// How decisions are grouped for the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Group {
     Kind,
@@ -143,7 +144,7 @@ pub(crate) enum Group {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Queue {
-    /// What is counted together.
+    /// How to group the decisions for the count.
     #[arg(long, value_enum, default_value = "kind")]
     pub(crate) by: Group,
     #[command(flatten)]
@@ -157,10 +158,10 @@ pub(crate) struct Progress {
     /// The object whose deletion began the cascade: TYPE NAME or TYPE/NAME.
     #[arg(required_unless_present = "root", conflicts_with = "root", num_args = 1..=2, value_name = "TYPE/NAME")]
     pub(crate) object: Vec<String>,
-    /// The same by its uid.
+    /// Uid of the object whose deletion began the cascade.
     #[arg(long, value_name = "UID")]
     pub(crate) root: Option<String>,
-    /// Give up after this long, with exit code 124; the cascade continues.
+    /// Maximum time. After it the command ends with exit code 124, and the cascade continues.
     #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

@@ -1,35 +1,35 @@
-//! kubectl's paths in the words of RFC 9535: `.items[*].metadata.labels.app\.kubernetes\.io/name` is
+//! Translates kubectl's paths to RFC 9535: `.items[*].metadata.labels.app\.kubernetes\.io/name` is
 //! `$["items"][*]["metadata"]["labels"]["app.kubernetes.io/name"]`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// What ends the name of a field.
+/// The characters that end the name of a field.
 const ENDS: &str = ".[]()<>=!,&|@$ \t\n'\"{}";
 
-/// A quoted text, where it is one. The error is a sentence.
+/// Parses a quoted text. `None` if the input is not quoted. The error is a sentence.
 pub(super) fn text(quoted: &str) -> Option<Result<String, String>> {
     let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut chars = quoted.chars().peekable();
     Some(match string(&mut chars, quote) {
         Ok(text) if chars.peek().is_none() => Ok(text),
-        Ok(_) => Err(format!("{quoted} goes on behind its text")),
+        Ok(_) => Err(format!("{quoted} continues after the closing quote")),
         Err(why) => Err(why),
     })
 }
 
-/// A path in the words of the RFC. The error is a sentence.
+/// Translates a path. The error is a sentence.
 pub(super) fn standard(path: &str) -> Result<String, String> {
     let mut chars = path.chars().peekable();
     match chars.peek() {
-        // Both are what a template stands before: the document, or what a range has come to.
+        // Both signs stand for the current value: the document, or an element of a range.
         Some('$' | '@') => {
             chars.next();
         }
         Some('.' | '[') => {}
         Some(_) | None => {
             return Err(format!(
-                "{path:?} is no path: one begins with a dot, as .items[*].name; a text stands in quotes"
+                "{path:?} is not a path: a path begins with a dot, like .items[*].name; a text needs quotes"
             ));
         }
     }
@@ -37,11 +37,11 @@ pub(super) fn standard(path: &str) -> Result<String, String> {
     steps(&mut chars, &mut out)?;
     match chars.next() {
         None => Ok(out),
-        Some(c) => Err(format!("{path:?} is not supported from {c:?} on: a pair of braces holds one path")),
+        Some(c) => Err(format!("{path:?} is not supported from {c:?} on: braces contain exactly one path")),
     }
 }
 
-/// Fields, indices and filters, as far as they go.
+/// Translates fields, indices and filters, up to the end of the path.
 fn steps(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     loop {
         match chars.peek() {
@@ -64,7 +64,7 @@ fn steps(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String
     }
 }
 
-/// A name as `["name"]`; a backslash takes its meaning from what follows. A lone dot is the value itself.
+/// A name as `["name"]`. A backslash escapes the next character. A lone dot is the value itself.
 fn field(chars: &mut Peekable<Chars<'_>>) -> Result<String, String> {
     let mut name = String::new();
     while let Some(c) = chars.next_if(|c| !ENDS.contains(*c)) {
@@ -76,7 +76,7 @@ fn field(chars: &mut Peekable<Chars<'_>>) -> Result<String, String> {
     Ok(if name.is_empty() { String::new() } else { format!("[{}]", json(&name)) })
 }
 
-/// From an opening bracket to its closing one: texts in the RFC's quotes, and paths within a filter likewise put into its words.
+/// From an opening bracket to its closing one. Texts get the RFC's quotes, and paths within a filter are translated.
 fn brackets(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
     let mut depth = 0_usize;
     while let Some(&c) = chars.peek() {

@@ -1,7 +1,8 @@
-//! A snapshot as an API server: what lists and watches a cluster reads a file instead, and gives its answers by the same judge.
+//! A snapshot as an API server. The code that lists and watches a cluster reads the file instead, and so gives the same
+//! answers.
 //!
-//! It serves what is in the file and nothing else: a collection that is not in it whole is refused, so that nothing seems absent that may
-//! be there.
+//! It serves only the contents of the file. It refuses a collection that the file does not contain completely, so that
+//! an object never seems absent by mistake.
 
 use super::{Resource, Snapshot};
 use bytes::Bytes;
@@ -20,10 +21,10 @@ use std::sync::Arc;
 
 type Chunks = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// Marks the bookmark after which a watch-list continues as a watch.
+/// The annotation of the bookmark after which a watch-list continues as a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A cluster that is the snapshot.
+/// A cluster whose API server is the snapshot.
 pub(in crate::kubectl) fn cluster(snapshot: Snapshot, name: String) -> Cluster {
     let namespace = snapshot.header.namespace.clone();
     let shown = Arc::new(Shown::of(snapshot));
@@ -34,13 +35,13 @@ pub(in crate::kubectl) fn cluster(snapshot: Snapshot, name: String) -> Cluster {
     Cluster::of_client(Client::new(service, namespace), name)
 }
 
-/// A snapshot, and the version that all of it is of.
+/// A snapshot, and the version that all its objects have.
 struct Shown {
     snapshot: Snapshot,
     version: String,
 }
 
-/// What a path asks for.
+/// The target of a path.
 #[derive(Debug, PartialEq)]
 struct Place {
     of: Resource,
@@ -93,14 +94,18 @@ impl Shown {
             _ => {}
         }
         let Some(place) = Place::of(path).filter(|_| request.method() == http::Method::GET) else {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "a snapshot can only be read");
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "a snapshot is read-only");
         };
         let of_metadata = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         if !of_metadata.is_some_and(|accept| accept.contains("PartialObjectMetadata")) {
-            return refusal(StatusCode::FORBIDDEN, "Forbidden", "a snapshot holds metadata only");
+            return refusal(StatusCode::FORBIDDEN, "Forbidden", "a snapshot has only metadata");
         }
         if !header.collections.contains(&place.of) {
-            return refusal(StatusCode::FORBIDDEN, "Forbidden", "it is not in the snapshot, or not all of it");
+            return refusal(
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                "the snapshot does not contain the collection, or only a part of it",
+            );
         }
         match &place.name {
             Some(name) => self.one(&place, name),
@@ -136,7 +141,7 @@ impl Shown {
         )
     }
 
-    /// What there is, where that is asked for, then a bookmark, and then nothing more ever.
+    /// The initial objects if they are requested, then a bookmark, and no further event.
     fn watch(&self, place: &Place, query: &str) -> Response<Chunks> {
         let begins = query.contains("sendInitialEvents=true");
         let added = self.found(place).filter(|_| begins);

@@ -60,7 +60,7 @@ fn what_is_there_comes_back_as_the_graph_had_it() {
     lines(&snapshot);
     assert_eq!(
         snapshot.header.told(1_767_323_045 + 7_200),
-        "this is https://k8s as it was at 2026-01-02T03:04:05Z (2h ago): 2 objects of 1 collections"
+        "snapshot of https://k8s, taken at 2026-01-02T03:04:05Z (2h ago): 2 objects of 1 collections"
     );
     insta::assert_snapshot!(serde_json::to_string_pretty(&snapshot.objects.values().collect::<Vec<_>>()).unwrap());
 }
@@ -78,21 +78,21 @@ fn damaged_cut_off_foreign_and_swollen_files_are_named() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0xff;
     let cases = [
-        (b"{}".to_vec(), "it is damaged, or of another kind"),
-        (packed(b""), "it is empty"),
-        (packed(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\"}\n"), "it is a \"Pod\" of \"v1\", not a Snapshot"),
-        (packed(b"hello\n"), "it is of another kind"),
-        (packed(text.replace("\"objects\":2", "\"objects\":9000000").as_bytes()), "it has 9000000 objects"),
-        (packed(&cut), "after 1 of 2 objects it is damaged"),
-        (packed(fewer.as_bytes()), "it is cut off after 1 of 2 objects"),
-        (packed(format!("{text}{{}}\n").as_bytes()), "it goes on after its 2 objects"),
+        (b"{}".to_vec(), "the file is damaged, or is not a snapshot"),
+        (packed(b""), "the file is empty"),
+        (packed(b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\"}\n"), "the file is a \"Pod\" of \"v1\", not a Snapshot"),
+        (packed(b"hello\n"), "the file is not a snapshot"),
+        (packed(text.replace("\"objects\":2", "\"objects\":9000000").as_bytes()), "the file has 9000000 objects"),
+        (packed(&cut), "the file is damaged after 1 of 2 objects"),
+        (packed(fewer.as_bytes()), "the file ends after 1 of 2 objects"),
+        (packed(format!("{text}{{}}\n").as_bytes()), "the file continues after its 2 objects"),
         (packed(&swollen), "longer than 67108864 bytes"),
         (good[..good.len() - 3].to_vec(), "damaged"),
         (flipped, "damaged"),
     ];
     for (bytes, part) in cases {
         let said = refused(&bytes);
-        assert!(said.contains("is no snapshot that can be used") && said.contains(part), "{part}: {said}");
+        assert!(said.contains("is not a usable snapshot") && said.contains(part), "{part}: {said}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files that describe objects, in YAML or JSON, one object or many. Only who they are is read.
+//! Files that describe objects, in YAML or JSON, one object or many. Only the identity of each object is read.
 
 use crate::kubectl::ending::Problem;
 use anyhow::{Context as _, anyhow, bail};
@@ -7,13 +7,13 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Of one file.
+/// Maximum size of one file.
 const FILE_MAX_BYTES: u64 = 16 << 20;
-/// Of one directory.
+/// Maximum number of files in one directory.
 const FILES_MAX: usize = 1000;
-/// A list may hold lists, so far down.
+/// Maximum nesting of lists.
 const NESTED_MAX: usize = 4;
-/// What kubectl takes for a description in a directory.
+/// The file names in a directory that kubectl reads as manifests.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,7 +32,7 @@ pub(super) struct Named {
     pub(super) namespace: String,
 }
 
-/// What files, directories and `-` describe, each with where it stands.
+/// The objects in files, directories and `-`, each with its place in the input.
 pub(super) fn read(places: &[String]) -> Result<Vec<(String, Manifest)>, Problem> {
     let mut all = Vec::new();
     for place in places {
@@ -49,7 +49,7 @@ fn texts(place: &str) -> anyhow::Result<Vec<(String, String)>> {
         return Ok(vec![("standard input".to_owned(), text("standard input", io::stdin().lock())?)]);
     }
     if place.contains("://") {
-        bail!("{place} is no file: fetch it first, and give it as -f -");
+        bail!("{place} is not a file: download it first, and pass it to -f -");
     }
     let path = Path::new(place);
     let paths = if path.is_dir() { within(path)? } else { vec![path.to_owned()] };
@@ -71,7 +71,7 @@ fn within(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             paths.push(path);
         }
         if paths.len() > FILES_MAX {
-            bail!("{} holds more than {FILES_MAX} descriptions", directory.display());
+            bail!("{} contains more than {FILES_MAX} manifests", directory.display());
         }
     }
     paths.sort();
@@ -85,7 +85,7 @@ fn text(name: &str, from: impl Read) -> anyhow::Result<String> {
     if is_whole { Ok(text) } else { Err(anyhow!("{name} is larger than {FILE_MAX_BYTES} bytes")) }
 }
 
-/// Objects one after the other, those of lists too.
+/// The objects of a text, including those in lists.
 fn parse(text: &str) -> anyhow::Result<Vec<Manifest>> {
     let json = text.trim_start().starts_with('{');
     let parsed: Option<Vec<Manifest>> =
@@ -103,9 +103,11 @@ fn flatten(manifest: Manifest, depth: usize, into: &mut Vec<Manifest>) -> anyhow
     match manifest.items {
         Some(items) if manifest.kind.ends_with("List") => match depth.checked_sub(1) {
             Some(depth) => items.into_iter().try_for_each(|item| flatten(item, depth, into)),
-            None => bail!("lists stand in lists more than {NESTED_MAX} deep"),
+            None => bail!("lists are nested more than {NESTED_MAX} deep"),
         },
-        _ if manifest.kind.is_empty() || manifest.api_version.is_empty() => bail!("an object lacks apiVersion or kind"),
+        _ if manifest.kind.is_empty() || manifest.api_version.is_empty() => {
+            bail!("an object has no apiVersion or kind")
+        }
         _ if manifest.metadata.name.is_empty() => bail!("a {} has no name", manifest.kind),
         _ => {
             into.push(manifest);
@@ -144,7 +146,7 @@ mod tests {
         });
         for (text, part) in [
             ("kind: Pod\napiVersion: v1\nmetadata: {generateName: a-}", "a Pod has no name"),
-            ("just: a map", "lacks apiVersion or kind"),
+            ("just: a map", "has no apiVersion or kind"),
             ("- a\n- b", ""),
             ("{\"kind\": ", ""),
             (nested.as_str(), "more than 4 deep"),

@@ -1,4 +1,4 @@
-//! `tree -w`: the tree, and then what becomes of it.
+//! `tree -w`: the tree, and then its changes.
 
 use super::show;
 use super::table::{collecting, name};
@@ -22,7 +22,7 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(1);
 const CHANGE: &str = "ownergraph.graph.v1beta1.WatchDependentsResponse.Change";
 
-/// Until it is interrupted.
+/// Follows changes until the command is interrupted.
 pub(super) async fn follow(
     session: &mut Session,
     service: &mut Service,
@@ -46,7 +46,8 @@ pub(super) async fn follow(
                 _ = &mut stop => return Ok(()),
                 message = timeout(QUIET_MAX, stream.message()) => message,
             };
-            let message = message.map_err(|_| Problem::TimedOut(format!("no word within {QUIET_MAX:?}")))?;
+            let message =
+                message.map_err(|_| Problem::TimedOut(format!("no change and no bookmark within {QUIET_MAX:?}")))?;
             let Some(message) = message.map_err(problem)? else { break AGAIN };
             if !message.resume_token.is_empty() {
                 resume_token = message.resume_token;

@@ -1,11 +1,11 @@
-//! The shape of a walk on the screen: which object stands below which, what a filter hides, and which siblings stand for each other.
+//! The lines of a tree: the position of each object, the hidden objects, and the folded siblings.
 
 use super::Side;
 use crate::kubectl::questions::{Found, Walked};
 use proto::graph::v1beta1::{Edge, Node, NodeState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups of fewer siblings are shown in full.
+/// Minimum number of siblings that are folded.
 const FOLD_MIN: usize = 5;
 
 /// One line of the tree.
@@ -28,7 +28,7 @@ pub(super) enum What<'w> {
     Hidden(usize),
 }
 
-/// The root and then what was found, one after the other.
+/// The root, and then all objects of the walk.
 pub(super) fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
     let row = |node, edges| Row { branch: String::new(), what: What::Object { node, edges } };
     let below = walked.found.iter().map(|found| row(&found.node, found.edges.as_slice()));
@@ -36,7 +36,7 @@ pub(super) fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
     std::iter::once(row(root, &[])).chain(below).chain(hidden).collect()
 }
 
-/// The lines below an object as lines above it, upside down; the object itself is left out.
+/// The lines below an object, reversed to lines above it. The object itself is left out.
 pub(super) fn above<'w>(rows: Vec<Row<'w>>) -> Vec<Row<'w>> {
     let upside_down = |row: Row<'w>| Row { branch: row.branch.replace('└', "┌"), ..row };
     let mut lines = rows.into_iter();
@@ -51,7 +51,7 @@ pub(super) struct Shape<'w> {
 }
 
 impl<'w> Shape<'w> {
-    /// Each object stands below the neighbour that is its controller, or else the first of those nearest to the root.
+    /// Each object is below the neighbour that is its controller, or else below the first of those nearest to the root.
     pub(super) fn of(root: &'w Node, walked: &'w Walked, side: Side) -> Shape<'w> {
         let mut depths: BTreeMap<&str, u32> = BTreeMap::from([(uid(root), 0)]);
         depths.extend(walked.found.iter().map(|found| (uid(&found.node), found.depth)));
@@ -74,7 +74,7 @@ impl<'w> Shape<'w> {
         self.below.get(of).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How many objects stand at and below one, which never stands below itself.
+    /// The number of objects at and below an object. No object is below itself.
     fn size(&self, of: &'w Found) -> usize {
         let (mut open, mut met) = (vec![of], BTreeSet::new());
         while let Some(found) = open.pop() {
@@ -85,7 +85,7 @@ impl<'w> Shape<'w> {
         met.len()
     }
 
-    /// What a filter leaves, with how many it hides: an object that is not wanted goes with everything below it.
+    /// The objects that a filter keeps, and the number that it hides. All objects below a hidden object are hidden too.
     pub(super) fn kept(&self, root: &str, wanted: &impl Fn(&Node) -> bool) -> (BTreeSet<String>, usize) {
         let (mut kept, mut hidden, mut open) = (BTreeSet::new(), 0, vec![root]);
         while let Some(at) = open.pop() {
@@ -100,7 +100,7 @@ impl<'w> Shape<'w> {
         (kept, hidden)
     }
 
-    /// The lines. `alike` gives siblings that may stand for each other the same text.
+    /// The lines. `alike` returns the same text for siblings that may be folded.
     pub(super) fn rows(
         &self,
         root: &'w Node,
@@ -109,7 +109,8 @@ impl<'w> Shape<'w> {
     ) -> Vec<Row<'w>> {
         let mut rows = vec![Row { branch: String::new(), what: What::Object { node: root, edges: &[] } }];
         let mut met = BTreeSet::from([uid(root)]);
-        // What is still to be drawn, with the lines to its left; a stack, because a chain may be deep.
+        // The entries that must still be drawn, with the lines to their left. This is a stack, because a chain may be
+        // deep.
         let mut open: Vec<(What<'w>, String, bool)> = Vec::new();
         let push = |open: &mut Vec<_>, of: &str, left: &str| {
             let below = self.lines_below(of, wanted, alike);
@@ -156,7 +157,7 @@ impl<'w> Shape<'w> {
     }
 }
 
-/// A name up to its last dash, which those of siblings made by one controller have in common: `web-*`.
+/// The common part of the names of siblings that one controller created, up to the last dash: `web-*`.
 pub(super) fn pattern(name: &str) -> String {
     match name.rsplit_once('-') {
         Some((start, _)) => format!("{start}-*"),

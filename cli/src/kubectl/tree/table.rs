@@ -1,4 +1,4 @@
-//! A tree as text: its columns, and the words in them.
+//! A tree as text: its columns and words.
 
 use super::rows::{Row, What, pattern};
 use crate::kubectl::columns::{Cell, columns, now, span};
@@ -10,7 +10,7 @@ use proto::r#type::v1beta1::ObjectRef;
 /// The content of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<'t> {
-    /// Where such columns are wanted.
+    /// The conditions, if their columns are shown.
     pub(super) conditions: Option<&'t Conditions>,
     /// Whether to show the standing of references.
     pub(super) up: bool,
@@ -97,7 +97,7 @@ impl Table<'_> {
     }
 }
 
-/// The same for siblings that may stand for each other.
+/// The text that is the same for siblings that may be folded.
 pub(super) fn alike(node: &Node, conditions: Option<&Conditions>) -> String {
     let ObjectRef { group, kind, namespace, name, uid, .. } = node.r#ref.clone().unwrap_or_default();
     let name = pattern(&name);
@@ -141,7 +141,7 @@ fn edge(edge: &Edge) -> String {
     if words.is_empty() { "ownerRef".to_owned() } else { words.join(",") }
 }
 
-/// A standing in a word.
+/// A standing as one word.
 pub(in crate::kubectl) fn standing(standing: OwnerStanding) -> &'static str {
     match standing {
         OwnerStanding::Unspecified => "-",

@@ -1,4 +1,5 @@
-//! What the namespace controller itself says of a namespace that it empties: which API it cannot ask, what is left, and which finalizers hold that.
+//! The namespace controller's own conditions of a terminating namespace: APIs that it cannot reach, remaining contents,
+//! and the finalizers that keep them.
 
 use crate::kubectl::session::Session;
 use http::{Method, StatusCode};
@@ -17,7 +18,7 @@ pub(super) struct Condition {
     pub(super) message: String,
 }
 
-/// The conditions of a namespace that say why it is not gone, read with the caller's own rights.
+/// The conditions of a namespace that say why it still exists, read with the caller's rights.
 pub(super) async fn conditions(session: &mut Session, name: &str) -> Vec<Condition> {
     match read(session, name).await {
         Ok(namespace) => of(&namespace),
@@ -29,14 +30,14 @@ pub(super) async fn conditions(session: &mut Session, name: &str) -> Vec<Conditi
 }
 
 async fn read(session: &Session, name: &str) -> Result<Value, String> {
-    let path = object_path("", "v1", "namespaces", "", name).ok_or("that is no name of a namespace")?;
+    let path = object_path("", "v1", "namespaces", "", name).ok_or("this is not a valid namespace name")?;
     let request = request(Method::GET, &path, media::JSON, &Value::Null).map_err(|error| error.to_string())?;
     let within = session.connection.request_timeout;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
     let answer = answer.map_err(|error| error.to_string())?;
     match answer.status {
         StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
-        // It went meanwhile.
+        // The namespace was deleted in the meantime.
         StatusCode::NOT_FOUND => Ok(Value::Null),
         status => Err(status.to_string()),
     }

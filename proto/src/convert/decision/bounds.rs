@@ -8,9 +8,9 @@ use crate::decision::v1beta1::{DecisionEvent, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
 
-/// Largest encoded event.
+/// Maximum size of an encoded event.
 pub const EVENT_MAX_BYTES: usize = 256 * 1024;
-/// Largest encoded stub.
+/// Maximum size of an encoded stub.
 pub const STUB_MAX_BYTES: usize = 4 * 1024;
 /// Maximum number of owners, reasons, and objects of one reason in an event.
 const TOLD_MAX: usize = 20;
@@ -19,8 +19,8 @@ const SCOPE_TOLD_MAX: usize = 8;
 /// Maximum number of objects of a cause chain in an event.
 const CHAIN_MAX: usize = 32;
 
-// Sixteen texts of an owner, seven of an object, and fifteen of everything else including finalizers. A text has three
-// bytes of framing, a message four.
+// An event has sixteen texts of an owner, seven of an object, and fifteen other texts including finalizers. A text has
+// three bytes of framing, a message four.
 const _: () = {
     let text = TEXT_MAX_BYTES + 3;
     let (object, owner) = (7 * text + 4, 16 * text + 64);
@@ -111,7 +111,7 @@ fn cut_system(system: &mut SystemEvent) {
 
 fn cut_reason(reason: &mut graph::Reason) {
     cut(&mut reason.detail, TEXT_MAX_BYTES);
-    // A cause names one owner.
+    // One related object is enough, because a cause names one owner.
     reason.related.truncate(1);
     reason.related.iter_mut().for_each(cut_object);
 }
