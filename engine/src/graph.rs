@@ -77,7 +77,7 @@ pub(crate) struct Coordinates {
 pub(crate) enum Presence {
     /// A list or watch of the object's collection showed it, or a read while nothing newer was known.
     Observed(Observed),
-    /// Known only from references.
+    /// Known only from references. Upstream calls this a virtual node.
     Virtual { unreadable: bool },
     /// A read found the object, although its collection has not shown it.
     Read { facts: Facts, position: ResourceVersion },

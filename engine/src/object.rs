@@ -244,7 +244,7 @@ impl OwnerReference {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Whether the owner's foreground deletion waits for this dependent.
+    /// Whether this is a blocking owner reference: the owner's foreground deletion waits for this dependent.
     pub fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }

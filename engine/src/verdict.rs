@@ -1,6 +1,7 @@
 //! The verdict: what is garbage, and what a terminating owner waits for.
 //!
-//! No state, no time, no effects: the same facts give the same verdict, in any order of arrival.
+//! The verdict has no state, no time and no effects. The same facts give the same verdict, in any order of arrival. With
+//! [`crate::attempt`], it replaces upstream's `attemptToDeleteItem`.
 
 use crate::coverage::{Coverage, State};
 use crate::evidence::Proof;
@@ -23,7 +24,7 @@ pub(crate) enum Standing {
     Solid,
     /// The owner is proven absent.
     Dangling,
-    /// The owner is in foreground deletion.
+    /// The owner is in foreground deletion. Upstream calls this `waitingForDependentsDeletion`.
     Waiting,
     /// The owner orphans its dependents, or did so at its deletion. The reference is removed, the object stays.
     Orphaning,

@@ -93,7 +93,7 @@ impl LeaseId {
     }
 }
 
-/// How the API server treats the dependents of a deleted object.
+/// How the API server treats the dependents of a deleted object. Upstream's `deletionPropagationPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropagationPolicy {
     Background,
@@ -110,18 +110,13 @@ pub enum Action {
         /// the DELETE is sent.
         owner_checks: Vec<ObjectRef>,
     },
-    /// Remove all entries of `owner_uids`, and exactly `entries`.
-    RemoveOwnerReferences {
-        owner_uids: Vec<Uid>,
-        entries: Vec<OwnerReference>,
-    },
-    /// Set `blockOwnerDeletion` to false on exactly these entries.
-    UnblockOwnerReferences {
-        entries: Vec<OwnerReference>,
-    },
-    RemoveFinalizer {
-        finalizer: Name,
-    },
+    /// Remove all entries of `owner_uids`, and exactly `entries`. Upstream does this in `orphanDependents`.
+    RemoveOwnerReferences { owner_uids: Vec<Uid>, entries: Vec<OwnerReference> },
+    /// Set `blockOwnerDeletion` to false on exactly these entries. Upstream does this with
+    /// `unblockOwnerReferencesStrategicMergePatch`.
+    UnblockOwnerReferences { entries: Vec<OwnerReference> },
+    /// Remove one finalizer, like upstream's `removeFinalizer`.
+    RemoveFinalizer { finalizer: Name },
 }
 
 /// The kind of an action, for windows, counters and texts.

@@ -52,7 +52,7 @@ impl Reader {
 
     /// Changes the leader as a round of the driver does, for tests without a driver.
     #[cfg(test)]
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Leader)) {
+    pub(crate) fn alter(&self, change: impl FnOnce(&mut Leader)) {
         let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut leader);
         while leader.poll().is_some() {}

@@ -102,7 +102,7 @@ pub struct ProbeId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PauseRead(pub u64);
 
-/// A fact for the leader.
+/// A fact for the leader. Upstream queues such facts in `graphChanges`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Discovery shows this kind for the first time, or shows it with changes.

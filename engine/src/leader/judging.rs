@@ -79,6 +79,7 @@ impl Leader {
         }
     }
 
+    /// Decides on an owner in foreground deletion, like upstream's `processDeletingDependentsItem`.
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
         if blocking > 0 {
             self.world.begin_deletion(id);

@@ -1,4 +1,5 @@
-//! The flags for the number of items in progress. All programs with executors share them.
+//! The flags for the number of items in progress. All programs with executors share them. Upstream's counterpart is
+//! `--concurrent-gc-syncs`.
 
 use clap::Args;
 use engine::session::Concurrency;

@@ -175,6 +175,24 @@ fn each_entry_point_stands_where_it_says() {
     assert_eq!(seen, 10, "the steps from a watch event to a report");
 }
 
+/// A reader who knows upstream's collector searches the code for its names.
+#[test]
+fn every_upstream_term_of_the_glossary_is_in_the_code() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is in the tree");
+    let (_, table) = text.split_once("| Upstream |").expect("the glossary begins with upstream");
+    let (table, _) = table.split_once("\n\n").expect("a table ends");
+    let mut sources = Vec::new();
+    for program in ["engine", "executor-service", "graph-service"] {
+        files(&root().join(program).join("src"), &mut sources);
+    }
+    let code: String = sources.iter().filter_map(|source| fs::read_to_string(source).ok()).collect();
+    let upstream = table.lines().skip(2).filter_map(|row| row.split('|').nth(1));
+    let terms: Vec<&str> = upstream.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(terms.len() > 15, "the terms in code: {terms:?}");
+    let missing: Vec<&&str> = terms.iter().filter(|term| !code.contains(**term)).collect();
+    assert!(missing.is_empty(), "no comment of the code has these terms of the glossary: {missing:?}");
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut found = Vec::new();

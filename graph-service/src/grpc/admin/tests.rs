@@ -69,7 +69,7 @@ impl World {
     }
 
     fn change(&self, number: usize) {
-        self.service.shared.reader.change(|leader| leader.handle(Time::ZERO, Input::PauseSeen(pause(number, 0))));
+        self.service.shared.reader.alter(|leader| leader.handle(Time::ZERO, Input::PauseSeen(pause(number, 0))));
     }
 }
 

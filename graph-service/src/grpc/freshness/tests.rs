@@ -64,7 +64,7 @@ impl World {
     fn moves_to(&self, position: &str) {
         let resource_version = ResourceVersion::parse(position);
         let input = Input::Bookmark { collection: secrets(), resource_version };
-        self.reader.change(|leader| leader.handle(Time::ZERO, input));
+        self.reader.alter(|leader| leader.handle(Time::ZERO, input));
     }
 
     async fn wait(&self, requirement: Requirement) -> Result<(), Status> {
@@ -226,11 +226,11 @@ async fn what_can_never_be_reached_is_refused_with_its_reason() {
     assert_eq!(reason(&world.wait(Requirement::Latest(true)).await.unwrap_err()), "TOKEN_FROM_OTHER_HISTORY");
     *world.stand.lock().unwrap() = Err("nobody".to_owned());
     let opaque = Input::Bookmark { collection: secrets(), resource_version: ResourceVersion::parse("abc") };
-    world.reader.change(|leader| leader.handle(Time::ZERO, opaque));
+    world.reader.alter(|leader| leader.handle(Time::ZERO, opaque));
     let refused = world.wait(at_least("secrets", "12")).await.unwrap_err();
     assert_eq!(told(&refused), (Code::FailedPrecondition, "RESOURCE_VERSION_NOT_COMPARABLE".to_owned()));
     let failed = Input::ListFailed { collection: secrets(), error: "broken".to_owned(), broke: false };
-    world.reader.change(|leader| leader.handle(Time::ZERO, failed));
+    world.reader.alter(|leader| leader.handle(Time::ZERO, failed));
     let begun = Instant::now();
     assert_eq!(reason(&world.wait(at_least("secrets", "99")).await.unwrap_err()), "COLLECTION_UNSYNCED");
     assert_eq!(begun.elapsed(), Duration::ZERO, "at once");

@@ -139,7 +139,7 @@ impl World {
     }
 
     fn put(&self, object: Object) {
-        self.reader.change(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
+        self.reader.alter(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
     }
 }
 

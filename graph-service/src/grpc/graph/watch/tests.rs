@@ -49,19 +49,19 @@ impl World {
 
     fn put(&mut self, name: &str, owners: &[&str]) {
         let object = self.at(secret(name, owners));
-        self.reader.change(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
+        self.reader.alter(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
     }
 
     fn terminate(&mut self, name: &str, owners: &[&str]) {
         let mut object = self.at(secret(name, owners));
         let finalizers = [engine::object::FOREGROUND_FINALIZER.into()].into();
         object.facts = Facts { terminating: true, finalizers, ..object.facts };
-        self.reader.change(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
+        self.reader.alter(|leader| leader.handle(Time::ZERO, Input::Seen { collection: secrets(), object }));
     }
 
     fn delete(&mut self, name: &str) {
         let object = self.at(secret(name, &[]));
-        self.reader.change(|leader| leader.handle(Time::ZERO, Input::Deleted { collection: secrets(), object }));
+        self.reader.alter(|leader| leader.handle(Time::ZERO, Input::Deleted { collection: secrets(), object }));
     }
 
     async fn open(&self, request: WatchDependentsRequest) -> Result<Follower, Status> {
@@ -343,7 +343,7 @@ async fn who_is_too_far_behind_begins_anew_and_who_does_not_read_is_sent_away() 
     let mut world = world(&[("root", &[]), ("a", &["root"])]);
     let mut follower = world.below("root", 9).await;
     follower.whole().await;
-    world.reader.change(|leader| {
+    world.reader.alter(|leader| {
         for number in 0..150_000_u64 {
             let version = ResourceVersion::parse(&(1000 + number).to_string());
             let object = Object { resource_version: version, ..secret("a", &["root"]) };
@@ -384,7 +384,7 @@ async fn a_store_that_went_back_is_followed_from_its_beginning() {
     let mut follower = world.below("root", 9).await;
     follower.whole().await;
     let back = Input::Bookmark { collection: secrets(), resource_version: ResourceVersion::parse("2") };
-    world.reader.change(|leader| leader.handle(Time::ZERO, back));
+    world.reader.alter(|leader| leader.handle(Time::ZERO, back));
     follower.settled().await;
     assert_eq!(follower.resets, [REWOUND]);
     world.graph.shared.shutdown.request();
