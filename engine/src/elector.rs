@@ -12,7 +12,7 @@
 //! Releasing  asked to stop: releases the Lease                                                                       -> Over
 //! ```
 
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{Name, ResourceVersion};
 use crate::time::Time;
 use crate::work::Term;
@@ -150,7 +150,7 @@ pub enum Output {
 #[derive(Debug)]
 pub struct Elector {
     config: Config,
-    jitter: Jitter,
+    jitter: Rng,
     state: State,
     outputs: VecDeque<Output>,
     /// The call in flight.
@@ -228,7 +228,7 @@ impl Elector {
     pub fn new(config: Config, seed: u64) -> Elector {
         Elector {
             config,
-            jitter: Jitter::new(seed),
+            jitter: Rng::new(seed),
             state: State::Following,
             outputs: VecDeque::new(),
             call: None,

@@ -19,7 +19,7 @@ use crate::paged_vec::PagedVec;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cell::{Cell, DependentEdge, Dependents, Flags, Owners, Told};
+use cell::{Cell, Checked, DependentEdge, Dependents, Flags, Owners};
 use core::num::NonZeroU32;
 use interner::Interner;
 use knots::Knots;
@@ -132,7 +132,7 @@ pub(crate) struct Graph {
     excesses: BTreeMap<NodeId, Excess>,
     dependents: PagedVec<Dependents>,
     free_dependents: PagedVec<u32>,
-    told: BTreeMap<NodeId, Told>,
+    checked: BTreeMap<NodeId, Checked>,
     /// Unobserved nodes of each kind.
     unobserved: BTreeMap<KindId, BTreeSet<NodeId>>,
     edges: usize,
@@ -167,7 +167,7 @@ impl Graph {
             excesses: BTreeMap::new(),
             dependents: PagedVec::new(),
             free_dependents: PagedVec::new(),
-            told: BTreeMap::new(),
+            checked: BTreeMap::new(),
             unobserved: BTreeMap::new(),
             edges: 0,
             observed: 0,
@@ -408,7 +408,7 @@ impl Graph {
         self.unobserve(id);
         self.note_waiting(id, true);
         if let Some(proof) = proof {
-            self.tell(id, Told::Absent(proof));
+            self.tell(id, Checked::Absent(proof));
         }
         let kind = self.node(id).kind();
         let stays = self.drop_if_unused(id);
@@ -483,7 +483,7 @@ impl Graph {
         }
         let (uid, kind) = (node.uid(), node.kind());
         self.strike_unobserved(kind, id);
-        self.forget_told(id);
+        self.forget_checked(id);
         let Cell { name, place, .. } = *self.cell(id);
         let (of_uid, of_address) = (self.by_uid.hash(&uid), self.by_address.hash(&(place, self.texts.get(name))));
         self.by_uid.take(of_uid, of_address, id.0);

@@ -257,13 +257,13 @@ impl Hasher for Mixer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jitter::Jitter;
+    use crate::jitter::Rng;
     use alloc::collections::BTreeMap;
 
     #[test]
     fn holds_what_a_map_of_lists_holds() {
         for seed in 0..100 {
-            let mut random = Jitter::new(seed);
+            let mut random = Rng::new(seed);
             let (mut index, mut naive) = (Index::new(1 << (seed % 3), seed), BTreeMap::<u64, Vec<u32>>::new());
             for number in 0..3000 {
                 // Few hashes, some of which differ only in the half that is not stored.

@@ -5,13 +5,13 @@ use core::time::Duration;
 
 /// splitmix64: every seed is a good one, and the state is eight bytes. Not a source of secrets.
 #[derive(Clone, Debug)]
-pub struct Jitter {
+pub struct Rng {
     state: u64,
 }
 
-impl Jitter {
-    pub fn new(seed: u64) -> Jitter {
-        Jitter { state: seed }
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng { state: seed }
     }
 
     /// Evenly spread over all 64 bits.
@@ -42,14 +42,14 @@ pub struct Backoff {
     min: Duration,
     max: Duration,
     step: Duration,
-    pub(crate) jitter: Jitter,
+    pub(crate) jitter: Rng,
 }
 
 impl Backoff {
     /// `min` must be above zero and not above `max`. Two instances with the same seed give the same delays.
     pub fn new(min: Duration, max: Duration, seed: u64) -> Backoff {
         assert!(Duration::ZERO < min && min <= max, "a backoff from {min:?} to {max:?} has no delays");
-        Backoff { min, max, step: min, jitter: Jitter::new(seed) }
+        Backoff { min, max, step: min, jitter: Rng::new(seed) }
     }
 
     /// The delay before the next attempt: between half of the current step and all of it.
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn spans_stay_in_their_bounds_and_repeat_by_seed() {
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(120));
-        let (mut one, mut two) = (Jitter::new(7), Jitter::new(7));
+        let (mut one, mut two) = (Rng::new(7), Rng::new(7));
         let mut seen = [false; 2];
         for _ in 0..1_000 {
             let span = one.between(low, high);

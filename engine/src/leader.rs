@@ -4,7 +4,7 @@
 use crate::barrier::Barrier;
 use crate::coverage::KindId;
 use crate::graph::NodeId;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::lease::SessionId;
 use crate::object::{GroupResource, Name, Uid};
 use crate::queue::Row;
@@ -147,7 +147,7 @@ impl Leader {
     /// Creates a leader without a term and with an empty graph. Each process passes a different seed. The seed
     /// determines jitter, and distinguishes the leases of one process from those of another.
     pub fn new(config: Config, seed: u64) -> Leader {
-        let mut secrets = Jitter::new(!seed);
+        let mut secrets = Rng::new(!seed);
         Leader {
             world: World::new(&config.policy, &mut secrets),
             dispatcher: Dispatcher::new(seed, &mut secrets),

@@ -117,9 +117,9 @@ pub(crate) struct Item {
     /// The decision was withdrawn or replaced after the lease was granted.
     pub(crate) overtaken: bool,
     /// An event of this term has reported the decision.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     /// An event has reported that a pause holds it.
-    pub(crate) told_held: bool,
+    pub(crate) reported_held: bool,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused the item last.
     met: Option<Blocker>,
@@ -224,9 +224,9 @@ impl Queue {
     }
 
     /// Starts a new term, whose log has reported no decision yet.
-    pub(crate) fn forget_told(&mut self) {
+    pub(crate) fn forget_reported(&mut self) {
         self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
-        self.items.values_mut().for_each(|item| (item.told, item.told_held) = (false, false));
+        self.items.values_mut().for_each(|item| (item.reported, item.reported_held) = (false, false));
     }
 
     /// Items that wait for a retry of their own, those with the most attempts first.
@@ -263,8 +263,8 @@ impl Queue {
                 invalid: 0,
                 ambiguous: false,
                 overtaken: false,
-                told: false,
-                told_held: false,
+                reported: false,
+                reported_held: false,
                 trouble: None,
                 met: None,
                 apart: false,
@@ -296,7 +296,7 @@ impl Queue {
             return if moved && is_refused(&item.state) { Put::Moved } else { Put::Same };
         }
         item.generation += 1;
-        item.told = false;
+        item.reported = false;
         item.failures = 0;
         item.invalid = 0;
         item.trouble = None;
@@ -425,7 +425,7 @@ impl Queue {
         self.ages.leave(item.decided, &item.state);
         self.ages.enter(item.decided, &place);
         item.state = place.clone();
-        if item.told_held != item.is_paused() {
+        if item.reported_held != item.is_paused() {
             self.held_news.insert(uid.clone());
         }
         match place {

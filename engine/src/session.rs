@@ -17,7 +17,7 @@
 //! hello has already ensured that both sides belong to the same cluster. Leases of the former election are then
 //! forgotten and not returned, because lease ids are unique only within one election.
 
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{GroupResource, Name};
 use crate::time::Time;
 use crate::work::{
@@ -221,7 +221,7 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    jitter: Jitter,
+    jitter: Rng,
     outputs: VecDeque<Output>,
     link: Link,
     /// Connection attempts since the last acknowledged heartbeat, and the number of consecutive attempts at an address
@@ -351,7 +351,7 @@ impl Session {
                 Concurrency::Adaptive { .. } => Some(ConcurrencyLimit::new(config.concurrency.most())),
             },
             config,
-            jitter: Jitter::new(seed),
+            jitter: Rng::new(seed),
             outputs: VecDeque::from([Output::Connect { endpoint: None }]),
             link: Link::Connecting { give_up_at: None },
             retries: 0,

@@ -6,7 +6,7 @@
 //! the dependents precede their owner. Each input goes through the whole machine of a replica that does not lead,
 //! including the verdict.
 
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 use engine::leader::{Input, Leader};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
@@ -248,7 +248,7 @@ fn uid(number: usize) -> Uid {
 }
 
 fn mixed(number: u64) -> u64 {
-    Jitter::new(number).next()
+    Rng::new(number).next()
 }
 
 /// The numbers below `count` in a random and reproducible order.

@@ -180,7 +180,7 @@ impl Driver {
             // Notify only now, because a waiting task may rely on all messages to executors, including farewells, being
             // sent.
             for done in done {
-                let _nobody_waits = done.send(());
+                let _receiver_gone = done.send(());
             }
             self.render.round(inputs, facts, started.elapsed());
         }

@@ -211,7 +211,7 @@ impl Election {
     async fn order(&self, input: leader::Input) {
         // Sends a term to the driver. The call fails if the driver has ended. Then this replica grants nothing, and the
         // Lease is released nevertheless.
-        let _nobody_grants = self.control.send(Control::Input(input)).await;
+        let _driver_ended = self.control.send(Control::Input(input)).await;
     }
 
     fn call(&mut self, call: CallId, write: Option<LeaseWrite>) {

@@ -84,7 +84,7 @@ async fn a_certificate_has_to_be_of_the_authority_and_of_the_name() {
 }
 
 #[tokio::test]
-async fn without_an_authority_nobody_is_trusted() {
+async fn without_an_authority_no_server_is_trusted() {
     let why = asked("https", None, None, WELL).await.unwrap_err();
     assert!(why.contains("needs --tls-ca"), "{why}");
     let why = asked("https", None, Some("no certificate"), WELL).await.unwrap_err();

@@ -235,7 +235,7 @@ async fn judge(
     let ask = || census(deployment);
     until("one leads, and all hold the same graph", AT_LAST, ask, |census| census.agrees()).await?;
     let alarms = deployment.replicas.alarms()?;
-    ensure!(alarms.is_empty(), "lines that nobody should ever see: {alarms:#?}");
+    ensure!(alarms.is_empty(), "unexpected lines: {alarms:#?}");
     Ok(())
 }
 

@@ -1,14 +1,14 @@
 //! Randomness from a seed, in independent streams, so that taking one fault away leaves the other draws as they were.
 
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Random(Jitter);
+pub(crate) struct Random(Rng);
 
 impl Random {
     /// The stream `purpose` of a seed.
     pub(crate) fn new(seed: u64, purpose: u64) -> Random {
-        let mut random = Jitter::new(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        let mut random = Rng::new(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
         Random(random)
     }

@@ -51,7 +51,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "S03",
         "a backend that is down holds only what is owned there, with discovery naming it",
         &[
-            Unit(REAL, "a_backend_that_is_down_holds_what_is_owned_there_and_nobody_else"),
+            Unit(REAL, "a_backend_that_is_down_holds_only_the_dependents_of_its_objects"),
             Unit(
                 "graph-service/src/ingest/discovery/tests.rs",
                 "a_server_that_is_down_or_missing_makes_its_group_suspect",
@@ -62,7 +62,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario(
         "S04",
         "where only one of two servers knows a kind, no answer in turn is taken for absence; the watch is believed",
-        &[Unit(STORIES, "a_server_that_does_not_know_the_kind_yet_costs_nobody_a_life")],
+        &[Unit(STORIES, "a_server_that_does_not_know_the_kind_yet_causes_no_deletion")],
     ),
     scenario(
         "S05",
@@ -198,7 +198,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "an executor that dies half-way leaves nothing undone, and nothing is done to a namesake",
         &[
             Unit(PRESSURE, "an_executor_that_dies_half_way_leaves_nothing_undone_and_touches_no_namesake"),
-            Unit("tests/tests/e2e.rs", "killing_either_service_half_way_loses_nothing_and_touches_nobody_else"),
+            Unit("tests/tests/e2e.rs", "killing_either_service_half_way_loses_nothing_and_touches_no_other_object"),
         ],
     ),
     scenario(
@@ -206,7 +206,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "whatever crashes at whatever step, the end is the same",
         &[
             SIMULATED,
-            Unit("tests/tests/e2e.rs", "killing_either_service_half_way_loses_nothing_and_touches_nobody_else"),
+            Unit("tests/tests/e2e.rs", "killing_either_service_half_way_loses_nothing_and_touches_no_other_object"),
         ],
     ),
     scenario(
@@ -220,7 +220,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     scenario(
         "S31",
-        "a list that became forbidden is told of while the watch still goes on, and holds nobody else after a restart",
+        "a list that became forbidden is told of while the watch still goes on, and holds no other kind after a restart",
         &[
             Unit(EVIDENCE, "a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meets_it"),
             Unit("tests/tests/bad_input.rs", "one_resource_that_cannot_be_listed_does_not_stop_the_others"),
@@ -228,9 +228,9 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     scenario(
         "S33",
-        "a kind whose list takes very long holds up nobody else, and a page that fails does not throw away the others",
+        "a kind whose list takes very long delays no other kind, and a page that fails does not throw away the others",
         &[
-            Unit(PRESSURE, "a_kind_whose_list_takes_a_quarter_of_an_hour_holds_up_nobody_else"),
+            Unit(PRESSURE, "a_kind_whose_list_takes_a_quarter_of_an_hour_delays_no_other_kind"),
             Unit(FOLLOW, "a_page_that_fails_is_asked_for_again_and_what_came_before_it_is_kept"),
             Unit(FOLLOW, "a_list_that_the_server_cuts_short_is_given_more_time"),
         ],
@@ -248,7 +248,7 @@ pub const SCENARIOS: &[Scenario] = &[
                 "tests/tests/pause.rs",
                 "pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade_finishes",
             ),
-            Unit("tests/tests/pause.rs", "it_survives_the_death_of_the_leader_and_works_while_nobody_leads"),
+            Unit("tests/tests/pause.rs", "it_survives_the_death_of_the_leader_and_works_while_no_replica_leads"),
             Unit("engine/src/leader/tests/pauses.rs", "a_pause_in_mid_cascade_stops_what_is_leased_and_holds_the_rest"),
         ],
     ),

@@ -161,7 +161,7 @@ async fn an_executor_that_finds_no_graph_service_says_so_and_goes_on_trying() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rubbish_and_strangers_on_the_grpc_port_harm_nobody() -> anyhow::Result<()> {
+async fn rubbish_and_strangers_on_the_grpc_port_do_no_harm() -> anyhow::Result<()> {
     let programs = Programs::build()?;
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;

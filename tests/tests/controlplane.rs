@@ -70,7 +70,7 @@ async fn users_are_authenticated_and_without_rights() -> anyhow::Result<()> {
     let plane = ControlPlane::start_with(&binaries, options).await?;
     for user in ["reader", "tenant", "viewer"] {
         let namespaces: Api<Namespace> = Api::all(plane.client_of(user).await?);
-        let refused = namespaces.list(&ListParams::default()).await.expect_err("nobody granted this");
+        let refused = namespaces.list(&ListParams::default()).await.expect_err("no role grants this");
         assert!(refused.to_string().contains(&format!("User \"{user}\" cannot list")), "{refused}");
     }
 
@@ -90,7 +90,7 @@ async fn a_restart_keeps_address_and_data() -> anyhow::Result<()> {
     configmaps.create(&PostParams::default(), &named("kept")).await?;
 
     plane.stop_apiserver();
-    configmaps.get("kept").await.expect_err("nobody listens there");
+    configmaps.get("kept").await.expect_err("no process listens there");
     plane.start_apiserver().await?;
     configmaps.get("kept").await?;
 

@@ -99,7 +99,7 @@ fn refused(verb: &'static str, resource: &'static str) -> impl Fn(&RequestCount)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_wakes_under_a_former_term_changes_nothing() -> anyhow::Result<()> {
+async fn a_leader_that_wakes_in_a_former_term_changes_nothing() -> anyhow::Result<()> {
     let Some(world) = World::start().await? else { return Ok(()) };
     let executor = &world.replicas.executors[0];
     let dependents = world.a_cascade_that_hangs().await?;
@@ -143,9 +143,9 @@ async fn whoever_wakes_under_a_former_term_changes_nothing() -> anyhow::Result<(
     ensure!(left.len() == DEPENDENTS, "{} of {DEPENDENTS} dependents are left", left.len());
     ensure!(dependents.iter().all(|before| left.iter().any(|now| uid(now) == uid(before))), "and they are the same");
     let now = held(&world.client).await?;
-    ensure!(now == Held { holder: Some(1), term: 2 }, "nobody else has led meanwhile: {now:?}");
+    ensure!(now == Held { holder: Some(1), term: 2 }, "no other replica has led meanwhile: {now:?}");
     let alarms = world.replicas.alarms()?;
-    ensure!(alarms.is_empty(), "lines that nobody should ever see: {alarms:#?}");
+    ensure!(alarms.is_empty(), "unexpected lines: {alarms:#?}");
     eprintln!(
         "refused: {stale} grants by the executor, {late_deletes} deletes and {late_renewals} renewals by the API server"
     );

@@ -163,7 +163,7 @@ async fn bystanders(client: &Client) -> anyhow::Result<Vec<Value>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killing_either_service_half_way_loses_nothing_and_touches_nobody_else() -> anyhow::Result<()> {
+async fn killing_either_service_half_way_loses_nothing_and_touches_no_other_object() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;

@@ -34,7 +34,7 @@ async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {
     // Ten of the first owner, ten of the second, and the dangling one.
     let ask = || collector.total_of("ownergraph_decisions_total", "action=\"delete\"");
     until("21 deletions are decided", SOON, ask, |count| *count == 21.0).await?;
-    ensure!(writes(&api) == owners.len() as u64, "nobody but the test has written: {:?}", api.server.requests());
+    ensure!(writes(&api) == owners.len() as u64, "only the test has written: {:?}", api.server.requests());
     ensure!(
         count(&api.client, &maps).await? == 33,
         "all dependents and two terminating owners are there, and the dangling one"

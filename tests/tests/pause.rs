@@ -263,7 +263,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_survives_the_death_of_the_leader_and_works_while_nobody_leads() -> anyhow::Result<()> {
+async fn it_survives_the_death_of_the_leader_and_works_while_no_replica_leads() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
     let Some(mut world) = World::start().await? else { return Ok(()) };
     world.install().await?;

@@ -143,7 +143,7 @@ const SOON_AGAIN: Duration = Duration::from_secs(60);
 const OUTAGE: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_is_down_holds_what_is_owned_there_and_nobody_else() -> anyhow::Result<()> {
+async fn a_backend_that_is_down_holds_only_the_dependents_of_its_objects() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
     let Some(binaries) = require() else { return Ok(()) };
     let plane = controlplane::shared(&binaries).await?;

@@ -126,7 +126,7 @@ impl World {
                 }
             }
         }
-        anyhow::bail!("nobody granted anything in {SOON:?}")
+        anyhow::bail!("no leader granted anything in {SOON:?}")
     }
 }
 

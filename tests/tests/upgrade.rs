@@ -242,7 +242,7 @@ async fn releases_replace_each_other_during_cascades_and_nothing_is_lost_or_wron
 
     let endings = stream_endings(world.replicas.directory())?;
     eprintln!("how sessions of executors ended: {:?}", endings.sessions);
-    eprintln!("how they were told to wait while nobody led: {:?}", endings.refusals);
+    eprintln!("refusals while no replica led: {:?}", endings.refusals);
     ensure!(endings.wrong.is_empty(), "{:#?}", endings.wrong);
     // Each of the four graph services that were asked to stop led, and both executors were with it; with the last one, one at least.
     ensure!(endings.sessions.get("sent away").is_some_and(|&sent| sent >= 7), "{:?}", endings.sessions);

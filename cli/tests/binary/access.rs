@@ -127,7 +127,7 @@ async fn guard(request: Request, next: Next) -> Response {
         ADMIN => {}
         VIEWER if !of("secrets") => {}
         STRANGER if !of("pods") => {}
-        VIEWER | STRANGER => return refusal(StatusCode::FORBIDDEN, "forbidden: ask somebody else"),
+        VIEWER | STRANGER => return refusal(StatusCode::FORBIDDEN, "forbidden: ask another user"),
         _ => return refusal(StatusCode::UNAUTHORIZED, "Unauthorized"),
     }
     if path.ends_with("/portforward") { forward(request) } else { next.run(request).await }
@@ -174,7 +174,7 @@ fn forward(mut request: Request) -> Response {
         tokio::join!(down, up);
     };
     // The relay ends with the connection that carries it.
-    #[expect(clippy::disallowed_methods, reason = "a door outlives its test in nobody's hands")]
+    #[expect(clippy::disallowed_methods, reason = "the door may outlive its test")]
     tokio::spawn(relay);
     let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
     let response = response.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "websocket");

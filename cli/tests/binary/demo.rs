@@ -36,7 +36,7 @@ async fn the_summary_is_one_json_document_whose_numbers_add_up() {
 }
 
 #[tokio::test]
-async fn the_story_tells_each_act_in_plain_lines_where_nobody_wants_colours() {
+async fn the_story_tells_each_act_in_plain_lines_without_colours() {
     let output = output(&mut ownergraph(&["demo", "--objects", "40", "--executors", "1"])).await;
     assert!(output.status.success(), "{output:?}");
     let story = String::from_utf8(output.stdout).unwrap();

@@ -132,7 +132,7 @@ async fn old_names_of_flags_are_taken_and_not_shown() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_without_a_digest_where_nobody_can_be_asked() {
+async fn nothing_is_deleted_without_a_digest_if_stdin_is_not_a_terminal() {
     for arguments in [&["delete", "cm/root"][..], &["delete", "cm/root", "--yes"], &["-n", "a", "delete", "-y", "cm/b"]]
     {
         let refused = output(&mut plugin(arguments)).await;

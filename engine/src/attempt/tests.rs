@@ -1,7 +1,7 @@
 //! The machine with scripted answers. `W` is a number: references are returned unread.
 
 use super::*;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{Facts, Name};
 use crate::work::{Action, FindingResult, Preconditions, Term, WorkItem};
 use alloc::borrow::ToOwned;

@@ -17,8 +17,8 @@ impl Flags {
     pub(super) const OBSERVED: Flags = Flags(1 << 1);
     /// A question about the node had no usable answer.
     pub(super) const UNREADABLE: Flags = Flags(1 << 2);
-    /// [`Told`] has more knowledge about it.
-    pub(super) const TOLD: Flags = Flags(1 << 3);
+    /// [`Checked`] has more knowledge about it.
+    pub(super) const CHECKED: Flags = Flags(1 << 3);
     pub(super) const TERMINATING: Flags = Flags(1 << 4);
     pub(super) const HOLD: Flags = Flags(1 << 5);
     /// It has the `foregroundDeletion` finalizer.
@@ -176,7 +176,7 @@ impl Dependents {
 
 /// The knowledge about an unobserved node.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Checked {
     Read { facts: Facts, position: ResourceVersion },
     Absent(Proof),
 }

@@ -69,7 +69,9 @@ impl Graph {
         if !self.by_address(node.kind(), node.namespace(), node.name()).any(|other| other == id) {
             return Some(String::from("not found by its address"));
         }
-        if node.cell.flags.has(Flags::TOLD) != self.told.contains_key(&id) || node.is_observed() && node.is_absent() {
+        if node.cell.flags.has(Flags::CHECKED) != self.checked.contains_key(&id)
+            || node.is_observed() && node.is_absent()
+        {
             return Some(String::from("its flag and the map of unobserved knowledge differ"));
         }
         if node.cell.flags.has(Flags::ODD_VERSION) != self.versions.contains_key(&id) {

@@ -131,12 +131,12 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jitter::Jitter;
+    use crate::jitter::Rng;
 
     #[test]
     fn components_are_those_in_which_each_reaches_each() {
         for seed in 0..300 {
-            let mut random = Jitter::new(seed);
+            let mut random = Rng::new(seed);
             let nodes = 1 + (random.next() % 9) as usize;
             let edges = random.next() % 14;
             let mut next = alloc::vec![Vec::new(); nodes];

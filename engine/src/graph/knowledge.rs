@@ -1,6 +1,6 @@
 //! The knowledge about a node. Common data is in the cell of the node, rare data in maps.
 
-use super::cell::{Cell, Flags, Told};
+use super::cell::{Cell, Checked, Flags};
 use super::{Graph, NodeId, Presence};
 use crate::object::{Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
 use alloc::sync::Arc;
@@ -11,7 +11,7 @@ impl Graph {
     pub(super) fn observe(&mut self, id: NodeId, resource_version: ResourceVersion, list: u32, facts: &Facts) {
         if !self.node(id).is_observed() {
             self.observed += 1;
-            self.forget_told(id);
+            self.forget_checked(id);
         }
         self.set_finalizers(id, &facts.finalizers);
         self.set_version(id, Some(resource_version));
@@ -51,26 +51,26 @@ impl Graph {
     /// Replaces the knowledge about an unobserved node.
     pub(crate) fn set_unobserved(&mut self, id: NodeId, presence: Presence) {
         debug_assert!(!self.node(id).is_observed());
-        self.forget_told(id);
+        self.forget_checked(id);
         match presence {
             Presence::Virtual { unreadable } => self.cell_mut(id).flags.set(Flags::UNREADABLE, unreadable),
-            Presence::Read { facts, position } => self.tell(id, Told::Read { facts, position }),
-            Presence::Absent(proof) => self.tell(id, Told::Absent(proof)),
+            Presence::Read { facts, position } => self.tell(id, Checked::Read { facts, position }),
+            Presence::Absent(proof) => self.tell(id, Checked::Absent(proof)),
             Presence::Observed(_) => debug_assert!(false, "an object is observed with its references"),
         }
     }
 
-    pub(super) fn tell(&mut self, id: NodeId, told: Told) {
-        self.told.insert(id, told);
-        self.cell_mut(id).flags.set(Flags::TOLD, true);
+    pub(super) fn tell(&mut self, id: NodeId, checked: Checked) {
+        self.checked.insert(id, checked);
+        self.cell_mut(id).flags.set(Flags::CHECKED, true);
     }
 
-    pub(super) fn forget_told(&mut self, id: NodeId) {
-        if self.cell(id).flags.has(Flags::TOLD) {
-            self.told.remove(&id);
+    pub(super) fn forget_checked(&mut self, id: NodeId) {
+        if self.cell(id).flags.has(Flags::CHECKED) {
+            self.checked.remove(&id);
         }
         let flags = &mut self.cell_mut(id).flags;
-        flags.set(Flags::TOLD, false);
+        flags.set(Flags::CHECKED, false);
         flags.set(Flags::UNREADABLE, false);
     }
 

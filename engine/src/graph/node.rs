@@ -1,6 +1,6 @@
 //! The view of a node.
 
-use super::cell::{Cell, DependentEdge, Dependents, Flags, OwnerEdge, Told};
+use super::cell::{Cell, Checked, DependentEdge, Dependents, Flags, OwnerEdge};
 use super::{Coordinates, Graph, NodeId, Observed, Presence};
 use crate::coverage::KindId;
 use crate::evidence::Proof;
@@ -70,9 +70,9 @@ impl<'a> Node<'a> {
         if self.is_observed() {
             return Known::Observed;
         }
-        match self.told() {
-            Some(Told::Read { facts, position }) => Known::Read { facts, position },
-            Some(Told::Absent(proof)) => Known::Absent(proof),
+        match self.checked() {
+            Some(Checked::Read { facts, position }) => Known::Read { facts, position },
+            Some(Checked::Absent(proof)) => Known::Absent(proof),
             None => Known::Virtual { unreadable: self.cell.flags.has(Flags::UNREADABLE) },
         }
     }
@@ -95,8 +95,8 @@ impl<'a> Node<'a> {
     }
 
     /// Unobserved, and read or proven absent.
-    pub(crate) fn is_told(self) -> bool {
-        self.told().is_some()
+    pub(crate) fn is_checked(self) -> bool {
+        self.checked().is_some()
     }
 
     /// Observed or read.
@@ -105,7 +105,7 @@ impl<'a> Node<'a> {
     }
 
     pub(crate) fn is_absent(self) -> bool {
-        matches!(self.told(), Some(Told::Absent(_)))
+        matches!(self.checked(), Some(Checked::Absent(_)))
     }
 
     /// Waits to be judged.
@@ -285,17 +285,17 @@ impl<'a> Node<'a> {
     }
 
     fn read(self) -> Option<&'a Facts> {
-        match self.told()? {
-            Told::Read { facts, .. } => Some(facts),
-            Told::Absent(_) => None,
+        match self.checked()? {
+            Checked::Read { facts, .. } => Some(facts),
+            Checked::Absent(_) => None,
         }
     }
 
-    fn told(self) -> Option<&'a Told> {
-        if !self.cell.flags.has(Flags::TOLD) {
+    fn checked(self) -> Option<&'a Checked> {
+        if !self.cell.flags.has(Flags::CHECKED) {
             return None;
         }
-        self.graph.told.get(&self.id)
+        self.graph.checked.get(&self.id)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Compares the graph with the definition of its content.
 
 use super::*;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{Access, Backend, GroupResource};
 use crate::object::{OwnerReference, ServedKind};
 use crate::time::Time;
@@ -70,7 +70,7 @@ fn compare(graph: &Graph, naive: &BTreeMap<Uid, Object>, kind: KindId, seed: u64
 #[test]
 fn edges_are_the_same_from_both_ends_after_any_history() {
     for seed in 0..200 {
-        let mut random = Jitter::new(seed);
+        let mut random = Rng::new(seed);
         let mut coverage = Coverage::default();
         let kind = coverage.serve(
             Time::ZERO,

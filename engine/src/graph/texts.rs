@@ -124,14 +124,14 @@ fn grains(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jitter::Jitter;
+    use crate::jitter::Rng;
     use alloc::collections::BTreeMap;
     use alloc::string::String;
 
     #[test]
     fn what_was_put_is_there_until_it_is_given_back() {
         for seed in 0..50 {
-            let (mut random, mut texts, mut known) = (Jitter::new(seed), Texts::new(), BTreeMap::new());
+            let (mut random, mut texts, mut known) = (Rng::new(seed), Texts::new(), BTreeMap::new());
             for step in 0..2000_u32 {
                 if random.next().is_multiple_of(3)
                     && let Some((key, (id, text))) = known.pop_first()

@@ -43,5 +43,5 @@ fn not_knowing_holds_everything_but_what_is_exempt() {
         assert_eq!(holds.find(group, resource, "a"), None);
     }
     assert_eq!(holds.find("coordination.k8s.io", "others", "a"), Some(Hold::Unknown));
-    assert!(!holds.are_pressed(), "nobody has pressed anything");
+    assert!(!holds.are_pressed(), "there is no pause");
 }

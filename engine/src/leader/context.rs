@@ -1,7 +1,7 @@
 //! State that every component of the leader uses: the configuration, the clock, the term, and the queue of effects.
 
 use super::{Config, Event, Grounds, Output, StreamId, Timer};
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{GroupResource, ObjectRef, ResourceVersion};
 use crate::pace::Rate;
 use crate::time::Time;
@@ -14,7 +14,7 @@ use alloc::string::String;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) config: Config,
-    pub(super) jitter: Jitter,
+    pub(super) jitter: Rng,
     pub(super) now: Time,
     pub(super) outputs: VecDeque<Output>,
     pub(super) timers: Timers<Timer>,
@@ -29,7 +29,7 @@ impl Context {
     pub(super) fn new(config: Config, seed: u64) -> Context {
         Context {
             config,
-            jitter: Jitter::new(seed),
+            jitter: Rng::new(seed),
             now: Time::ZERO,
             outputs: VecDeque::new(),
             timers: Timers::default(),

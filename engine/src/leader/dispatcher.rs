@@ -1,6 +1,6 @@
 //! Distribution of decisions to executors: the queue, the sessions and leases, and the write rate.
 
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::late_writes::LateWrites;
 use crate::lease::{Leases, SessionId};
 use crate::lies::Lies;
@@ -43,7 +43,7 @@ pub(super) enum LeaseEnd {
 }
 
 impl Dispatcher {
-    pub(super) fn new(seed: u64, secrets: &mut Jitter) -> Dispatcher {
+    pub(super) fn new(seed: u64, secrets: &mut Rng) -> Dispatcher {
         Dispatcher {
             queue: Queue::default(),
             leases: Leases::new(seed),

@@ -11,7 +11,7 @@
 
 use super::{Config, OnStoreRewind};
 use crate::coverage::KindId;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::Uid;
 use crate::recent::Recent;
 use alloc::collections::BTreeSet;
@@ -111,7 +111,7 @@ pub(super) enum Settled {
 }
 
 impl History {
-    pub(super) fn new(secrets: &mut Jitter) -> History {
+    pub(super) fn new(secrets: &mut Rng) -> History {
         History {
             trust: Trust::Trusted,
             suspicion: None,

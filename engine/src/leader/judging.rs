@@ -216,7 +216,7 @@ impl Leader {
     /// Reports a decision that this replica made before its term began. Each step of a decision in the log then follows
     /// the decision.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
-        if self.dispatcher.queue().get(uid).is_some_and(|item| !item.told) {
+        if self.dispatcher.queue().get(uid).is_some_and(|item| !item.reported) {
             let causes = self.world.graph().primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
             let chain = self.world.chain(&self.cx, uid, &causes);
             self.decided(uid, causes, chain, true);
@@ -225,7 +225,7 @@ impl Leader {
 
     fn decided(&mut self, uid: &Uid, causes: Vec<Cause>, chain: Vec<ObjectRef>, repeated: bool) {
         let leads = self.cx.term.is_some();
-        self.dispatcher.set_told(uid, leads);
+        self.dispatcher.set_reported(uid, leads);
         let Some(item) = self.dispatcher.queue().get(uid) else { return };
         let (id, generation, target, action) =
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());

@@ -6,7 +6,7 @@ use crate::changes::Changes;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Inquiry;
 use crate::graph::{Graph, NodeId};
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{Name, Uid};
 use crate::time::Time;
 use crate::tombstones::Tombstones;
@@ -59,7 +59,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(policy: &Policy, secrets: &mut Jitter) -> World {
+    pub(super) fn new(policy: &Policy, secrets: &mut Rng) -> World {
         World {
             graph: Graph::new(policy.invalid_references == InvalidReferences::Hold, secrets.next()),
             coverage: Coverage::default(),

@@ -45,10 +45,10 @@ impl Queue {
     pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
         loop {
             let uid = self.held_news.pop_first()?;
-            let Some(item) = self.items.get_mut(&uid).filter(|item| item.told_held != item.is_paused()) else {
+            let Some(item) = self.items.get_mut(&uid).filter(|item| item.reported_held != item.is_paused()) else {
                 continue;
             };
-            item.told_held = !item.told_held;
+            item.reported_held = !item.reported_held;
             let pause = match &item.state {
                 ItemState::Held(Hold::Pause(name)) => Some(name.clone()),
                 ItemState::Held(Hold::Unknown | Hold::TooMany)

@@ -160,7 +160,7 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
     assert!(queue.is_due(&row, at(10)));
     assert_eq!(queue.probe(&row, at(10)), Some(at(15)));
     assert_eq!(drain(&mut queue), ["y"], "another one: what was refused may have been refused for itself");
-    assert_eq!(queue.passed(at(11), &uid("y"), None, true), None, "nobody else stands in the row");
+    assert_eq!(queue.passed(at(11), &uid("y"), None, true), None, "no other item is in the row");
     queue.remove(&uid("y"));
     assert_eq!(drain(&mut queue), ["x", "z"]);
     assert_eq!((queue.waiting(), queue.len()), (0, 2));
@@ -209,7 +209,7 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
     assert!(queue.is_refused_alone(&uid("x"), &blocker, false));
     queue.place(&uid("x"), ItemState::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
     queue.put(at(11), draft("a", "w"), None, false);
-    assert_eq!(drain(&mut queue), ["w"], "nobody waits for what is refused to one alone");
+    assert_eq!(drain(&mut queue), ["w"], "no item waits behind an individual refusal");
     // A rule for one item may come: when one item that waits alone passes, all of them are tried.
     queue.make_ready(&uid("x"));
     queue.put(at(12), draft("a", "v"), None, false);

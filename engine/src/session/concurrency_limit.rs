@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_where_a_server_is_busy_and_nobody_waits_long() {
+    fn stays_if_a_server_is_busy_and_no_request_waits_long() {
         let mut limit = ConcurrencyLimit::new(64);
         // Ten cores with two milliseconds of work for each request: more than ten requests wait.
         let took = |under_way: usize| Duration::from_micros(200) * u32::try_from(under_way.max(10)).unwrap();

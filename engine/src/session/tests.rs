@@ -339,7 +339,7 @@ fn starts_no_more_writes_than_its_share_and_little_once_that_has_run_out() {
 }
 
 #[test]
-fn a_leader_that_says_nothing_of_shares_limits_nobody_once_the_old_share_has_run_out() {
+fn a_leader_without_shares_sets_no_limit_after_the_old_share_has_expired() {
     check_open(
         r#"
         20    | share 1 3              |

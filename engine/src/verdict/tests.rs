@@ -9,7 +9,7 @@ use super::*;
 use crate::evidence::Proof;
 use crate::graph::Coordinates;
 use crate::graph::Presence;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 use crate::object::{
     Access, Backend, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, Object, ResourceVersion, ServedKind,
     Uid,
@@ -166,7 +166,7 @@ fn check(world: &str, expected: &str) {
         .map(|(name, verdict)| (name.to_string(), verdict.to_string()))
         .collect();
     for seed in 0..24_u64 {
-        let mut random = Jitter::new(seed);
+        let mut random = Rng::new(seed);
         let mut shuffled = lines.clone();
         for at in (1..shuffled.len()).rev() {
             let other = usize::try_from(random.next() % (at as u64 + 1)).unwrap();

@@ -405,7 +405,7 @@ async fn an_action_of_a_newer_leader_is_handed_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_that_holds_nothing_stops_at_once_whoever_is_missing() {
+async fn an_executor_that_holds_nothing_stops_at_once_even_without_its_peers() {
     let mut world = World::start([]);
     let call = world.call().await;
     drop(call);

@@ -50,7 +50,7 @@ fn a_stranger_is_called_one() {
 }
 
 #[tokio::test]
-async fn nobody_and_garbage_are_told_apart() {
+async fn a_silent_peer_and_garbage_are_told_apart() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (ends, keeping) = open(Connector::network(Caller::plaintext()), Target::Address(address.clone()));

@@ -119,7 +119,7 @@ async fn a_hello_is_welcomed_and_a_stop_sends_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_that_is_over_counts_no_longer_although_nobody_has_said_so() {
+async fn a_term_that_is_over_counts_no_longer_before_its_end_is_announced() {
     let mut harness = Harness::new();
     harness.lead();
     harness.validity.set(Some(engine::time::Time::ZERO));
@@ -154,7 +154,7 @@ async fn a_standby_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_read_is_let_go_alone() {
+async fn an_executor_that_does_not_read_is_disconnected_alone() {
     let mut harness = Harness::new();
     harness.lead();
     let (mut slow, slow_ending) = harness.open(1, 1);

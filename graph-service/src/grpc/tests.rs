@@ -337,7 +337,7 @@ async fn answers_are_compressed_for_those_who_ask_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_on_the_port_harms_nobody() {
+async fn garbage_on_the_port_does_no_harm() {
     with_service(async |dial| {
         let (mut near, far) = tokio::io::duplex(PIPE_BYTES);
         dial.pipes.send(Connection::new(far)).await.unwrap();

@@ -9,7 +9,7 @@ use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
 use super::{Clients, Config, Shared, pauses};
 use crate::messages::Control;
-use engine::jitter::{Backoff, Jitter};
+use engine::jitter::{Backoff, Rng};
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
 use kube_api::discovery::Document;
@@ -77,7 +77,7 @@ pub(crate) async fn run(
         running: BTreeSet::new(),
         lag: (LAG_MIN, 0),
         definitions_by: None,
-        seeds: Jitter::new(config.seed),
+        seeds: Rng::new(config.seed),
         config,
     };
     loop {
@@ -145,7 +145,7 @@ struct Supervisor {
     /// The time at which the first view stops waiting for the definitions.
     definitions_by: Option<Instant>,
     backoff: Backoff,
-    seeds: Jitter,
+    seeds: Rng,
 }
 
 impl Supervisor {

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn a_status_is_read_with_all_that_counts() {
 fn no_damaged_answer_panics_or_names_an_object_that_it_does_not_name() {
     let good = status_body("NotFound", 404, r#"{"name":"web","group":"apps","kind":"deployments"}"#);
     let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut random = Jitter::new(seed);
+    let mut random = Rng::new(seed);
     let mut draw = |below: usize| usize::try_from(random.next() >> 33).unwrap() % below;
     for round in 0..20_000 {
         let mut bytes = good.as_bytes().to_vec();

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(place.take(pace, at(19)), None);
         assert_eq!(place.take(pace, at(25)), Some(1), "parts of a wait are not lost");
         let rested: Vec<_> = (0..4).map(|_| place.take(pace, at(1000))).collect();
-        assert_eq!(rested, [Some(0), Some(0), Some(0), None], "nobody saves up more than a burst");
+        assert_eq!(rested, [Some(0), Some(0), Some(0), None], "no place saves more than a burst");
     }
 
     /// Counts the lines that pass.

@@ -39,7 +39,7 @@ pub(crate) fn keep_finalizers(old: &Object, object: &mut Object) {
     object.insert("spec".to_owned(), kept);
 }
 
-/// Whether a DELETE only marks the namespace: until its content is gone.
+/// Whether a DELETE only marks the namespace, because it still has content.
 pub(crate) fn begins_or_waits(object: &Object) -> bool {
     !metadata::is_terminating(object) || !is_empty(object)
 }

@@ -1,10 +1,10 @@
 //! Uids and name suffixes from a seed, so that a run can be repeated to the last byte.
 
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 
 /// A seeded source of uids and generated names.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(Jitter);
+pub(crate) struct Random(Rng);
 
 /// The characters after a `generateName`: no vowels, and none that look alike.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -12,7 +12,7 @@ const SUFFIX_LENGTH: usize = 5;
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Jitter::new(seed))
+        Self(Rng::new(seed))
     }
 
     /// A version 4 UUID in canonical lower case.

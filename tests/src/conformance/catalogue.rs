@@ -63,7 +63,7 @@ pub const CATALOGUE: &[Entry] = &[
         By(&[
             Unit(
                 "graph-service/src/ingest/supervisor/tests.rs",
-                "what_is_served_is_collected_and_one_that_fails_stops_nobody",
+                "served_kinds_are_collected_and_a_failing_one_stops_no_other",
             ),
             Unit("graph-service/src/ingest/supervisor/tests.rs", "a_kind_that_is_gone_is_told_of_when_it_is_confirmed"),
         ]),
@@ -170,7 +170,7 @@ pub const CATALOGUE: &[Entry] = &[
         By(&[
             Unit(
                 "graph-service/src/ingest/supervisor/tests.rs",
-                "what_is_served_is_collected_and_one_that_fails_stops_nobody",
+                "served_kinds_are_collected_and_a_failing_one_stops_no_other",
             ),
             Unit("graph-service/src/ingest/supervisor/tests.rs", "discovery_that_fails_changes_nothing_and_shows"),
             Unit("graph-service/src/ingest/known/tests.rs", "a_suspect_group_or_an_incomplete_view_takes_nothing_away"),

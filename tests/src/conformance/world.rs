@@ -214,7 +214,7 @@ impl World {
                     attempt.resource == kind.plural && (attempt.namespace.is_empty() || attempt.namespace == namespace)
                 };
                 let fault = sandbox.server.inject(Fault::new(matches, FaultAnswer::internal_error()));
-                sandbox.faults.lock().expect("nobody panics with the lock held").push(fault);
+                sandbox.faults.lock().expect("no code panics with the lock held").push(fault);
             }
             None => {
                 let webhook = json!({ "conversionReviewVersions": ["v1"], "clientConfig": { "url": DEAD_WEBHOOK } });
@@ -230,7 +230,7 @@ impl World {
     pub async fn mend_kind(&self, kind: Kind, namespace: &str) -> anyhow::Result<()> {
         match &self.sandbox {
             Some(sandbox) => {
-                for fault in sandbox.faults.lock().expect("nobody panics with the lock held").drain(..) {
+                for fault in sandbox.faults.lock().expect("no code panics with the lock held").drain(..) {
                     sandbox.server.lift(fault);
                 }
             }

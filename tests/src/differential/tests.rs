@@ -199,7 +199,7 @@ fn what_is_to_go_in_foreground_does_even_where_upstream_unblocks_in_vain() {
     let judged = |upstream: &End| judge(&program, &self::to(&ours), &[self::to(upstream), self::to(upstream)]);
     let on_purpose = judged(&upstream(Some(false)));
     assert!(on_purpose.different.is_empty() && on_purpose.on_purpose.len() == 2, "{on_purpose:?}");
-    assert_eq!(judged(&upstream(None)).different, [1, 2], "nobody rewrote a flag");
+    assert_eq!(judged(&upstream(None)).different, [1, 2], "no client rewrote a flag");
 }
 
 /// Seed 185: whether the first of two owners is seen gone before the second goes is a matter of speed.
@@ -319,7 +319,7 @@ fn what_has_dependents_goes_after_them_where_an_owner_waits() {
         !breaches(&program, &course).is_empty()
     };
     assert!(is_breach(3, &[write(5, 1, None)]));
-    assert!(!is_breach(2, &[write(5, 1, None)]), "nobody may have seen the dependent yet");
+    assert!(!is_breach(2, &[write(5, 1, None)]), "no watch may have shown the dependent yet");
     let marked = write(5, 1, Some(terminating(&[FOREGROUND], vec![to(0)])));
     assert!(!is_breach(3, &[marked, write(6, 2, None), write(7, 1, None), write(8, 0, None)]));
 }

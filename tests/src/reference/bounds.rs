@@ -82,7 +82,7 @@ pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
     (
         "Processor time and bytes of one caller's streams",
         "a caller that uses up its share waits, and no other does",
-        "whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else",
+        "a_reader_that_uses_up_its_time_or_its_bytes_waits_alone",
     ),
     (
         "Bytes of all readers' streams together",

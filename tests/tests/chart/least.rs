@@ -130,8 +130,11 @@ async fn everything_is_collected(site: &Site) -> anyhow::Result<()> {
         };
         until(&format!("{policy} is over"), CASCADE_WITHIN, gone, |now| *now == (false, 0, left)).await?;
     }
-    let lease = get(&site.client, format!("{LEASES}/{lease}")).await?.context("nobody made the Lease")?;
-    ensure!(lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()), "nobody led: {lease}");
+    let lease = get(&site.client, format!("{LEASES}/{lease}")).await?.context("the Lease does not exist")?;
+    ensure!(
+        lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()),
+        "no replica led: {lease}"
+    );
     for (name, service) in [("graph-service", &graph), ("executor-service", &executor)] {
         let said = service.process.output();
         ensure!(!said.contains("forbidden") && !said.contains("may not"), "{name} lacks a right: {said}");
@@ -179,7 +182,7 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
     let caller = caller.as_ref().map(|caller| &caller.process);
     let called = || caller.map(|process| process.output()).unwrap_or_default();
     let all = || async { Ok(format!("{answer}\n{}\n{}", called(), said(&graph).await)) };
-    until(&format!("{right}: somebody says {words}"), SOON, all, |all| all.contains(words)).await?;
+    until(&format!("{right}: a program says {words}"), SOON, all, |all| all.contains(words)).await?;
     Ok(())
 }
 
@@ -212,7 +215,7 @@ async fn executor_lacks(
         Use::Misplaced | Use::Press | Use::Lift => bail!("{right}: an executor does not do that"),
     }
     let all = || async { Ok(format!("{}\n{}", said(&executor).await, said(graph).await)) };
-    until(&format!("{right}: somebody says {words}"), SOON, all, |all| all.contains(words)).await?;
+    until(&format!("{right}: a program says {words}"), SOON, all, |all| all.contains(words)).await?;
     executor.process.terminate()?;
     executor.process.ended(SOON).await?;
     Ok(())

@@ -48,7 +48,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_over_tls_opens_the_log_and_is_shown_to_nobody() -> anyhow::Result<()> {
+async fn a_password_over_tls_opens_the_log_and_is_never_shown() -> anyhow::Result<()> {
     let Some(nats) = nats::require() else { return Ok(()) };
     let directory = Directory::create()?;
     let (trusted, key) = certificate(directory.path())?;

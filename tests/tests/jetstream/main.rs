@@ -110,7 +110,7 @@ async fn a_subscriber_killed_fifty_times_sees_every_decision_of_two_leaders_once
     ensure!(later.is_subset(&subscriber.targets(Phase::Succeeded)), "{head} then {last}");
     let mut from_the_start = Subscriber::default();
     world.read(&mut from_the_start, leader, last).await?;
-    ensure!(from_the_start.logs == subscriber.logs, "all of it is there for whoever begins now");
+    ensure!(from_the_start.logs == subscriber.logs, "a new subscriber gets all of it");
     Ok(())
 }
 
@@ -229,9 +229,9 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     world.says(0, "grants: stopped, the decision log is unreachable").await?;
     let (deletes, left) = (world.deletes()?, world.left().await?);
     ensure!(left > 0, "there is something left to be done");
-    is_told_to_whoever_asks(&world).await?;
+    is_reported_to_each_client(&world).await?;
     world.says(0, "decision log: unreachable for 10 s").await?;
-    ensure!((world.deletes()?, world.left().await?) == (deletes, left), "somebody has written meanwhile");
+    ensure!((world.deletes()?, world.left().await?) == (deletes, left), "another client has written meanwhile");
 
     world.nats_mut()?.again().await?;
     world.all_gone().await?;
@@ -253,7 +253,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
 }
 
 /// That the log is away is in the status, and is why an object is still there.
-async fn is_told_to_whoever_asks(world: &World) -> anyhow::Result<()> {
+async fn is_reported_to_each_client(world: &World) -> anyhow::Result<()> {
     let address = format!("http://{}", world.server(0));
     let status =
         AdminServiceClient::connect(address.clone()).await?.get_status(GetStatusRequest {}).await?.into_inner();

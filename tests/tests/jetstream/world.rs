@@ -191,7 +191,7 @@ impl World {
 
     /// Which replica leads.
     pub(crate) async fn leader(&self) -> anyhow::Result<usize> {
-        held(&self.client).await?.holder.context("somebody leads")
+        held(&self.client).await?.holder.context("a replica leads")
     }
 
     /// Kills the leader, the first, and starts it again once the second leads.

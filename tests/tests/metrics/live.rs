@@ -70,8 +70,8 @@ fn check_names(expressions: &[String], shown: &BTreeSet<String>) -> anyhow::Resu
             let family = ["_bucket", "_count", "_sum"].iter().find_map(|ending| name.strip_suffix(ending));
             let family = family.filter(|family| shown.contains(*family)).unwrap_or(&name);
             let known = described.iter().find(|known| known.name == family);
-            let known = known.with_context(|| format!("{expression}: nobody describes {family}"))?;
-            ensure!(shown.contains(family), "{expression}: nobody shows {family}");
+            let known = known.with_context(|| format!("{expression}: no crate describes {family}"))?;
+            ensure!(shown.contains(family), "{expression}: no program shows {family}");
             for label in labels {
                 let has = known.labels.iter().any(|of| of.name == label);
                 ensure!(

@@ -18,7 +18,7 @@ use tonic::Code;
 const TRIES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_cannot_be_trusted_is_refused_counted_and_told_why() -> anyhow::Result<()> {
+async fn an_untrusted_peer_is_refused_counted_and_told_why() -> anyhow::Result<()> {
     let programs = Programs::build()?;
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;

@@ -34,7 +34,7 @@ async fn all_executors_together_write_what_is_allowed_and_no_more() -> anyhow::R
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_writes_faster_while_leaders_change() -> anyhow::Result<()> {
+async fn no_executor_writes_faster_while_leaders_change() -> anyhow::Result<()> {
     let mut world = World::new().await?;
     world.capped_replica("a", ALLOWED);
     world.until_role("a", ReplicaRole::Leader).await?;

@@ -13,7 +13,7 @@ async fn stalled(world: &World) -> anyhow::Result<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_nobody_takes_shows_as_a_standstill_until_somebody_does() -> anyhow::Result<()> {
+async fn work_without_an_executor_shows_as_a_stall_until_one_connects() -> anyhow::Result<()> {
     let mut world = led_by_a().await?;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     ensure!(stalled(&world).await? == 0, "a quiet cluster is no standstill");

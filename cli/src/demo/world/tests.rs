@@ -8,7 +8,7 @@ async fn built(objects: usize) -> (Api, Server, World) {
 }
 
 #[tokio::test]
-async fn what_nobody_collected_is_found() {
+async fn an_object_that_was_not_collected_is_found() {
     let (api, server, world) = built(25).await;
     let deleted: usize = world.acts.iter().map(|act| act.deleted.len()).sum();
     let goes: usize = world.acts.iter().map(|act| act.goes.len()).sum();

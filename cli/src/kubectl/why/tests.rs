@@ -119,7 +119,7 @@ fn blocked_because_dependents_may_not_be_seen() {
 }
 
 #[test]
-fn queued_with_and_without_somebody_to_do_it() {
+fn queued_with_and_without_an_executor() {
     let gone = || reason(Code::OwnersAbsent, "DELETED seen at 881", &replica_set());
     let waits = || Reason { since: at(3), ..reason(Code::NoExecutor, "", &[]) };
     let queued = |reasons| ExplainObjectResponse {
@@ -158,7 +158,7 @@ fn orphaning() {
 }
 
 #[test]
-fn gone_by_us_and_by_somebody_else() {
+fn deleted_by_the_collector_and_by_another_client() {
     let departure = |by_us| Departure {
         time: at(180),
         by_us,
@@ -200,7 +200,7 @@ fn the_document_keeps_its_fields() {
 }
 
 #[test]
-fn what_somebody_should_look_at_is_a_finding() {
+fn a_state_that_may_need_action_is_a_finding() {
     assert_eq!(ending(Verdict::Blocked), Ending::Findings);
     assert_eq!(ending(Verdict::InProgress), Ending::Fine);
 }

@@ -14,11 +14,11 @@ struct Told {
     left: u32,
 }
 
-fn draw(jitter: &mut Jitter, bound: u64) -> u64 {
+fn draw(jitter: &mut Rng, bound: u64) -> u64 {
     jitter.next() % bound.max(1)
 }
 
-fn any_action(jitter: &mut Jitter) -> Action {
+fn any_action(jitter: &mut Rng) -> Action {
     let owner_checks = (0..draw(jitter, 4)).map(|number| object(&format!("o{number}"))).collect();
     match draw(jitter, 5) {
         0 | 1 => Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks },
@@ -28,7 +28,7 @@ fn any_action(jitter: &mut Jitter) -> Action {
     }
 }
 
-fn any_answer(jitter: &mut Jitter, name: &str) -> Answer<u32> {
+fn any_answer(jitter: &mut Rng, name: &str) -> Answer<u32> {
     let version = (5 + draw(jitter, 4)).to_string();
     match draw(jitter, 12) {
         0 => failure(FailureKind::NoAnswer),
@@ -47,7 +47,7 @@ fn any_answer(jitter: &mut Jitter, name: &str) -> Answer<u32> {
 
 /// One run. The error is a write that must not have been sent, or an attempt without exactly one report.
 fn run(seed: u64) -> Result<(), String> {
-    let mut jitter = Jitter::new(seed);
+    let mut jitter = Rng::new(seed);
     let mut machine = Machine::default();
     let (mut now, mut writes_end) = (0, 5_000);
     machine.set_writes_end(at(writes_end));

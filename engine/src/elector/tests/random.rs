@@ -46,7 +46,7 @@ impl Candidate {
 
 struct World {
     seed: u64,
-    random: Jitter,
+    random: Rng,
     now: u64,
     queue: BTreeMap<(u64, u64), Happening>,
     queued: u64,
@@ -64,7 +64,7 @@ impl World {
     fn new(seed: u64) -> World {
         let mut world = World {
             seed,
-            random: Jitter::new(seed),
+            random: Rng::new(seed),
             now: 0,
             queue: BTreeMap::new(),
             queued: 0,
@@ -127,10 +127,10 @@ impl World {
                 leaderless_since = None;
             } else {
                 let since: u64 = *leaderless_since.get_or_insert(at);
-                assert!(at - since < 60_000_000, "seed {}: nobody leads since {since} us", self.seed);
+                assert!(at - since < 60_000_000, "seed {}: no candidate leads since {since} us", self.seed);
             }
         }
-        assert!(self.gained > 0, "seed {}: nobody ever led", self.seed);
+        assert!(self.gained > 0, "seed {}: no candidate ever led", self.seed);
     }
 
     fn happen(&mut self, happening: Happening) {

@@ -1,12 +1,12 @@
 //! Random answers in any order, and the invariants that must hold.
 
 use super::*;
-use crate::jitter::Jitter;
+use crate::jitter::Rng;
 
 /// The state of leader, shell and server.
 struct Run {
     follow: Follow,
-    random: Jitter,
+    random: Rng,
     now: Time,
     asked: Ask,
     open: bool,
@@ -24,7 +24,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut random = Jitter::new(seed);
+        let mut random = Rng::new(seed);
         let config = Config { name: "things".to_string(), page_size: 2, paged: random.next() & 1 == 0, seed };
         let follow = Follow::new(at(1), config);
         let mut run = Run {

@@ -226,7 +226,7 @@ impl Dispatcher {
     /// Begins a term. No event of this term has reported a refusal yet.
     pub(in crate::leader) fn begin_term(&mut self) {
         self.refused.clear();
-        self.queue.forget_told();
+        self.queue.forget_reported();
     }
 
     /// Opens a session.

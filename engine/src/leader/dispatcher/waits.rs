@@ -87,9 +87,9 @@ impl Dispatcher {
     }
 
     /// Sets whether an event of this term has reported a decision.
-    pub(in crate::leader) fn set_told(&mut self, uid: &Uid, told: bool) {
+    pub(in crate::leader) fn set_reported(&mut self, uid: &Uid, reported: bool) {
         if let Some(item) = self.queue.get_mut(uid) {
-            item.told = told;
+            item.reported = reported;
         }
     }
 

@@ -66,7 +66,7 @@ fn a_rule_that_appears_is_noticed_before_its_namespace_would_have_its_turn() {
 }
 
 #[test]
-fn a_probe_without_an_answer_wakes_nobody() {
+fn a_probe_without_an_answer_releases_no_item() {
     let mut bench = blocked_with(&["a", "b", "c"], Outcome::AdmissionFailed);
     bench.pass(Duration::from_secs(5));
     let lease = bench.take("a");

@@ -285,7 +285,7 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_to_it() {
 }
 
 #[test]
-fn dependents_of_an_orphaning_owner_live_whoever_lets_it_go() {
+fn dependents_of_an_orphaning_owner_stay_whichever_client_removes_its_finalizer() {
     for second in [false, true] {
         let mut bench = Bench::synced();
         bench.pass(Duration::from_secs(1));

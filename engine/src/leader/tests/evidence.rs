@@ -7,7 +7,7 @@ fn orphaned_child(bench: &mut Bench) {
 }
 
 #[test]
-fn an_owner_nobody_shows_is_asked_for_by_list_and_only_then_absent() {
+fn an_owner_that_no_list_shows_is_checked_by_list_before_it_is_absent() {
     let mut bench = Bench::synced();
     orphaned_child(&mut bench);
     bench.pass(Duration::from_millis(249));
@@ -342,13 +342,13 @@ fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
                 collection: collection("things"),
                 object: Object { namespace: "other".into(), ..object("things", "o", 111) },
             });
-            assert_eq!(bench.grants(), ["delete(Background) a"], "nobody has that uid any more");
+            assert_eq!(bench.grants(), ["delete(Background) a"], "no object has that uid any more");
         }
     }
 }
 
 #[test]
-fn an_administrator_may_say_that_an_unseen_collection_holds_nobody() {
+fn an_administrator_may_say_that_an_unseen_collection_holds_no_owner() {
     let mut bench = Bench::bare();
     bench.leader.cx.config.policy.assume_no_dependents = vec![collection("configmaps")];
     for resource in ["configmaps", "things"] {

@@ -46,7 +46,7 @@ fn the_same_where_the_other_group_shows_the_object_only_after_that() {
 }
 
 #[test]
-fn an_owner_whose_kind_is_watched_no_more_is_asked_for_and_keeps_nobody_by_itself() {
+fn an_owner_whose_kind_is_no_longer_watched_is_checked_and_keeps_no_dependent_by_itself() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));

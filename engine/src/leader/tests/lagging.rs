@@ -124,7 +124,7 @@ fn a_write_that_was_answered_after_the_store_went_back_stops_nothing_for_good() 
 }
 
 #[test]
-fn a_kind_that_a_lagging_server_showed_last_before_it_ceased_to_be_served_holds_up_nobody() {
+fn a_kind_that_a_lagging_server_showed_before_it_ceased_to_be_served_delays_no_other() {
     let mut bench = Bench::synced();
     bench.bookmark("nodes", BUMPED);
     assert_eq!(rewinds(&bench), 1);

@@ -119,7 +119,7 @@ fn what_cannot_be_seen_of_a_namespace_or_a_definition_makes_its_plan_unknown() {
     bench.input(Input::KindServed(events));
     assert_eq!(plan(&bench, "ns").entries[0].effect, Effect::Delete, "records of what happened hold nothing");
     bench.input(Input::KindUnserved(collection("things")));
-    assert_eq!(plan(&bench, DEFINITION).entries[0].effect, Effect::Unknown, "not served: nobody can look");
+    assert_eq!(plan(&bench, DEFINITION).entries[0].effect, Effect::Unknown, "not served: the effect is unknown");
 }
 
 #[test]

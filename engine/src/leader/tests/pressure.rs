@@ -76,7 +76,7 @@ fn a_child_that_is_made_again_every_second_costs_one_deletion_each() {
 }
 
 #[test]
-fn a_kind_whose_list_takes_a_quarter_of_an_hour_holds_up_nobody_else() {
+fn a_kind_whose_list_takes_a_quarter_of_an_hour_delays_no_other_kind() {
     let mut bench = Bench::synced();
     bench.serve("remotes");
     bench.input(Input::ListBegun { collection: collection("remotes") });

@@ -157,7 +157,7 @@ fn a_plan_says_what_goes_and_what_stays_by_each_policy() {
 }
 
 #[test]
-fn a_job_orphans_where_nobody_says_what_to_do() {
+fn a_job_orphans_its_dependents_without_a_policy() {
     let mut bench = family();
     bench.serve("jobs");
     bench.list("jobs", 110, vec![object("jobs", "j", 90)]);
@@ -169,7 +169,7 @@ fn a_job_orphans_where_nobody_says_what_to_do() {
 }
 
 #[test]
-fn a_plan_names_what_would_wait_and_what_nobody_knows() {
+fn a_plan_names_waiting_objects_and_unknown_effects() {
     let mut bench = family();
     bench.seen(
         "configmaps",

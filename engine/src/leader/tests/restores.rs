@@ -229,7 +229,7 @@ fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
 }
 
 #[test]
-fn an_owner_that_is_back_from_an_orphaning_deletion_has_orphaned_nobody() {
+fn an_owner_that_is_restored_from_an_orphaning_deletion_has_orphaned_no_dependent() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     bench.seen("things", object("things", "o", 120).terminating("orphan"));

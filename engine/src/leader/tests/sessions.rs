@@ -315,7 +315,7 @@ fn a_lone_executor_whose_credentials_expired_is_not_given_the_item_over_and_over
 }
 
 #[test]
-fn the_probe_of_a_blocker_that_nobody_tried_goes_on_as_the_probe() {
+fn the_probe_of_a_blocker_stays_the_probe_if_no_executor_tried_it() {
     let mut bench = with_work();
     let lease = bench.take("a");
     bench.report(&lease, Outcome::Forbidden);

@@ -38,7 +38,7 @@ pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_kind_yet_costs_nobody_a_life() {
+fn a_server_that_does_not_know_the_kind_yet_causes_no_deletion() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));

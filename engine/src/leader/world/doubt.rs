@@ -179,9 +179,9 @@ impl World {
         self.remember_former(cx);
         self.former.lose(cx.now);
         self.graph.lose_orphaned();
-        for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
+        for (id, checked) in self.graph.iter().map(|(id, node)| (id, node.is_checked())).collect::<Vec<_>>() {
             let of = self.graph.node(id).kind();
-            if told && (lost.everything || lost.kinds.contains(&of)) {
+            if checked && (lost.everything || lost.kinds.contains(&of)) {
                 self.inquiries.remove(&id);
                 self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
                 self.mark_dependents(id);

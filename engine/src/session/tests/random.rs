@@ -39,7 +39,7 @@ enum Fate {
 
 struct World {
     seed: u64,
-    random: Jitter,
+    random: Rng,
     now: u64,
     queue: BTreeMap<(u64, u64), Happening>,
     queued: u64,
@@ -82,7 +82,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut random = Jitter::new(seed);
+        let mut random = Rng::new(seed);
         let concurrency = 1 + u32::try_from(random.next() % 6).expect("small");
         let mut config = config();
         config.concurrency = if seed.is_multiple_of(2) {

@@ -135,7 +135,7 @@ async fn what_is_recalled_before_it_left_comes_back_as_not_begun_and_the_executo
 }
 
 #[tokio::test]
-async fn whoever_is_sent_away_or_gone_is_given_nothing_any_more() {
+async fn an_executor_that_was_told_to_leave_or_is_gone_gets_no_more_grants() {
     let mut world = World::new(false);
     world.round(grant(&[1]));
     let away = ToExecutor::GoAway {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_told_to_all_who_wait_and_kept_for_nobody() {
+    async fn a_missing_answer_is_reported_to_all_waiting_callers_and_not_cached() {
         let (cache, oracle) = (Cache::new(10), Oracle::new());
         let silence = || Err(Unanswered::of("nothing"));
         let (one, two) = tokio::join!(oracle.say(&cache, 1, silence()), oracle.say(&cache, 1, silence()));

@@ -304,7 +304,7 @@ async fn an_old_position_is_refused_or_becomes_a_gap_with_what_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_is_told_where_it_was_and_disturbs_nobody() {
+async fn a_reader_that_does_not_read_gets_its_position_and_disturbs_no_other() {
     let mut world = world(0);
     let mut lazy = world.from(Wanted::Now(true)).await;
     let mut eager = world.from(Wanted::Now(true)).await;

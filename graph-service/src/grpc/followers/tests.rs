@@ -9,7 +9,7 @@ async fn delay(share: &Share) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else() {
+async fn a_reader_that_uses_up_its_time_or_its_bytes_waits_alone() {
     let (busy, large, other) = (Share::default(), Share::default(), Share::default());
     busy.spend_time(Duration::from_millis(150));
     assert_eq!(delay(&busy).await, Duration::ZERO, "a second's worth is there at once");

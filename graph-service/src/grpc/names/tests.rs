@@ -35,7 +35,7 @@ fn a_page_ends_at_a_mebibyte() {
 }
 
 #[test]
-fn a_token_of_another_list_or_of_nobody_is_refused() {
+fn a_token_of_another_list_or_of_no_list_is_refused() {
     let (_, token) = page((0..3).map(pause).collect(), 1, "");
     let failed = |list: &'static str, token: &str| reason(&Cursor::of(list, 1, token).unwrap_err());
     assert_eq!(failed("executors", &token), "PAGE_TOKEN_MISMATCH");

@@ -88,7 +88,7 @@ async fn a_stream_ends_when_the_time_of_its_call_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_of_this_process_is_superseded_by_nobody_from_outside() {
+async fn no_outside_executor_supersedes_one_of_this_process() {
     with_service(async |dial| {
         let within = Dial { within: true, ..dial.clone() };
         let (inside, mut replies) = within.stream().await;

@@ -141,7 +141,7 @@ async fn only_a_completed_deletion_empties_the_kind() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_nobody_saw_shows_in_the_next_list() {
+async fn a_deletion_that_no_watch_showed_shows_in_the_next_list() {
     let done = crd("1", "true", "Established=True Terminating=False:InstanceDeletionCompleted");
     let mut world: World<Crd> = World::listed(&[&done]).await;
     assert_eq!(world.inputs(), ["emptied Widget.x.io 1"]);

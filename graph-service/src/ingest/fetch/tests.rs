@@ -23,7 +23,7 @@ async fn a_stale_version_is_asked_for_itself_and_one_that_does_not_answer_stays_
             "/api" => Some(ok(&[CORE], Then::End)),
             "/apis" => Some(ok(&[GROUPS], Then::End)),
             "/apis/back.example.com/v1" => answer.clone(),
-            other => panic!("nobody needs {other}"),
+            other => panic!("no test needs {other}"),
         });
         let began = Instant::now();
         let document = document(&clients).await.unwrap();

@@ -201,7 +201,7 @@ async fn a_silent_connection_is_dead() {
         }
         panic!("the loss is not told of");
     };
-    let lost = tokio::select! { () = following => panic!("nobody ended it"), lost = listening => lost };
+    let lost = tokio::select! { () = following => panic!("no caller ended it"), lost = listening => lost };
     assert_eq!(lost, (WatchEnd::Transport, "watch things: nothing for 150 s, not even a bookmark".to_owned()));
     assert_eq!(started.elapsed(), SILENCE_MAX);
 }

@@ -153,7 +153,7 @@ impl Running {
 const MOMENT: Duration = Duration::from_millis(900);
 
 #[tokio::test(start_paused = true)]
-async fn what_is_served_is_collected_and_one_that_fails_stops_nobody() {
+async fn served_kinds_are_collected_and_a_failing_one_stops_no_other() {
     let world = World::serving(&["/pods", "/events", "apps/deployments", "x.io/broken"]);
     world.change(|served| served.broken = Set::from(["x.io/broken".to_owned()]));
     let mut running = Running::start(&world);

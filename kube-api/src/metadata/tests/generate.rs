@@ -1,15 +1,15 @@
 //! Random objects as JSON: mostly valid, sometimes with missing or unusual values.
 
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 use serde_json::{Map, Value, json};
 
 /// Randomness from a seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Draw(Jitter);
+pub(crate) struct Draw(Rng);
 
 impl Draw {
     pub(crate) fn new(seed: u64) -> Draw {
-        Draw(Jitter::new(seed))
+        Draw(Rng::new(seed))
     }
 
     pub(crate) fn number(&mut self) -> u64 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_certificate_tells_who_calls_and_none_is_nobody() {
+async fn a_certificate_identifies_the_caller_and_no_certificate_identifies_none() {
     let (files, authority) = (Files::new(), Authority::new());
     let (server, caller) = both(&files, &authority).await;
     let met = meet(&server, &caller, HOST).await;
@@ -93,7 +93,7 @@ async fn plaintext_and_tls_recognize_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_says_nothing_is_let_go_in_time() {
+async fn a_peer_that_sends_nothing_is_disconnected_in_time() {
     let (files, authority) = (Files::new(), Authority::new());
     let (server, caller) = both(&files, &authority).await;
     let (silent, far) = tokio::io::duplex(1024);

@@ -240,7 +240,7 @@ async fn discovery_and_its_neighbours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_are_answered_as_objects_that_nobody_keeps() {
+async fn reviews_are_answered_as_objects_that_are_not_stored() {
     let http = Http::new();
     let holder = Holder { user: "eve".to_owned(), audiences: vec!["here".to_owned()], ..Holder::default() };
     http.server.with_model(|model| model.callers_mut().tokens.insert("secret".to_owned(), holder));

@@ -32,7 +32,7 @@ fn a_deleted_object_is_gone_and_stays_gone() {
 }
 
 #[test]
-fn a_deletion_without_grace_holds_its_own_mark_against_nobody() {
+fn a_deletion_without_grace_is_not_held_by_its_own_mark() {
     let mut world = World::new();
     let pod = world.made(&pods(), json!({ "name": "a" }));
     let before = world.model.revision();

@@ -25,7 +25,7 @@ fn written(text: &str) -> GroupResource {
 }
 
 #[test]
-fn a_kind_is_held_however_it_is_spelled_and_everything_where_nobody_knows_it() {
+fn a_kind_is_held_in_each_spelling_and_an_unknown_one_holds_everything() {
     let spellings = [
         ("replicasets.apps", "apps", "replicasets"),
         ("replicasets", "apps", "replicasets"),

@@ -6,7 +6,7 @@ use crate::driver;
 use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
 use crate::messages::Leadership;
-use engine::jitter::Jitter;
+use engine::jitter::Rng;
 use engine::leader::{DependentsOptions, DependentsWalk, Input, Leader, Mode};
 use engine::object::{Facts, Object, ResourceVersion};
 use engine::time::Time;
@@ -112,7 +112,7 @@ impl Follower {
             Err(status) => return Some(Err(status)),
         };
         let more = matches!(&message.event, Some(Event::Batch(batch)) if batch.more);
-        assert!(!more || message.resume_token.is_empty(), "nobody can go on in the middle");
+        assert!(!more || message.resume_token.is_empty(), "no client can resume in the middle");
         if !message.resume_token.is_empty() {
             self.token = message.resume_token;
         }
@@ -237,7 +237,7 @@ async fn objects_that_own_each_other_do_not_keep_each_other_in() {
 async fn whatever_happens_a_follower_knows_what_a_walk_finds() {
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     for seed in 1..40_u64 {
-        let mut random = Jitter::new(seed);
+        let mut random = Rng::new(seed);
         let mut draw = move |below: usize| usize::try_from(random.next() >> 33).unwrap() % below;
         let mut world = world(&[("root", &[])]);
         let depth = [1, 2, 64][draw(3)];
