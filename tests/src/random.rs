@@ -1,4 +1,4 @@
-//! Randomness from a seed, in independent streams, so that taking one fault away leaves the other draws as they were.
+//! Random numbers from a seed, in independent streams. Without one fault, the other streams give the same numbers.
 
 use engine::jitter::Rng;
 

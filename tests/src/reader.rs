@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// What the graph service has unless it is told otherwise: objects in a page, lists at a time.
+/// Defaults of the graph service: objects in a page, lists at a time.
 const PAGE: usize = 500;
 const LISTS: usize = 8;
 const ANSWER_MAX_BYTES: usize = 256 << 20;

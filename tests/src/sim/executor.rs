@@ -119,7 +119,8 @@ impl Executor {
     }
 }
 
-/// A session ends, and with it every lease, so long after the leader has recalled them in vain: its TTL, and what one message takes.
+/// Time after which a session ends with all its leases, although the leader has recalled them without an answer: its
+/// TTL, and the delay of one message.
 const FORMER_LEASES_END: u64 = 70 * S;
 /// The client gives up on an answer.
 const REQUEST_LIMIT: u64 = 30 * S;
