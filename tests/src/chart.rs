@@ -29,7 +29,7 @@ pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(root().join("deploy/chart/ci"))?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     files.sort();
-    ensure!(files.len() >= 4, "the chart's sets of values are gone: {files:?}");
+    ensure!(files.len() >= 10, "the chart's sets of values are gone: {files:?}");
     Ok(files)
 }
 
@@ -120,9 +120,17 @@ pub fn object<'a>(objects: &'a [Value], kind: &str, name: &str) -> anyhow::Resul
     found.with_context(|| format!("no {kind} {name} is rendered"))
 }
 
+/// The Deployment of a component, under any name.
+pub fn deployment<'a>(objects: &'a [Value], component: &str) -> anyhow::Result<&'a Value> {
+    let is_its = |object: &&Value| {
+        object["kind"] == "Deployment" && object["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    };
+    objects.iter().find(is_its).with_context(|| format!("no Deployment of {component} is rendered"))
+}
+
 /// The flags of a Deployment's container, with its variables as a pod of that name would have them.
-pub fn arguments(objects: &[Value], deployment: &str, pod: &str) -> anyhow::Result<Vec<String>> {
-    let deployment = object(objects, "Deployment", deployment)?;
+pub fn arguments(objects: &[Value], component: &str, pod: &str) -> anyhow::Result<Vec<String>> {
+    let deployment = deployment(objects, component)?;
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let arguments = container["args"].as_array().context("a container without args")?;
     let text = |argument: &Value| {

@@ -15,6 +15,8 @@ use tests::load;
 
 #[path = "chart/least.rs"]
 mod least;
+#[path = "chart/platform.rs"]
+mod platform;
 #[path = "chart/site.rs"]
 mod site;
 
@@ -31,7 +33,7 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         let linted = helm.run(&["lint", "--strict", ".", "--namespace", NAMESPACE], &flags)?;
         ensure!(linted.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&linted.stdout));
         let rendered = helm.template(&flags)?;
-        chart::object(&chart::objects(&rendered)?, "Deployment", "graph-service")?;
+        chart::deployment(&chart::objects(&rendered)?, "graph-service")?;
     }
     for (wrong, named) in [
         ("mode=sometimes", "/mode"),
@@ -40,6 +42,18 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("tls.source=magic", "/tls/source"),
         ("traces.endpoint=collector:4317", "/traces/endpoint"),
         ("networkPolicy.apiServerPorts[0]=70000", "/networkPolicy/apiServerPorts/0"),
+        ("fullnameOverride=Blue", "/fullnameOverride"),
+        ("commonLabels.app\\.kubernetes\\.io/name=x", "invalid propertyName"),
+        ("podSecurityContext=65532", "/podSecurityContext"),
+        ("revisionHistoryLimit=-1", "/revisionHistoryLimit"),
+        ("graphService.imageDigest=sha256:0", "/graphService/imageDigest"),
+        ("graphService.serviceAccount=graph", "/graphService/serviceAccount"),
+        ("graphService.service.type=ExternalName", "/graphService/service/type"),
+        ("executorService.extraVolumes[0].emptyDir=x", "/executorService/extraVolumes/0"),
+        ("executorService.autoscaling.readyItems=0", "/executorService/autoscaling/readyItems"),
+        ("executorService.autoscaling.enabled=true,executorService.autoscaling.minReplicas=50", "above maxReplicas"),
+        ("tls.extraHosts[0]=a b", "/tls/extraHosts/0"),
+        ("extraObjects[0]=1", "/extraObjects/0"),
         ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
     ] {
         let refused = helm.run(&["template", "ownergraph", "."], &["--set", wrong])?;
@@ -70,7 +84,11 @@ fn the_plain_manifests_are_the_charts() -> anyhow::Result<()> {
     for document in rendered.split("---\n").map(str::trim).filter(|document| !document.is_empty()) {
         let (source, body) = document.split_once('\n').context("a document without its source")?;
         let into = if source.ends_with("/flow-control.yaml") { &mut flows } else { &mut everything };
-        into.push_str(&format!("---\n{}\n", body.trim()));
+        // Neither Helm nor a version of the chart has to do with what kubectl applies.
+        let is_helms =
+            |line: &&str| ["app.kubernetes.io/managed-by:", "helm.sh/chart:"].iter().any(|label| line.contains(label));
+        let body: Vec<&str> = body.trim().lines().filter(|line| !is_helms(line)).collect();
+        into.push_str(&format!("---\n{}\n", body.join("\n")));
     }
     let head = "# Rendered from deploy/chart with the values of deploy/chart/ci/manifests-values.yaml; `BLESS=1 cargo test -p tests --test chart manifests`.\n";
     same("deploy/manifests/ownergraph.yaml", &format!("{head}{SECRETS}{everything}"))?;
@@ -148,7 +166,7 @@ fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
         Ok(arguments.into_iter().map(there).collect())
     };
     let mut flags = arguments("graph-service", "graph-service-0")?;
-    let graph = &chart::object(objects, "Deployment", "graph-service")?["spec"]["template"]["spec"]["containers"][0];
+    let graph = &chart::deployment(objects, "graph-service")?["spec"]["template"]["spec"]["containers"][0];
     let environment = graph["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     if environment.iter().any(|variable| variable["name"] == "OWNERGRAPH_DECISION_LOG") {
         flags.push("--decision-log=tls://nats.example:4222".to_owned());
@@ -234,7 +252,7 @@ async fn the_api_server_takes_every_object_and_every_pod() -> anyhow::Result<()>
         let warned = apply(plane, &objects, &[])?;
         ensure!(!warned.contains("Warning"), "{flags:?}: {warned}");
         for name in ["graph-service", "executor-service"] {
-            let deployment = chart::object(&objects, "Deployment", name)?;
+            let deployment = chart::deployment(&objects, name)?;
             let pod = chart::pod(deployment, name);
             let warned =
                 kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;

@@ -1,22 +1,35 @@
-{{- define "ownergraph.labels" -}}
-app.kubernetes.io/name: ownergraph
+{{- /* What names of namespaced objects begin with, and a hyphen after it; nothing unless a value says so. */ -}}
+{{- define "ownergraph.named" -}}
+{{- with (index . 0).Values.fullnameOverride }}{{ . }}-{{ end }}{{ index . 1 }}
+{{- end }}
+
+{{- /* The name of what there is one of. */ -}}
+{{- define "ownergraph.prefix" -}}{{ .Values.fullnameOverride | default "ownergraph" }}{{- end }}
+
+{{- /* Names of what belongs to no namespace. */ -}}
+{{- define "ownergraph.global" -}}{{ include "ownergraph.prefix" (index . 0) }}-{{ index . 1 }}{{- end }}
+
+{{- define "ownergraph.ownLabels" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default "ownergraph" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{- /* What selects the pods of a component; never changes, because a Deployment's selector cannot. */ -}}
+{{- /* Labels of every object but pods. */ -}}
+{{- define "ownergraph.labels" -}}
+{{ include "ownergraph.ownLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* What selects the pods of a component. A Deployment's selector cannot change, so this must not: no label of the instance. */ -}}
 {{- define "ownergraph.selector" -}}
-app.kubernetes.io/name: ownergraph
-app.kubernetes.io/component: {{ . }}
+app.kubernetes.io/name: {{ (index . 0).Values.nameOverride | default "ownergraph" }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
-
-{{- define "ownergraph.image" -}}
-{{- $image := .root.Values.image -}}
-{{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .name }}:{{ $image.tag | default .root.Chart.AppVersion }}
-{{- end }}
-
-{{- /* Names of what belongs to no namespace. */ -}}
-{{- define "ownergraph.global" -}}ownergraph-{{ . }}{{- end }}
 
 {{- /* Whether certificates identify callers; "true" or nothing. */ -}}
 {{- define "ownergraph.clientCertificates" -}}
@@ -29,36 +42,9 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 
 {{- /* The name on the graph service's certificate that executors ask for: they reach pods by their addresses. */ -}}
-{{- define "ownergraph.serverName" -}}graph-service.{{ .Release.Namespace }}.svc{{- end }}
+{{- define "ownergraph.serverName" -}}{{ include "ownergraph.named" (list . "graph-service") }}.{{ .Release.Namespace }}.svc{{- end }}
 
 {{- define "ownergraph.anyAddress" -}}{{ if eq .Values.ipFamily "IPv6" }}[::]{{ else }}0.0.0.0{{ end }}{{- end }}
-
-{{- /* Probes of a port that speaks TLS where everything does. */ -}}
-{{- define "ownergraph.probes" -}}
-livenessProbe:
-  httpGet:
-    path: /livez
-    port: admin
-    scheme: {{ ternary "HTTPS" "HTTP" .Values.tls.enabled }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
-readinessProbe:
-  httpGet:
-    path: /readyz
-    port: admin
-    scheme: {{ ternary "HTTPS" "HTTP" .Values.tls.enabled }}
-  periodSeconds: 5
-  timeoutSeconds: 5
-{{- end }}
-
-{{- define "ownergraph.containerSecurity" -}}
-securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
-{{- end }}
 
 {{- /* Flags of both components for traces. */ -}}
 {{- define "ownergraph.traces" -}}
@@ -74,65 +60,6 @@ securityContext:
 {{- end }}
 {{- end }}
 {{- end }}
-{{- end }}
-
-{{- /* Where traces need a file. */ -}}
-{{- define "ownergraph.tracesMount" -}}
-{{- if and .Values.traces.endpoint .Values.traces.caConfigMap }}
-- name: traces
-  mountPath: /etc/ownergraph/traces
-  readOnly: true
-{{- end }}
-{{- end }}
-{{- define "ownergraph.tracesVolume" -}}
-{{- if and .Values.traces.endpoint .Values.traces.caConfigMap }}
-- name: traces
-  configMap:
-    name: {{ .Values.traces.caConfigMap }}
-{{- end }}
-{{- end }}
-
-{{- /* What the pods of both components have alike. */ -}}
-{{- define "ownergraph.pod" -}}
-{{- $of := .of -}}
-serviceAccountName: {{ $of.serviceAccount }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
-{{- if .root.Values.priorityClass.name }}
-priorityClassName: {{ .root.Values.priorityClass.name }}
-{{- end }}
-{{- with .root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $of.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $of.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $of.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-topologySpreadConstraints:
-  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-  - topologyKey: {{ . }}
-    maxSkew: 1
-    whenUnsatisfiable: ScheduleAnyway
-    # Pods of one version: in an update the old pods are about to stop.
-    matchLabelKeys: [pod-template-hash]
-    labelSelector:
-      matchLabels:
-        {{- include "ownergraph.selector" $.component | nindent 8 }}
-  {{- end }}
 {{- end }}
 
 {{- /* Where the pods of both components go; its dot is .Values.networkPolicy. */ -}}

@@ -1,0 +1,177 @@
+//! What platform teams do with the chart: an umbrella around it, OpenShift's rules for pods.
+
+use super::file_flag;
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use tests::chart::{self, Helm, root};
+
+const DEPENDENCY: &str =
+    "{ name: ownergraph, version: 0.0.0, repository: \"\", alias: collector, condition: collector.enabled }";
+
+/// A chart around ours, which it calls `collector`.
+fn umbrella(directory: &Path, values: &str) -> anyhow::Result<()> {
+    let about = format!("apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n  - {DEPENDENCY}\n");
+    fs::write(directory.join("Chart.yaml"), about)?;
+    fs::write(directory.join("values.yaml"), values)?;
+    fs::create_dir_all(directory.join("charts"))?;
+    symlink(root().join("deploy/chart"), directory.join("charts/ownergraph"))?;
+    Ok(())
+}
+
+#[test]
+fn an_umbrella_chart_switches_it_and_gives_it_values() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let directory = tempfile::tempdir()?;
+    umbrella(
+        directory.path(),
+        "global: { team: platform }\n\
+         collector:\n  enabled: true\n  mode: observe\n  fullnameOverride: blue\n  \
+         podSecurityContext: { runAsUser: \"\", fsGroup: \"\" }\n",
+    )?;
+    let path = directory.path().to_string_lossy();
+    let run = |flags: &[&str]| helm.run(&["template", "one", &path, "--namespace", "platform"], flags);
+    let output = run(&[])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let objects = chart::objects(&String::from_utf8(output.stdout)?)?;
+    for component in ["graph-service", "executor-service"] {
+        let deployment = chart::deployment(&objects, component)?;
+        assert_eq!(deployment["metadata"]["name"], format!("blue-{component}"));
+        assert_eq!(deployment["metadata"]["namespace"], "platform");
+        let context = &deployment["spec"]["template"]["spec"]["securityContext"];
+        assert_eq!(
+            *context,
+            json!({ "runAsNonRoot": true, "runAsGroup": 65532, "seccompProfile": { "type": "RuntimeDefault" } })
+        );
+    }
+    let output = run(&["--set=collector.enabled=false"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(chart::objects(&String::from_utf8(output.stdout)?)?, Vec::<Value>::new());
+    let output = run(&["--set=collector.mode=sometimes"])?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(!output.status.success() && said.contains("/mode"), "{said}");
+    Ok(())
+}
+
+/// What of a pod OpenShift's restricted-v2 refuses, in a namespace of another range of users.
+fn refused_by_restricted_v2(pod: &Value) -> Vec<String> {
+    let mut refused = Vec::new();
+    let mut refuse = |is_so: bool, what: &str| {
+        if is_so {
+            refused.push(what.to_owned());
+        }
+    };
+    let context = &pod["securityContext"];
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        refuse(pod[field] == true, field);
+    }
+    for field in ["fsGroup", "supplementalGroups", "sysctls"] {
+        refuse(!context[field].is_null(), field);
+    }
+    let allowed =
+        ["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"];
+    for volume in pod["volumes"].as_array().into_iter().flatten() {
+        let kinds = volume.as_object().into_iter().flatten().map(|(kind, _)| kind.as_str());
+        let foreign = kinds.filter(|kind| *kind != "name" && !allowed.contains(kind)).count();
+        refuse(foreign > 0, &format!("volume {volume}"));
+    }
+    let containers =
+        ["initContainers", "containers"].iter().flat_map(|list| pod[list].as_array().into_iter().flatten());
+    for container in containers {
+        let own = &container["securityContext"];
+        for (of, context) in [("pod", context), ("container", own)] {
+            refuse(!context["runAsUser"].is_null(), &format!("runAsUser of the {of}"));
+            refuse(context["runAsNonRoot"] == false, &format!("runAsNonRoot of the {of}"));
+            refuse(!context["seLinuxOptions"].is_null(), &format!("seLinuxOptions of the {of}"));
+            let seccomp = &context["seccompProfile"]["type"];
+            refuse(!seccomp.is_null() && seccomp != "RuntimeDefault", &format!("seccompProfile of the {of}"));
+        }
+        let dropped = &own["capabilities"]["drop"];
+        refuse(*dropped != json!(["ALL"]) && !dropped.is_null(), "capabilities that are not dropped");
+        let added = own["capabilities"]["add"].as_array().map(Vec::as_slice).unwrap_or_default();
+        refuse(added.iter().any(|added| added != "NET_BIND_SERVICE"), "capabilities that are added");
+        refuse(own["privileged"] == true || own["allowPrivilegeEscalation"] == true, "privileges");
+        for port in container["ports"].as_array().into_iter().flatten() {
+            refuse(!port["hostPort"].is_null(), "hostPort");
+        }
+    }
+    refused
+}
+
+#[test]
+fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let openshift = file_flag(&root().join("deploy/chart/ci/openshift-values.yaml"));
+    let users_given_up = ["--set=podSecurityContext.runAsUser=null", "--set=podSecurityContext.fsGroup=null"];
+    let everything_given_up = ["--set=podSecurityContext=null", "--set=containerSecurityContext=null"];
+    let refused = |flags: &[&str]| -> anyhow::Result<Vec<String>> {
+        let objects = chart::objects(&helm.template(flags)?)?;
+        let mut refused = Vec::new();
+        for component in ["graph-service", "executor-service"] {
+            let spec = &chart::deployment(&objects, component)?["spec"]["template"]["spec"];
+            ensure!(spec["containers"].is_array(), "no containers: {spec}");
+            refused.extend(refused_by_restricted_v2(spec));
+        }
+        Ok(refused)
+    };
+    for flags in [&[openshift.as_str()][..], &users_given_up, &everything_given_up] {
+        assert_eq!(refused(flags)?, Vec::<String>::new(), "{flags:?}");
+    }
+    let as_it_comes = ["fsGroup", "runAsUser of the pod"];
+    assert_eq!(refused(&[])?, [as_it_comes, as_it_comes].concat());
+
+    // And nothing else than users is given up.
+    let objects = chart::objects(&helm.template(&[&openshift])?)?;
+    let pod = &chart::deployment(&objects, "graph-service")?["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"], json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } }));
+    let container = pod["containers"].as_array().and_then(|all| all.first()).context("no container")?;
+    assert_eq!(
+        container["securityContext"],
+        json!({ "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] } })
+    );
+    Ok(())
+}
+
+#[test]
+fn names_labels_and_accounts_are_the_installations() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/names-values.yaml"));
+    let objects = chart::objects(&helm.template(&[&values])?)?;
+    for object in &objects {
+        let labels = &object["metadata"]["labels"];
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if object["kind"] == "CustomResourceDefinition" {
+            continue;
+        }
+        ensure!(labels["example.com/team"] == "platform", "no common label: {name}");
+        ensure!(
+            labels["helm.sh/chart"] == "ownergraph-0.0.0" && labels["app.kubernetes.io/managed-by"] == "Helm",
+            "{name}"
+        );
+        let by_value = ["graph", "blue", "ownergraph", "graph-service-tls", "executor-service-tls"].contains(&name);
+        ensure!(name.starts_with("blue-") || by_value, "{} {name}", object["kind"]);
+    }
+    let accounts: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "ServiceAccount")
+        .map(|object| &object["metadata"]["name"])
+        .collect();
+    assert_eq!(accounts, ["graph"]);
+    let graph = chart::deployment(&objects, "graph-service")?;
+    let selector = json!({ "app.kubernetes.io/name": "collector", "app.kubernetes.io/component": "graph-service" });
+    assert_eq!(graph["spec"]["selector"]["matchLabels"], selector);
+    let labels = &graph["spec"]["template"]["metadata"]["labels"];
+    assert_eq!([&labels["example.com/team"], &labels["example.com/cost"]], ["garbage", "17"]);
+    let subject = chart::object(&objects, "ClusterRoleBinding", "blue-executor-service")?;
+    assert_eq!(subject["subjects"][0]["name"], "executors");
+    let flags = chart::arguments(&objects, "executor-service", "executor-0")?;
+    for flag in [
+        "--graph=dns:///blue-graph-service-replicas.ownergraph.svc:7450",
+        "--tls-server-name=blue-graph-service.ownergraph.svc",
+    ] {
+        ensure!(flags.iter().any(|given| given == flag), "{flag}: {flags:?}");
+    }
+    Ok(())
+}
