@@ -56,6 +56,19 @@ impl Proof {
     }
 }
 
+/// How a node is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// A list or watch of the object's collection showed it at this version, or a read while nothing newer was known.
+    Observed { resource_version: ResourceVersion },
+    /// Known only from references. Upstream calls this a virtual node. Its reads fail if it is unreadable.
+    Virtual { unreadable: bool },
+    /// A read found the object at this version, although its collection has not shown it.
+    Read { position: ResourceVersion },
+    /// Proven absent.
+    Absent(Proof),
+}
+
 /// Delay before a new virtual owner of a synced collection is checked. The owner's own event usually arrives within
 /// this time.
 const SETTLE: Duration = Duration::from_millis(250);

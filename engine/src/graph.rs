@@ -14,7 +14,7 @@
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::index::Index;
-use crate::object::{Excess, Facts, Name, Object, ObjectRef, ResourceVersion, Uid};
+use crate::object::{Excess, Name, Object, ObjectRef, ResourceVersion, Uid};
 use crate::paged_vec::PagedVec;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -70,28 +70,6 @@ pub(crate) struct Coordinates {
     /// Empty for cluster scope.
     pub(crate) namespace: Name,
     pub(crate) name: Name,
-}
-
-/// The knowledge about a node, independent of its graph.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Presence {
-    /// A list or watch of the object's collection showed it, or a read while nothing newer was known.
-    Observed(Observed),
-    /// Known only from references. Upstream calls this a virtual node.
-    Virtual { unreadable: bool },
-    /// A read found the object, although its collection has not shown it.
-    Read { facts: Facts, position: ResourceVersion },
-    /// Proven absent.
-    Absent(Proof),
-}
-
-/// An observed object.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Observed {
-    pub(crate) resource_version: ResourceVersion,
-    pub(crate) facts: Facts,
-    /// The last list of its collection that showed it.
-    pub(crate) list: u32,
 }
 
 /// The consequences of an update for other nodes.

@@ -8,8 +8,8 @@
 
 use crate::containers::Container;
 use crate::coverage::{Coverage, KindId, Undiscovered};
-use crate::evidence::Proof;
-use crate::graph::{Coordinates, Graph, NodeId, Presence};
+use crate::evidence::{Presence, Proof};
+use crate::graph::{Coordinates, Graph, NodeId};
 use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
@@ -36,6 +36,8 @@ pub(crate) struct Copied {
     pub(crate) uid: Uid,
     pub(crate) at: Coordinates,
     pub(crate) presence: Presence,
+    /// Of an observed or read object.
+    pub(crate) facts: Option<Facts>,
     /// It is remembered as orphaning its dependents.
     pub(crate) orphaned: bool,
     /// The copy includes the node's dependents, so the node can be judged.
@@ -156,8 +158,10 @@ impl World {
         };
         let mut whole = Vec::new();
         for node in &copy.nodes {
-            let Presence::Observed(observed) = &node.presence else { continue };
-            let mut facts = observed.facts.clone();
+            let (Presence::Observed { resource_version }, Some(facts)) = (&node.presence, &node.facts) else {
+                continue;
+            };
+            let mut facts = facts.clone();
             facts.hold &= !ignore_holds;
             let place = Container::of(world.coverage.kind(node.at.kind), &node.at.name).filter(|_| node.whole);
             // The finalizer of a namespace is in spec.finalizers, not in its metadata; that of a definition is added at
@@ -166,7 +170,7 @@ impl World {
             if let Some(finalizer) = finalizer.filter(|name| facts.finalizers.iter().all(|other| **other != **name)) {
                 facts.finalizers = facts.finalizers.iter().cloned().chain([Name::from(finalizer)]).collect();
             }
-            let object = object(&node.uid, &node.at, observed.resource_version.clone(), facts);
+            let object = object(&node.uid, &node.at, resource_version.clone(), facts);
             let (id, _) = world.graph.upsert(&mut world.coverage, node.at.kind, 0, object);
             if node.whole {
                 whole.push(id);
@@ -180,10 +184,12 @@ impl World {
             if node.orphaned {
                 world.graph.set_orphaned(node.uid.clone(), &node.at);
             }
-            if let Some(id) = world.graph.find(&node.uid, &node.at)
-                && !matches!(node.presence, Presence::Observed(_))
-            {
-                world.graph.set_unobserved(id, node.presence);
+            let Some(id) = world.graph.find(&node.uid, &node.at) else { continue };
+            match node.presence {
+                Presence::Observed { .. } => {}
+                Presence::Virtual { unreadable } => world.graph.set_virtual(id, unreadable),
+                Presence::Read { position } => world.graph.set_read(id, node.facts.unwrap_or_default(), position),
+                Presence::Absent(proof) => world.graph.set_absent(id, proof),
             }
         }
         world.graph.find_knots();

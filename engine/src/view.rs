@@ -1,6 +1,7 @@
 //! Values for readers of a leader's state, without references into it.
 
 use crate::coverage::State;
+use crate::evidence::Presence;
 use crate::hold::Scope;
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
@@ -213,8 +214,7 @@ pub struct UnresolvedKind {
 pub struct NodeView {
     /// `resource` and `version` are empty if the kind is not served.
     pub object: ObjectRef,
-    pub presence: PresenceView,
-    pub resource_version: Option<ResourceVersion>,
+    pub presence: Presence,
     /// With the first [`LISTED_MAX`] references and finalizers, and the finalizers of garbage collection at any
     /// position.
     pub facts: Facts,
@@ -229,7 +229,21 @@ pub struct NodeView {
     pub undecided: Option<Undecided>,
     /// The progress of its deletion by the collector, before the deletion mark.
     pub collecting: Option<Collecting>,
-    pub evidence: Evidence,
+}
+
+impl NodeView {
+    /// Whether its collection shows it.
+    pub fn is_observed(&self) -> bool {
+        matches!(self.presence, Presence::Observed { .. })
+    }
+
+    /// The version at which its collection shows it.
+    pub fn resource_version(&self) -> Option<&ResourceVersion> {
+        match &self.presence {
+            Presence::Observed { resource_version } => Some(resource_version),
+            Presence::Virtual { .. } | Presence::Read { .. } | Presence::Absent(_) => None,
+        }
+    }
 }
 
 /// The progress of a deletion by the collector.
@@ -241,16 +255,6 @@ pub enum Collecting {
     Held,
     /// Leased to an executor.
     Leased,
-}
-
-/// How a node is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PresenceView {
-    Observed,
-    /// Known from references, and not shown by its collection. A read may have found it.
-    Virtual,
-    /// Proven absent.
-    Absent,
 }
 
 /// A blocker of many items.
@@ -303,31 +307,6 @@ pub struct ExecutorView {
     pub untrue_reports: u32,
 }
 
-/// The source of the knowledge about a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    pub source: Source,
-    /// The version of the object, or the position at which it was absent. `None` if the source has none.
-    pub resource_version: Option<ResourceVersion>,
-}
-
-/// See [`Evidence`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// A list or watch of its collection.
-    Watch,
-    /// An executor read it from the API server.
-    LiveRead,
-    /// Known only from references.
-    Inferred,
-    /// A consistent list by name does not contain it.
-    List,
-    /// Two reads of a kind without list did not find it.
-    ReadTwice,
-    /// The last status of its definition says that all instances were deleted.
-    TypeEmptied,
-}
-
 /// One reference, and its meaning for the dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeView {
@@ -336,7 +315,8 @@ pub struct EdgeView {
     pub dependent: Uid,
     pub reference: OwnerReference,
     pub standing: OwnerStanding,
-    pub evidence: Evidence,
+    /// How the owner is known.
+    pub presence: Presence,
 }
 
 /// The meaning of a reference.

@@ -1,8 +1,9 @@
 //! The graph as DOT text, with the attributes that upstream's collector writes (`/debug/controllers/…/graph`), so that old scripts still
 //! parse it.
 
+use engine::evidence::Presence;
 use engine::object::OwnerReference;
-use engine::view::{NodeView, PresenceView};
+use engine::view::NodeView;
 use runtime::visible::is_harmless;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,10 +88,10 @@ impl Vertex {
             kind: node.object.kind.to_string(),
             namespace: node.object.namespace.to_string(),
             name: node.object.name.to_string(),
-            missing: node.presence == PresenceView::Absent,
+            missing: matches!(node.presence, Presence::Absent(_)),
             being_deleted: node.facts.terminating,
             deleting_dependents: node.facts.deletes_dependents(),
-            is_virtual: node.presence == PresenceView::Virtual,
+            is_virtual: matches!(node.presence, Presence::Virtual { .. } | Presence::Read { .. }),
         }
     }
 

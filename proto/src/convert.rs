@@ -33,7 +33,7 @@ pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
-pub use view::{collection, delete_time, executor, lag, obstacle, status, trouble, unsynced};
+pub use view::{collection, delete_time, executor, lag, node_state, obstacle, status, trouble, unsynced};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! The knowledge about a node. Common data is in the cell of the node, rare data in maps.
 
 use super::cell::{Cell, Checked, Flags};
-use super::{Graph, NodeId, Presence};
+use super::{Graph, NodeId};
+use crate::evidence::Proof;
 use crate::object::{Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
@@ -48,16 +49,27 @@ impl Graph {
         }
     }
 
-    /// Replaces the knowledge about an unobserved node.
-    pub(crate) fn set_unobserved(&mut self, id: NodeId, presence: Presence) {
+    /// Replaces the knowledge about an unobserved node: only references name it.
+    pub(crate) fn set_virtual(&mut self, id: NodeId, unreadable: bool) {
         debug_assert!(!self.node(id).is_observed());
         self.forget_checked(id);
-        match presence {
-            Presence::Virtual { unreadable } => self.cell_mut(id).flags.set(Flags::UNREADABLE, unreadable),
-            Presence::Read { facts, position } => self.tell(id, Checked::Read { facts, position }),
-            Presence::Absent(proof) => self.tell(id, Checked::Absent(proof)),
-            Presence::Observed(_) => debug_assert!(false, "an object is observed with its references"),
-        }
+        self.cell_mut(id).flags.set(Flags::UNREADABLE, unreadable);
+    }
+
+    /// Replaces the knowledge about an unobserved node: a read found it.
+    pub(crate) fn set_read(&mut self, id: NodeId, facts: Facts, position: ResourceVersion) {
+        self.set_checked(id, Checked::Read { facts, position });
+    }
+
+    /// Replaces the knowledge about an unobserved node: it is proven absent.
+    pub(crate) fn set_absent(&mut self, id: NodeId, proof: Proof) {
+        self.set_checked(id, Checked::Absent(proof));
+    }
+
+    fn set_checked(&mut self, id: NodeId, checked: Checked) {
+        debug_assert!(!self.node(id).is_observed());
+        self.forget_checked(id);
+        self.tell(id, checked);
     }
 
     pub(super) fn tell(&mut self, id: NodeId, checked: Checked) {

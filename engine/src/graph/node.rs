@@ -1,9 +1,9 @@
 //! The view of a node.
 
 use super::cell::{Cell, Checked, DependentEdge, Dependents, Flags, OwnerEdge};
-use super::{Coordinates, Graph, NodeId, Observed, Presence};
+use super::{Coordinates, Graph, NodeId};
 use crate::coverage::KindId;
-use crate::evidence::Proof;
+use crate::evidence::{Presence, Proof};
 use crate::object::{
     Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid,
 };
@@ -18,7 +18,7 @@ pub(crate) struct Node<'a> {
     pub(super) cell: &'a Cell,
 }
 
-/// The knowledge about a node.
+/// A [`Presence`] without copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Known<'a> {
     /// A list or watch of its collection showed it, or a read while nothing newer was known.
@@ -26,7 +26,7 @@ pub(crate) enum Known<'a> {
     /// Known only from references.
     Virtual { unreadable: bool },
     /// A read found the object, although its collection has not shown it.
-    Read { facts: &'a Facts, position: &'a ResourceVersion },
+    Read { position: &'a ResourceVersion },
     /// Proven absent.
     Absent(&'a Proof),
 }
@@ -71,7 +71,7 @@ impl<'a> Node<'a> {
             return Known::Observed;
         }
         match self.checked() {
-            Some(Checked::Read { facts, position }) => Known::Read { facts, position },
+            Some(Checked::Read { position, .. }) => Known::Read { position },
             Some(Checked::Absent(proof)) => Known::Absent(proof),
             None => Known::Virtual { unreadable: self.cell.flags.has(Flags::UNREADABLE) },
         }
@@ -79,13 +79,9 @@ impl<'a> Node<'a> {
 
     pub(crate) fn presence(self) -> Presence {
         match self.known() {
-            Known::Observed => Presence::Observed(Observed {
-                resource_version: self.graph.version_of(self.id),
-                facts: self.own_facts(),
-                list: self.cell.list,
-            }),
+            Known::Observed => Presence::Observed { resource_version: self.graph.version_of(self.id) },
             Known::Virtual { unreadable } => Presence::Virtual { unreadable },
-            Known::Read { facts, position } => Presence::Read { facts: facts.clone(), position: position.clone() },
+            Known::Read { position } => Presence::Read { position: position.clone() },
             Known::Absent(proof) => Presence::Absent(proof.clone()),
         }
     }

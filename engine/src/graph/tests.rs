@@ -1,9 +1,10 @@
 //! Compares the graph with the definition of its content.
 
 use super::*;
+use crate::evidence::Presence;
 use crate::jitter::Rng;
 use crate::object::{Access, Backend, GroupResource};
-use crate::object::{OwnerReference, ServedKind};
+use crate::object::{Facts, OwnerReference, ServedKind};
 use crate::time::Time;
 use alloc::format;
 use core::num::NonZeroU32;
@@ -42,12 +43,10 @@ fn compare(graph: &Graph, naive: &BTreeMap<Uid, Object>, kind: KindId, seed: u64
         own.0 = true;
         let at = Coordinates { kind, namespace: "ns".into(), name: object.name.clone() };
         let id = graph.find(&object.uid, &at).expect("an object is in the graph");
-        let shown = Presence::Observed(Observed {
-            resource_version: object.resource_version.clone(),
-            facts: object.facts.clone(),
-            list: 1,
-        });
-        assert_eq!(graph.node(id).presence(), shown, "seed {seed} step {step}");
+        let shown = Presence::Observed { resource_version: object.resource_version.clone() };
+        let node = graph.node(id);
+        assert_eq!(node.presence(), shown, "seed {seed} step {step}");
+        assert_eq!((node.facts().as_ref(), node.list()), (Some(&object.facts), Some(1)), "seed {seed} step {step}");
         for owner in object.facts.owners.iter() {
             let to = expected.entry((owner.uid.clone(), owner.name.clone())).or_default();
             to.1.push(object.name.clone());

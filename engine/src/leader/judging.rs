@@ -1,7 +1,7 @@
 //! Conversion of verdicts to queue items. This module creates every item, from the current state of its node.
 
 use super::{Cause, Event, Grounds, Leader, Mode};
-use crate::graph::{NodeId, Presence};
+use crate::graph::NodeId;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, ItemState, Put};
 use crate::verdict::{Verdict, verdict};
@@ -159,14 +159,14 @@ impl Leader {
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());
-        let (Presence::Observed(observed), true) = (node.presence(), kind.served.is_some()) else {
+        let (Some(resource_version), true) = (node.resource_version(), kind.served.is_some()) else {
             return self.withdraw(id);
         };
         let draft = Draft {
             target: self.world.object_ref(id),
             preconditions: Preconditions {
-                resource_version: observed.resource_version,
-                facts_digest: observed.facts.digest(),
+                resource_version,
+                facts_digest: node.facts().unwrap_or_default().digest(),
                 must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
             },
             destroys: destroys(&action, &causes),

@@ -9,15 +9,15 @@ use super::pauses::Pauses;
 use super::probing::Prober;
 use super::world::World;
 use crate::coverage::KindId;
-use crate::graph::{Known, Node, NodeId};
+use crate::graph::{Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::ItemState;
 use crate::time::Time;
 use crate::tombstones::Tombstone;
 use crate::verdict::{Verdict, verdict};
 use crate::view::{
-    Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, LISTED_MAX, NodeView, PresenceView, Reached, Status,
-    UnresolvedKind, Waiting, Waits,
+    Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, LISTED_MAX, NodeView, Reached, Status, UnresolvedKind,
+    Waiting, Waits,
 };
 use crate::work::ActionKind;
 use alloc::collections::BTreeSet;
@@ -299,15 +299,9 @@ impl<'a> Queries<'a> {
 
     fn view(&self, id: NodeId) -> NodeView {
         let node = self.world.graph().node(id);
-        let presence = match node.known() {
-            Known::Observed => PresenceView::Observed,
-            Known::Virtual { .. } | Known::Read { .. } => PresenceView::Virtual,
-            Known::Absent(_) => PresenceView::Absent,
-        };
         NodeView {
             object: self.world.object_ref(id),
-            presence,
-            resource_version: node.resource_version(),
+            presence: node.presence(),
             facts: node.facts_listed(LISTED_MAX),
             owners: node.reference_count(),
             finalizers: node.finalizers().len(),
@@ -315,7 +309,6 @@ impl<'a> Queries<'a> {
             blocking_dependents: node.blocking_count(),
             undecided: self.world.undecided().get(id),
             collecting: self.collecting(id),
-            evidence: self.world.evidence(id),
         }
     }
 }

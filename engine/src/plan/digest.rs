@@ -3,7 +3,7 @@
 use super::brake::brake;
 use super::{Copied, Copy, PlanOptions};
 use crate::containers::Container;
-use crate::graph::Presence;
+use crate::evidence::Presence;
 use crate::object::Digest;
 use alloc::format;
 use alloc::string::ToString;
@@ -30,11 +30,11 @@ pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
             digest.text(text);
         }
         digest.uid(&node.uid);
-        let (presence, facts) = match &node.presence {
-            Presence::Observed(observed) => (1, Some(&observed.facts)),
-            Presence::Read { facts, .. } => (2, Some(facts)),
-            Presence::Virtual { .. } => (3, None),
-            Presence::Absent(_) => (4, None),
+        let presence = match &node.presence {
+            Presence::Observed { .. } => 1,
+            Presence::Read { .. } => 2,
+            Presence::Virtual { .. } => 3,
+            Presence::Absent(_) => 4,
         };
         digest.byte(presence);
         digest.byte(u8::from(node.orphaned));
@@ -47,7 +47,7 @@ pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
             }
             digest.text(brake(&copy.brakes, kind, &node.at.namespace).map_or("", |brake| &brake.words));
         }
-        if let Some(facts) = facts {
+        if let Some(facts) = &node.facts {
             digest.number(facts.digest());
             for finalizer in &facts.finalizers {
                 digest.text(finalizer);

@@ -8,7 +8,6 @@
 use super::*;
 use crate::evidence::Proof;
 use crate::graph::Coordinates;
-use crate::graph::Presence;
 use crate::jitter::Rng;
 use crate::object::{
     Access, Backend, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, Object, ResourceVersion, ServedKind,
@@ -120,7 +119,7 @@ fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
         let at = Coordinates { kind, namespace: line.object.namespace.clone(), name: line.object.name.clone() };
         if let Some(id) = graph.find(&line.object.uid, &at) {
             let proof = Proof::WatchDeleted { resource_version: ResourceVersion::parse("2") };
-            graph.set_unobserved(id, Presence::Absent(proof));
+            graph.set_absent(id, proof);
         }
     }
     graph.find_knots();

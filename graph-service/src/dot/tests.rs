@@ -1,6 +1,7 @@
 use super::{graph, quote};
-use engine::object::{FOREGROUND_FINALIZER, Facts, ObjectRef, OwnerReference, Uid};
-use engine::view::{NodeView, PresenceView};
+use engine::evidence::Presence;
+use engine::object::{FOREGROUND_FINALIZER, Facts, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::view::NodeView;
 
 fn uid(text: &str) -> Uid {
     Uid::parse(text).unwrap()
@@ -29,8 +30,7 @@ fn node(name: &str, owners: &[&str], dependents: usize) -> NodeView {
             name: name.into(),
             uid: uid(name),
         },
-        presence: PresenceView::Observed,
-        resource_version: None,
+        presence: Presence::Observed { resource_version: ResourceVersion::parse("7") },
         facts: Facts { owners: owners.iter().map(|name| owner(name)).collect(), ..Facts::default() },
         owners: 0,
         finalizers: 0,
@@ -38,7 +38,6 @@ fn node(name: &str, owners: &[&str], dependents: usize) -> NodeView {
         blocking_dependents: 0,
         undecided: None,
         collecting: None,
-        evidence: engine::view::Evidence { source: engine::view::Source::Watch, resource_version: None },
     }
 }
 
@@ -149,7 +148,7 @@ fn writes_attributes_in_the_order_of_upstream() {
 #[test]
 fn draws_the_best_known_of_several_nodes_with_one_uid() {
     let mut claimed = node("bravo", &[], 1);
-    claimed.presence = PresenceView::Virtual;
+    claimed.presence = Presence::Virtual { unreadable: false };
     claimed.object.kind = "Claimed".into();
     let text = graph(&[claimed.clone(), node("bravo", &[], 1), node("alpha", &["bravo"], 0)], None);
     assert!(text.contains(r#"kind="Pod""#) && !text.contains("Claimed"), "{text}");

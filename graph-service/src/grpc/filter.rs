@@ -4,7 +4,8 @@ use super::expression::{Activation, Element, Expression, Subject, Type, Verdict,
 use super::status;
 use cel::objects::Value;
 use engine::object::{Name, OwnerReference};
-use engine::view::{NodeView, PresenceView};
+use engine::view::NodeView;
+use proto::convert::node_state;
 use proto::r#type::v1beta1 as wire;
 use proto::r#type::v1beta1::ObjectFilter;
 use std::cell::LazyCell;
@@ -217,13 +218,8 @@ fn activation(node: &NodeView) -> Activation {
 
 fn value(node: &NodeView) -> Value {
     let (object, facts) = (&node.object, &node.facts);
-    let state = match node.presence {
-        PresenceView::Observed if facts.terminating => "TERMINATING",
-        PresenceView::Observed => "LIVE",
-        PresenceView::Virtual => "VIRTUAL",
-        PresenceView::Absent => "GONE",
-    };
-    let version = node.resource_version.as_ref().map(ToString::to_string).unwrap_or_default();
+    let state = node_state(node).as_str_name().trim_start_matches("NODE_STATE_");
+    let version = node.resource_version().map(ToString::to_string).unwrap_or_default();
     map([
         ("group", Value::from(&*object.group)),
         ("resource", Value::from(&*object.resource)),

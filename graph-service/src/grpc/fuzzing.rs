@@ -7,8 +7,9 @@ use super::filter::{Filter, Sieve};
 use super::freshness::token::Token as Freshness;
 use super::graph::watch::kept::Token as Watched;
 use super::pages;
+use engine::evidence::Presence;
 use engine::object::{Facts, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use engine::view::{Evidence, NodeView, PresenceView, Source};
+use engine::view::NodeView;
 use prost::Message as _;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter};
 use proto::graph::v1beta1::ListDependentsRequest;
@@ -65,8 +66,7 @@ fn node() -> NodeView {
             name: "web-1".into(),
             uid: uid("22222222-2222-2222-2222-222222222222"),
         },
-        presence: PresenceView::Observed,
-        resource_version: Some(ResourceVersion::parse("17")),
+        presence: Presence::Observed { resource_version: ResourceVersion::parse("17") },
         facts: Facts { owners: Box::new([owner]), finalizers: Box::new(["a.example/b".into()]), ..Facts::default() },
         owners: 0,
         finalizers: 0,
@@ -74,7 +74,6 @@ fn node() -> NodeView {
         blocking_dependents: 1,
         undecided: None,
         collecting: None,
-        evidence: Evidence { source: Source::Watch, resource_version: None },
     }
 }
 

@@ -14,9 +14,10 @@ use super::{Shared, status};
 use crate::clock::wire;
 use crate::ingest::questions::Texts;
 use dependents::Dependents;
+use engine::evidence::Presence;
 use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries, Tombstone};
 use engine::object::{GroupResource, Uid};
-use engine::view::{Explanation, LISTED_MAX, NodeView, PresenceView};
+use engine::view::{Explanation, LISTED_MAX, NodeView};
 use futures::stream::BoxStream;
 use lookup::Known;
 use mask::Mask;
@@ -172,7 +173,7 @@ impl GraphService for Graph {
         let known = self.resolve(r#ref, &visibility).await?;
         let node = match self.best_known(known.uid(), &visibility) {
             Some(node) => {
-                let texts = match mask.asks_the_api_server() && node.presence == PresenceView::Observed {
+                let texts = match mask.asks_the_api_server() && node.is_observed() {
                     true => {
                         visibility.require_to_get(&node.object).await?;
                         self.shared.freshness.texts(node.object.clone()).await?
@@ -463,9 +464,9 @@ fn named(filters: &[ObjectFilter]) -> impl Iterator<Item = &[String]> {
 fn best_known(nodes: Vec<NodeView>, visibility: &Visibility) -> Option<NodeView> {
     let seen = nodes.into_iter().filter(|node| visibility.sees(&node.object.namespace));
     seen.min_by_key(|node| match node.presence {
-        PresenceView::Observed => 0,
-        PresenceView::Virtual => 1,
-        PresenceView::Absent => 2,
+        Presence::Observed { .. } => 0,
+        Presence::Virtual { .. } | Presence::Read { .. } => 1,
+        Presence::Absent(_) => 2,
     })
 }
 

@@ -7,31 +7,32 @@ use crate::graph::v1beta1 as graph;
 use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Total};
 use crate::graph::v1beta1::reason::Code;
 use crate::r#type::v1beta1 as wire;
-use crate::r#type::v1beta1::evidence;
+use crate::r#type::v1beta1::evidence::Source;
+use engine::evidence::{Presence, Proof};
 use engine::leader::{Cause, Found, Tombstone};
 use engine::object::{GroupResource, ObjectRef, clip};
 use engine::view::{
-    CycleView, EdgeView, Evidence, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, Source,
-    VerdictView,
+    CycleView, EdgeView, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, VerdictView,
 };
 use std::collections::BTreeMap;
 
-/// The source of a fact about `object`.
-pub(super) fn evidence_of(object: &ObjectRef, evidence: &Evidence) -> wire::Evidence {
-    let source = match evidence.source {
-        Source::Watch => evidence::Source::Watch,
-        Source::LiveRead => evidence::Source::LiveRead,
-        Source::Inferred => evidence::Source::Inferred,
-        Source::List => evidence::Source::List,
-        Source::ReadTwice => evidence::Source::ReadTwice,
-        Source::TypeEmptied => evidence::Source::TypeEmptied,
+/// The source of the knowledge about `object`.
+pub(super) fn evidence_of(object: &ObjectRef, presence: &Presence) -> wire::Evidence {
+    let (source, version) = match presence {
+        Presence::Observed { resource_version } => (Source::Watch, Some(resource_version)),
+        Presence::Read { position } => (Source::LiveRead, Some(position)),
+        Presence::Virtual { .. } => (Source::Inferred, None),
+        Presence::Absent(Proof::WatchDeleted { resource_version }) => (Source::Watch, Some(resource_version)),
+        Presence::Absent(Proof::Listed { resource_version }) => (Source::List, Some(resource_version)),
+        Presence::Absent(Proof::TypeEmptied { .. }) => (Source::TypeEmptied, None),
+        Presence::Absent(Proof::ReadTwice) => (Source::ReadTwice, None),
     };
     // A kind that is not served has no collection.
     let served = |collection: &GroupResource| !collection.resource.is_empty();
     wire::Evidence {
         source: source.into(),
         group_resource: Some(object.group_resource()).filter(served).map(Into::into),
-        resource_version: text(evidence.resource_version.as_ref()),
+        resource_version: text(version),
     }
 }
 
@@ -53,7 +54,7 @@ impl From<EdgeView> for graph::Edge {
             dependent_uid: edge.dependent.to_string(),
             reference: Some(edge.reference.into()),
             standing: standing.into(),
-            evidence: Some(evidence_of(&edge.owner, &edge.evidence)),
+            evidence: Some(evidence_of(&edge.owner, &edge.presence)),
             owner: Some(edge.owner.into()),
         };
         cut_edge(&mut edge);

@@ -6,11 +6,10 @@ use crate::graph::v1beta1::{Edge, Node};
 use crate::strategy;
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::{stream_work_request as request, stream_work_response as response};
+use engine::evidence::{Presence, Proof};
 use engine::object::{Facts, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::time::Time;
-use engine::view::{
-    EdgeView, Evidence, NodeView, OwnerStanding, PresenceView, Reason, ReasonCode, Source, Status, Undecided,
-};
+use engine::view::{EdgeView, NodeView, OwnerStanding, Reason, ReasonCode, Status, Undecided};
 use engine::work::{
     ActionKind, CHECKS_MAX, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReturnCause, RevokeMode, ToExecutor, ToLeader,
     WorkLease, WorkReport,
@@ -343,7 +342,7 @@ fn the_digest_is_big_endian() {
     assert_eq!(wire::Preconditions::from(preconditions).facts_digest, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-fn node(presence: PresenceView, terminating: bool) -> Node {
+fn node(presence: Presence, terminating: bool) -> Node {
     let empty = || "".into();
     let object = ObjectRef {
         group: empty(),
@@ -358,7 +357,6 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
     NodeView {
         object,
         presence,
-        resource_version: None,
         facts,
         owners: 0,
         finalizers: 0,
@@ -366,7 +364,6 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         blocking_dependents: usize::MAX,
         undecided: None,
         collecting: None,
-        evidence: Evidence { source: Source::Watch, resource_version: None },
     }
     .into()
 }
@@ -374,10 +371,11 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
 #[test]
 fn nodes_show_their_state() {
     use crate::graph::v1beta1::NodeState;
-    assert_eq!(node(PresenceView::Observed, false).state(), NodeState::Live);
-    assert_eq!(node(PresenceView::Virtual, false).state(), NodeState::Virtual);
-    assert_eq!(node(PresenceView::Absent, true).state(), NodeState::Gone);
-    let terminating = node(PresenceView::Observed, true);
+    let observed = Presence::Observed { resource_version: ResourceVersion::parse("5") };
+    assert_eq!(node(observed.clone(), false).state(), NodeState::Live);
+    assert_eq!(node(Presence::Virtual { unreadable: true }, false).state(), NodeState::Virtual);
+    assert_eq!(node(Presence::Absent(Proof::ReadTwice), true).state(), NodeState::Gone);
+    let terminating = node(observed, true);
     assert_eq!(terminating.state(), NodeState::Terminating);
     assert!(terminating.deleting_dependents && !terminating.orphaning_dependents);
     assert_eq!((terminating.dependent_count, terminating.blocking_dependent_count), (3, u32::MAX));
@@ -454,13 +452,12 @@ fn long_texts_are_cut_wherever_they_are_told() {
     let object = ObjectRef { group, version, resource, kind, namespace, name, uid: uid.clone() };
     let [api_version, kind, name] = [(); 3].map(|()| long.clone());
     let reference = OwnerReference { api_version, kind, name, uid, controller: None, block_owner_deletion: Some(true) };
-    let evidence = Evidence { source: Source::Watch, resource_version: None };
     let edge = EdgeView {
         owner: object.clone(),
         dependent: object.uid.clone(),
         reference: reference.clone(),
         standing: OwnerStanding::Solid,
-        evidence: evidence.clone(),
+        presence: Presence::Virtual { unreadable: false },
     };
     assert!(Edge::from(edge).encoded_len() < 16 * 324 + 100);
     let reason = Reason {

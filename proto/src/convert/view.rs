@@ -10,27 +10,21 @@ use crate::graph::v1beta1::{Collecting, Node, NodeState};
 use crate::r#type::v1beta1::{GroupResource, ResponseMeta};
 use crate::work::v1beta1::ExecutorIdentity;
 use engine::coverage;
+use engine::evidence::Presence;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
 use engine::view::{
-    BlockerView, CollectionStatus, ExecutorView, LISTED_MAX, NodeView, PauseView, PresenceView, Status, TroubleView,
-    UntrueView,
+    BlockerView, CollectionStatus, ExecutorView, LISTED_MAX, NodeView, PauseView, Status, TroubleView, UntrueView,
 };
 
 impl From<NodeView> for Node {
     fn from(node: NodeView) -> Self {
         let mut node = Node {
-            state: match node.presence {
-                PresenceView::Observed if node.facts.terminating => NodeState::Terminating,
-                PresenceView::Observed => NodeState::Live,
-                PresenceView::Virtual => NodeState::Virtual,
-                PresenceView::Absent => NodeState::Gone,
-            }
-            .into(),
-            evidence: Some(super::query::evidence_of(&node.object, &node.evidence)),
+            state: node_state(&node).into(),
+            evidence: Some(super::query::evidence_of(&node.object, &node.presence)),
+            resource_version: text(node.resource_version()),
             r#ref: Some(node.object.into()),
             delete_time: delete_time(&node.facts),
-            resource_version: text(node.resource_version.as_ref()),
             finalizers: node.facts.finalizers.iter().map(Name::to_string).collect(),
             deleting_dependents: node.facts.deletes_dependents(),
             orphaning_dependents: node.facts.orphans_dependents(),
@@ -51,6 +45,17 @@ impl From<NodeView> for Node {
         };
         cut_node(&mut node);
         node
+    }
+}
+
+/// The state of an object.
+pub fn node_state(node: &NodeView) -> NodeState {
+    match node.presence {
+        Presence::Observed { .. } if node.facts.terminating => NodeState::Terminating,
+        Presence::Observed { .. } => NodeState::Live,
+        // Its collection does not show it, even if a read found it.
+        Presence::Virtual { .. } | Presence::Read { .. } => NodeState::Virtual,
+        Presence::Absent(_) => NodeState::Gone,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::random::Random;
 use engine::leader::{Leader, Planning};
 use engine::object::Uid;
 use engine::plan::PlanOptions;
-use engine::view::{Effect, Plan, PresenceView};
+use engine::view::{Effect, Plan};
 use engine::work::PropagationPolicy;
 use sandbox::model::Policy;
 use std::collections::BTreeMap;
@@ -94,9 +94,7 @@ impl World {
         let known = |life: &&Life| {
             let nodes = leader.queries().nodes(&life.object.uid);
             // The instances of a definition go without a collector.
-            life.exists()
-                && life.kind != DEFINITIONS
-                && nodes.iter().any(|node| node.presence == PresenceView::Observed)
+            life.exists() && life.kind != DEFINITIONS && nodes.iter().any(|node| node.is_observed())
         };
         let lives: Vec<&Life> = self.server.truth.lives.values().filter(known).collect();
         // Owners are what a preview is for.

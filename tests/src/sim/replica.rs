@@ -16,7 +16,7 @@ use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::time::Time;
 use engine::view::ExecutorView;
-use engine::view::{NodeView, PresenceView};
+use engine::view::NodeView;
 use engine::work::{Refusal, ToExecutor, ToLeader};
 use sandbox::model::{ListQuery, Reason};
 use std::collections::BTreeMap;
@@ -462,7 +462,7 @@ impl World {
             if !self.server.truth.served[life.kind] {
                 continue;
             }
-            let observed: Vec<_> = nodes.iter().filter(|node| node.presence == PresenceView::Observed).collect();
+            let observed: Vec<_> = nodes.iter().filter(|node| node.is_observed()).collect();
             if !life.exists() || life.kind == UNWATCHED {
                 if !observed.is_empty() {
                     wrong.push(format!("{} is not there, but in the graph", life.named()));

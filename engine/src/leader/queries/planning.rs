@@ -186,6 +186,7 @@ fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
         uid: node.uid(),
         at: node.at(),
         presence: node.presence(),
+        facts: node.facts(),
         orphaned: queries.world.graph().is_orphaned(node),
         whole,
     }

@@ -139,7 +139,7 @@ fn a_lie_in_any_field_stops_nothing_and_is_counted() {
         assert!(!bench.events.iter().any(|event| matches!(event, Event::Prevented { .. })), "{what}");
         let a = &bench.leader.queries().nodes(&uid("a"))[0];
         assert_eq!(
-            (a.resource_version.clone(), a.facts.owners.len(), a.facts.terminating),
+            (a.resource_version().cloned(), a.facts.owners.len(), a.facts.terminating),
             (Some(version(102)), 1, false),
             "{what}"
         );
@@ -247,10 +247,10 @@ fn a_server_that_lags_makes_no_liar_of_an_executor() {
     let before = object("configmaps", "a", 102).blocking("things", "o");
     let before = Sighting { uid: before.uid, resource_version: before.resource_version, facts: before.facts };
     bench.found("a", FindingResult::Exists(before));
-    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(102)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version(), Some(&version(102)));
     bench.pass(Duration::from_millis(500));
     assert!(bench.probes.iter().any(|probe| probe.object.is_some() && probe.fresh), "by another connection");
     bench.found("a", FindingResult::Exists(seen));
-    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(107)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version(), Some(&version(107)));
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }

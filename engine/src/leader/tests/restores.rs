@@ -167,7 +167,7 @@ fn a_kind_that_is_not_served_while_the_store_goes_back_is_of_the_new_history_too
     assert_eq!(rewinds(&bench), 1);
     bench.serve("configmaps");
     bench.list("configmaps", 95, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
-    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(80)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version(), Some(&version(80)));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_kind_that_is_served_again_and_stands_before_where_it_was_shows_a_restored_s
     bench.list("configmaps", 110, restored());
     assert_eq!(rewinds(&bench), 1);
     bench.list("configmaps", 110, restored());
-    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version, Some(version(80)));
+    assert_eq!(bench.leader.queries().nodes(&uid("a"))[0].resource_version(), Some(&version(80)));
     assert_eq!(rewinds(&bench), 1);
 }
 

@@ -5,7 +5,7 @@ use super::super::{Event, KnownVersions, Output, Purpose};
 use super::World;
 use crate::coverage::Advance;
 use crate::coverage::{Kind, KindId};
-use crate::graph::{Known, NodeId, Presence};
+use crate::graph::{Known, NodeId};
 use crate::leader::Timer;
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::object::{Name, ObjectRef, ServedKind};
@@ -116,7 +116,7 @@ impl World {
 
     pub(in crate::leader) fn set_unreadable(&mut self, id: NodeId, unreadable: bool) {
         if matches!(self.graph.node(id).known(), Known::Virtual { unreadable: known } if known != unreadable) {
-            self.graph.set_unobserved(id, Presence::Virtual { unreadable });
+            self.graph.set_virtual(id, unreadable);
             self.mark_dependents(id);
         }
     }

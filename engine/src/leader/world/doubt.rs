@@ -7,7 +7,7 @@ use super::World;
 use crate::coverage::Contradiction;
 use crate::coverage::{KindId, State};
 use crate::evidence::{Inquiry, Proof};
-use crate::graph::{self, NodeId, Presence};
+use crate::graph::{self, NodeId};
 use crate::object::ResourceVersion;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ impl World {
                 inquiry.begin_anew();
             }
             if matches!(self.graph.node(id).known(), graph::Known::Absent(Proof::Listed { .. })) {
-                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.graph.set_virtual(id, false);
                 self.absent_since.remove(&id);
                 self.inquiries.insert(id, Inquiry::new(cx.now).at_once(cx.now));
                 self.mark_dependents(id);
@@ -183,7 +183,7 @@ impl World {
             let of = self.graph.node(id).kind();
             if checked && (lost.everything || lost.kinds.contains(&of)) {
                 self.inquiries.remove(&id);
-                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.graph.set_virtual(id, false);
                 self.mark_dependents(id);
             }
             self.mark(id);

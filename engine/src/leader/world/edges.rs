@@ -1,33 +1,13 @@
 //! Conversion of nodes and their references to the names that readers and events use.
 
 use super::World;
-use crate::evidence::Proof;
-use crate::graph::{Known, Node, NodeId, Reference};
+use crate::graph::{Node, NodeId, Reference};
 use crate::object::{ObjectRef, Uid};
 use crate::verdict::Standing;
 use crate::view::*;
 use alloc::vec::Vec;
 
 impl World {
-    /// Returns the source and the version of the knowledge about a node.
-    pub(in crate::leader) fn evidence(&self, id: NodeId) -> Evidence {
-        let (source, resource_version) = match self.graph.node(id).known() {
-            Known::Observed => (Source::Watch, self.graph.node(id).resource_version()),
-            Known::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
-            Known::Virtual { .. } => (Source::Inferred, None),
-            Known::Absent(proof) => {
-                let source = match proof {
-                    Proof::WatchDeleted { .. } => Source::Watch,
-                    Proof::Listed { .. } => Source::List,
-                    Proof::TypeEmptied { .. } => Source::TypeEmptied,
-                    Proof::ReadTwice => Source::ReadTwice,
-                };
-                (source, proof.version().cloned())
-            }
-        };
-        Evidence { source, resource_version }
-    }
-
     /// Converts a standing for readers. The result names the defect when the reference is wrong.
     pub(in crate::leader) fn standing_view(
         &self,
@@ -84,7 +64,7 @@ impl World {
             dependent: node.uid(),
             reference: reference.to_owned(),
             standing: self.standing_view(node, reference.owner(), standing),
-            evidence: self.evidence(reference.owner()),
+            presence: self.graph.node(reference.owner()).presence(),
         };
         node.references().zip(standings).filter(is_wanted).take(max).map(edge).collect()
     }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::coverage::KindId;
 use crate::evidence::Proof;
-use crate::graph::{Change, NodeId, Presence};
+use crate::graph::{Change, NodeId};
 use crate::leader::context::Context;
 use crate::leader::{Cause, Event};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
@@ -165,7 +165,7 @@ impl World {
     /// Marks an unobserved owner as absent.
     pub(in crate::leader) fn set_absent(&mut self, cx: &mut Context, id: NodeId, proof: Proof) {
         self.inquiries.remove(&id);
-        self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
+        self.graph.set_absent(id, proof.clone());
         self.absent_since.insert(id, cx.now);
         self.mark_dependents_of_absent(id);
         cx.event(Event::Proven { owner: self.object_ref(id), proof });

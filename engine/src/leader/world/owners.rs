@@ -3,7 +3,7 @@
 use super::World;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::{Absence, Ground, Inquiry, Step};
-use crate::graph::{NodeId, Presence};
+use crate::graph::NodeId;
 use crate::leader::context::Context;
 use crate::leader::{CheckBy, Timer};
 use crate::object::{Access, ResourceVersion};
@@ -60,7 +60,7 @@ impl World {
         let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
         self.is_not_empty(self.graph.node(id).kind());
-        self.graph.set_unobserved(id, Presence::Read { facts, position });
+        self.graph.set_read(id, facts, position);
         let lacked = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(cx.now)).found(cx.now, at);
         self.mark(id);
         if changed {

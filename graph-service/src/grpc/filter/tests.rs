@@ -1,6 +1,6 @@
 use super::*;
+use engine::evidence::Presence;
 use engine::object::{Facts, ObjectRef, ResourceVersion, Uid};
-use engine::view::{Evidence, Source};
 
 fn pod() -> NodeView {
     let text = |text: &str| Name::from(text);
@@ -22,8 +22,7 @@ fn pod() -> NodeView {
             name: text("web-7-x"),
             uid: Uid::parse("u").unwrap(),
         },
-        presence: PresenceView::Observed,
-        resource_version: Some(ResourceVersion::parse("7")),
+        presence: Presence::Observed { resource_version: ResourceVersion::parse("7") },
         facts: Facts { owners: [owner].into(), finalizers: [text("a/b")].into(), ..Facts::default() },
         owners: 0,
         finalizers: 0,
@@ -31,7 +30,6 @@ fn pod() -> NodeView {
         blocking_dependents: 0,
         undecided: None,
         collecting: None,
-        evidence: Evidence { source: Source::Watch, resource_version: None },
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Graph, Visibility, status};
 use engine::leader::{Queries, Tombstone};
 use engine::object::{GroupResource, Name, Uid};
-use engine::view::PresenceView;
+use engine::view::NodeView;
 use proto::r#type::v1beta1::ObjectRef;
 use tonic::Status;
 
@@ -123,7 +123,7 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
 }
 
 fn is_observed(queries: &Queries<'_>, uid: &Uid) -> bool {
-    queries.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed)
+    queries.nodes(uid).iter().any(NodeView::is_observed)
 }
 
 /// The uid of the object at an address.

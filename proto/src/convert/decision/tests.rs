@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::convert::Clock;
-use engine::evidence::Proof;
+use engine::evidence::{Presence, Proof};
 use engine::leader::Event;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::time::Time;
-use engine::view::{EdgeView, Evidence, OwnerStanding, Source};
+use engine::view::{EdgeView, OwnerStanding};
 use engine::work::{Preconditions, Term};
 use proptest::prelude::*;
 use prost::Message as _;
@@ -47,7 +47,7 @@ fn grounds(references: usize, bytes: usize) -> Grounds {
             block_owner_deletion: Some(true),
         },
         standing: OwnerStanding::Dangling,
-        evidence: Evidence { source: Source::LiveRead, resource_version: Some(ResourceVersion::parse(&text(bytes))) },
+        presence: Presence::Read { position: ResourceVersion::parse(&text(bytes)) },
     };
     let cause = |number: usize| Cause::OwnerAbsent {
         kind: text(bytes),

@@ -5,10 +5,10 @@ use crate::clock::wire;
 use crate::decisions::FRAME_BYTES;
 use crate::grpc::decisions::encode::{BATCH_MAX_BYTES, parts};
 use crate::grpc::decisions::looked::Looked;
-use engine::evidence::Proof;
+use engine::evidence::{Presence, Proof};
 use engine::leader::Grounds;
 use engine::object::{ObjectRef as Object, OwnerReference, ResourceVersion, Uid};
-use engine::view::{EdgeView, Evidence, OwnerStanding, Source};
+use engine::view::{EdgeView, OwnerStanding};
 use engine::work::{ActionKind, Outcome, Preconditions};
 use proto::convert::EVENT_MAX_BYTES;
 
@@ -46,7 +46,7 @@ fn large(number: usize) -> Event {
             block_owner_deletion: None,
         },
         standing: OwnerStanding::Dangling,
-        evidence: Evidence { source: Source::Watch, resource_version: Some(version()) },
+        presence: Presence::Observed { resource_version: version() },
     };
     let cause = |number: usize| engine::leader::Cause::OwnerAbsent {
         kind: long(number).as_str().into(),
