@@ -53,6 +53,9 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("executorService.autoscaling.readyItems=0", "/executorService/autoscaling/readyItems"),
         ("executorService.autoscaling.enabled=true,executorService.autoscaling.minReplicas=50", "above maxReplicas"),
         ("tls.extraHosts[0]=a b", "/tls/extraHosts/0"),
+        ("metrics.alerts.runbookUrl=runbooks", "/metrics/alerts/runbookUrl"),
+        ("metrics.serviceMonitor.kind=Probe", "/metrics/serviceMonitor/kind"),
+        ("accessRoles.aggregateViewTo=cluster-admin", "/accessRoles/aggregateViewTo"),
         ("extraObjects[0]=1", "/extraObjects/0"),
         ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
     ] {

@@ -175,3 +175,29 @@ fn names_labels_and_accounts_are_the_installations() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn alerts_lead_to_pages_and_the_dashboard_to_grafana() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/monitoring-values.yaml"));
+    let objects = chart::objects(&helm.template(&[&values])?)?;
+    let alerts = chart::object(&objects, "PrometheusRule", "ownergraph")?;
+    let rules = alerts["spec"]["groups"][0]["rules"].as_array().context("no rules")?;
+    for rule in rules {
+        let page = format!("https://docs.example.com/runbooks/{}.md", rule["alert"].as_str().unwrap_or_default());
+        assert_eq!(rule["annotations"]["runbook_url"], page);
+    }
+    let dashboard = chart::object(&objects, "ConfigMap", "ownergraph-dashboard")?;
+    assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "yes");
+    let given = dashboard["data"]["ownergraph.json"].as_str().context("no dashboard")?;
+    assert_eq!(given.trim(), fs::read_to_string(root().join("deploy/dashboards/ownergraph.json"))?.trim());
+    let monitor = chart::object(&objects, "PodMonitor", "executor-service")?;
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["scrapeTimeout"], "10s");
+    assert_eq!(endpoint["relabelings"][0]["replacement"], "blue");
+    let pods = &chart::deployment(&objects, "executor-service")?["spec"]["selector"]["matchLabels"];
+    assert_eq!(monitor["spec"]["selector"]["matchLabels"], *pods);
+    let view = chart::object(&objects, "ClusterRole", "ownergraph-view")?;
+    assert_eq!(view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"], "true");
+    Ok(())
+}

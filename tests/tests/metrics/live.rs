@@ -75,7 +75,7 @@ fn check_names(expressions: &[String], shown: &BTreeSet<String>) -> anyhow::Resu
             for label in labels {
                 let has = known.labels.iter().any(|of| of.name == label);
                 ensure!(
-                    has || ["job", "instance", "le"].contains(&label.as_str()),
+                    has || ["cluster", "job", "instance", "le"].contains(&label.as_str()),
                     "{expression}: {family} has no {label}"
                 );
             }

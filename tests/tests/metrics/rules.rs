@@ -31,7 +31,10 @@ pub(crate) fn panels() -> anyhow::Result<Vec<(String, String)>> {
             let title = panel["title"].as_str().context("a panel without a title")?;
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let expression = target["expr"].as_str().with_context(|| format!("{title}: no expression"))?;
-                found.push((title.to_owned(), expression.replace("$__rate_interval", "1m")));
+                found.push((
+                    title.to_owned(),
+                    expression.replace("$__rate_interval", "1m").replace("$cluster", ".*").replace("$job", ".*"),
+                ));
             }
         }
     }
@@ -50,6 +53,11 @@ fn every_alert_has_its_runbook_and_every_runbook_its_alert() -> anyhow::Result<(
         ensure!(["critical", "warning"].contains(&severity), "{name} has severity {severity:?}");
         let page = fs::read_to_string(at(&path)).with_context(|| path.clone())?;
         ensure!(page.starts_with(&format!("# {name}\n")), "{path} begins with its name");
+        let opening = page.split("\n\n").nth(1).unwrap_or_default().replace('\n', " ");
+        ensure!(
+            rule["annotations"]["description"] == opening.trim(),
+            "the description of {name} is the opening of {path}"
+        );
         for part in ["\n## Meanwhile\n", "\n## Look\n", "\n## Do\n"] {
             ensure!(page.contains(part), "{path} lacks {part:?}");
         }
@@ -58,6 +66,18 @@ fn every_alert_has_its_runbook_and_every_runbook_its_alert() -> anyhow::Result<(
         .map(|entry| Ok(entry?.file_name().to_string_lossy().trim_end_matches(".md").to_owned()))
         .collect::<anyhow::Result<_>>()?;
     ensure!(pages == alerts.into_keys().collect(), "{pages:?}");
+    Ok(())
+}
+
+#[test]
+fn each_panel_is_of_the_chosen_cluster_and_job() -> anyhow::Result<()> {
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(at("deploy/dashboards/ownergraph.json"))?)?;
+    let targets = dashboard["panels"].as_array().into_iter().flatten().filter_map(|panel| panel["targets"].as_array());
+    for expression in targets.flatten().filter_map(|target| target["expr"].as_str()) {
+        let metrics = expression.matches("ownergraph_").count() + expression.matches("process_").count();
+        let chosen = expression.matches("{cluster=~\"$cluster\", job=~\"$job\"").count();
+        ensure!(metrics == chosen, "{expression}");
+    }
     Ok(())
 }
 
