@@ -19,6 +19,8 @@ mod least;
 mod platform;
 #[path = "chart/site.rs"]
 mod site;
+#[path = "chart/values.rs"]
+mod values;
 
 fn file_flag(file: &Path) -> String {
     format!("--values={}", file.display())

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use tests::chart::{self, Helm, root};
+use tests::controlplane::require;
 
 const DEPENDENCY: &str =
     "{ name: ownergraph, version: 0.0.0, repository: \"\", alias: collector, condition: collector.enabled }";
@@ -199,5 +201,37 @@ fn alerts_lead_to_pages_and_the_dashboard_to_grafana() -> anyhow::Result<()> {
     assert_eq!(monitor["spec"]["selector"]["matchLabels"], *pods);
     let view = chart::object(&objects, "ClusterRole", "ownergraph-view")?;
     assert_eq!(view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"], "true");
+    Ok(())
+}
+
+#[test]
+fn a_kustomization_builds_on_the_manifests() -> anyhow::Result<()> {
+    let Some(binaries) = require() else { return Ok(()) };
+    let directory = root().join("deploy/manifests");
+    let output = Command::new(binaries.program("kubectl")).arg("kustomize").arg(&directory).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut due = Vec::new();
+    for file in ["ownergraph.yaml", "flow-control.yaml"] {
+        due.extend(chart::objects(&fs::read_to_string(directory.join(file))?)?);
+    }
+    let built = chart::objects(&String::from_utf8(output.stdout)?)?;
+    assert_eq!(built.len(), due.len());
+    ensure!(due.iter().all(|object| built.contains(object)), "kustomize changes an object");
+    Ok(())
+}
+
+#[test]
+fn an_autoscaler_alone_decides_on_the_number_of_executors() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/autoscaling-values.yaml"));
+    let objects = chart::objects(&helm.template(&[&values])?)?;
+    ensure!(chart::deployment(&objects, "executor-service")?["spec"]["replicas"].is_null(), "the chart decides too");
+    let scaler = &chart::object(&objects, "HorizontalPodAutoscaler", "executor-service")?["spec"];
+    assert_eq!([&scaler["minReplicas"], &scaler["maxReplicas"]], [2, 20]);
+    let metric = &scaler["metrics"][0]["external"];
+    assert_eq!(metric["metric"]["name"], "ownergraph_queue_items");
+    assert_eq!(metric["target"]["averageValue"], "1000");
+    let objects = chart::objects(&helm.template(&[])?)?;
+    ensure!(chart::object(&objects, "HorizontalPodAutoscaler", "executor-service").is_err(), "it is off by default");
     Ok(())
 }
