@@ -13,6 +13,8 @@ use tests::chart::{self, Helm, NAMESPACE, root};
 use tests::controlplane::{ControlPlane, require};
 use tests::load;
 
+#[path = "chart/argocd.rs"]
+mod argocd;
 #[path = "chart/least.rs"]
 mod least;
 #[path = "chart/platform.rs"]
