@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use http::Uri;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::overrides::Overrides;
+use super::proxy::{Environment, Proxy};
 
 /// The user agent, unless a service sets its own.
 pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
@@ -77,10 +79,8 @@ pub enum AccessError {
     NoSuchUser { paths: String, user: String, known: String },
     #[error("context {context:?} of {paths} names the cluster {cluster:?}, which does not exist")]
     NoSuchCluster { paths: String, context: String, cluster: String },
-    #[error(
-        "context {context:?} of {paths} sets the proxy {proxy}, but proxies are not supported; use a direct address"
-    )]
-    Proxy { paths: String, context: String, proxy: String },
+    #[error("{origin} is not usable: {cause}")]
+    Proxy { origin: String, cause: String },
     #[error("{origin} is not usable: {cause}")]
     Unusable { origin: String, cause: String },
     #[error("flags such as --cluster, --user, --token and --as need a kubeconfig; set --kubeconfig or KUBECONFIG")]
@@ -98,10 +98,18 @@ pub enum AccessError {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) config: Config,
+    pub(super) proxy: Option<Proxy>,
     /// For messages: the context's name, or "in-cluster".
     pub(super) name: String,
     /// For messages: "context X of PATH", or "the pod's service account".
     pub(super) origin: String,
+}
+
+impl Found {
+    /// A server without credentials and without a proxy.
+    pub(super) fn of(config: Config) -> Found {
+        Found { config, proxy: None, name: "anonymous".to_owned(), origin: String::new() }
+    }
 }
 
 /// The relevant environment, as values for tests.
@@ -110,6 +118,7 @@ pub(super) struct Places {
     pub(super) kubeconfig_variable: Option<OsString>,
     pub(super) home: Option<PathBuf>,
     pub(super) in_pod: bool,
+    pub(super) proxies: Environment,
 }
 
 impl Places {
@@ -118,6 +127,7 @@ impl Places {
             kubeconfig_variable: std::env::var_os("KUBECONFIG"),
             home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
             in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT).exists(),
+            proxies: Environment::of_this_process(),
         }
     }
 }
@@ -125,7 +135,7 @@ impl Places {
 /// Looks in the same places and order as kubectl.
 pub(super) async fn find(access: &Access, places: Places) -> Result<Found, AccessError> {
     if let Some(path) = &access.kubeconfig {
-        return from_files(std::slice::from_ref(path), "--kubeconfig", access).await;
+        return from_files(std::slice::from_ref(path), "--kubeconfig", access, &places.proxies).await;
     }
     let listed: Vec<PathBuf> = places
         .kubeconfig_variable
@@ -134,11 +144,11 @@ pub(super) async fn find(access: &Access, places: Places) -> Result<Found, Acces
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
     if !listed.is_empty() {
-        return from_files(&listed, "KUBECONFIG", access).await;
+        return from_files(&listed, "KUBECONFIG", access, &places.proxies).await;
     }
     let at_home = places.home.map(|home| home.join(".kube").join("config"));
     if let Some(path) = at_home.as_ref().filter(|path| path.exists()) {
-        return from_files(std::slice::from_ref(path), "the default", access).await;
+        return from_files(std::slice::from_ref(path), "the default", access, &places.proxies).await;
     }
     if !places.in_pod {
         return Err(AccessError::Nowhere { home: at_home.map(|path| path.display().to_string()) });
@@ -152,32 +162,53 @@ pub(super) async fn find(access: &Access, places: Places) -> Result<Found, Acces
     let origin = format!("the pod's service account in {SERVICE_ACCOUNT}");
     match Config::incluster() {
         Ok(mut config) => {
+            let proxy = chosen_proxy(None, &config.cluster_url, &places.proxies, &origin)?;
             config.default_namespace = access.overrides.namespace.clone().unwrap_or(config.default_namespace);
-            Ok(Found { config, name: "in-cluster".to_owned(), origin })
+            Ok(Found { config, proxy, name: "in-cluster".to_owned(), origin })
         }
         Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
     }
 }
 
-async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) -> Result<Found, AccessError> {
+async fn from_files(
+    paths: &[PathBuf],
+    origin: &'static str,
+    access: &Access,
+    proxies: &Environment,
+) -> Result<Found, AccessError> {
     let mut merged = read_merged(paths, origin)?;
     let paths = listing(paths);
     if let Some(context) = access.context.clone().or_else(|| merged.current_context.clone()) {
         access.overrides.apply(&mut merged, &context);
     }
-    let context = chosen_context(&merged, access, &paths)?;
+    let (context, proxy_url) = chosen_context(&merged, access, &paths)?;
+    for cluster in merged.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        // Without one, kube would read HTTPS_PROXY, by rules that are not Go's.
+        cluster.proxy_url = Some("http://unread".to_owned());
+    }
     let origin = format!("context {context:?} of {paths}");
     let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
-        Ok(mut config) => {
-            // The proxy is from HTTPS_PROXY. A proxy in the kubeconfig itself was refused above.
-            if let Some(proxy) = config.proxy_url.take() {
-                tracing::warn!(proxy = proxy.host(), "ignored HTTPS_PROXY for the API server");
-            }
-            Ok(Found { config, name: context, origin })
+        Ok(config) => {
+            let proxy = chosen_proxy(proxy_url.as_deref(), &config.cluster_url, proxies, &origin)?;
+            Ok(Found { config, proxy, name: context, origin })
         }
         Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
     }
+}
+
+/// The proxy-url of the kubeconfig wins, and applies to loopback addresses too. The environment decides without one.
+fn chosen_proxy(
+    proxy_url: Option<&str>,
+    server: &Uri,
+    environment: &Environment,
+    origin: &str,
+) -> Result<Option<Proxy>, AccessError> {
+    match proxy_url {
+        Some(url) => Proxy::parse(url).map(Some).map_err(|error| (format!("the proxy-url of {origin}"), error)),
+        None => environment.proxy_for(server).map_err(|(variable, error)| (variable.to_owned(), error)),
+    }
+    .map_err(|(origin, error)| AccessError::Proxy { origin, cause: error.to_string() })
 }
 
 /// Merges like kubectl: the first file that sets a value wins, and missing files of a list are ignored.
@@ -210,7 +241,12 @@ fn unread(path: &Path, origin: &'static str, error: &KubeconfigError) -> AccessE
     AccessError::NotKubeconfig { path, origin, cause }
 }
 
-fn chosen_context(kubeconfig: &Kubeconfig, access: &Access, paths: &str) -> Result<String, AccessError> {
+/// The name of the context and the proxy-url of its cluster.
+fn chosen_context(
+    kubeconfig: &Kubeconfig,
+    access: &Access,
+    paths: &str,
+) -> Result<(String, Option<String>), AccessError> {
     let paths = || paths.to_owned();
     let known = || match kubeconfig.contexts.as_slice() {
         [] => "the file has no contexts".to_owned(),
@@ -234,10 +270,7 @@ fn chosen_context(kubeconfig: &Kubeconfig, access: &Access, paths: &str) -> Resu
         let known = format!("it has: {}", names.collect::<Vec<_>>().join(", "));
         return Err(AccessError::NoSuchUser { paths: paths(), user: user.clone(), known });
     }
-    match cluster.proxy_url.as_deref() {
-        None | Some("") => Ok(context),
-        Some(proxy) => Err(AccessError::Proxy { paths: paths(), context, proxy: proxy.to_owned() }),
-    }
+    Ok((context, cluster.proxy_url.clone().filter(|url| !url.is_empty())))
 }
 
 fn listing(paths: &[PathBuf]) -> String {

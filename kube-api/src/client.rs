@@ -12,18 +12,20 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::{Client, Config};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tower::{BoxError, ServiceBuilder};
 
-use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Places};
+use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Found, Places};
 use super::call::{CallError, call, lacks_credentials};
 use super::gate::{Gated, gated};
 use super::media;
 use super::path::KUBE_SYSTEM;
+use super::proxy::{self, Connector, Proxy};
 use super::status::parse_status;
 
-/// Time for name resolution, TCP and TLS.
+/// Time for name resolution, TCP, a proxy and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Idle time after which a TCP keepalive is sent. It finds a vanished peer after about a minute. A quiet watch has no
 /// other sign of it.
@@ -55,6 +57,7 @@ pub struct Cluster {
     pub asks_gates: bool,
     /// `None` if the client was passed in.
     config: Option<Config>,
+    proxy: Option<Proxy>,
     origin: String,
 }
 
@@ -67,20 +70,22 @@ impl std::fmt::Debug for Cluster {
 /// Finds credentials and builds a client. Sends nothing yet.
 pub async fn connect(access: &Access) -> Result<Cluster, AccessError> {
     let found = access::find(access, Places::of_this_process()).await?;
-    Cluster::build(found.config, found.name, found.origin, &access.user_agent)
+    Cluster::build(found, &access.user_agent)
 }
 
 impl Cluster {
     /// A server without credentials, such as the sandbox.
     pub fn without_credentials(url: Uri) -> Result<Cluster, AccessError> {
         let origin = format!("the address {url}");
-        Cluster::build(Config::new(url), "anonymous".to_owned(), origin, DEFAULT_USER_AGENT)
+        let found = Found { origin, ..Found::of(Config::new(url)) };
+        Cluster::build(found, DEFAULT_USER_AGENT)
     }
 
     /// Uses an existing client, such as one over a pipe within this process.
     pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
         let name = name.into();
-        Cluster { client, url: name.clone(), origin: name.clone(), name, asks_gates: false, config: None }
+        let (url, origin) = (name.clone(), name.clone());
+        Cluster { client, url, origin, name, asks_gates: false, config: None, proxy: None }
     }
 
     /// A client with its own connections and queue, so that short requests do not wait behind watches. For a cluster of
@@ -97,17 +102,15 @@ impl Cluster {
 
     fn build_another(&self, protocol: Protocol) -> Result<Client, AccessError> {
         match &self.config {
-            Some(config) => build_client(config, protocol).map_err(|error| unusable(&self.origin, &error)),
+            Some(config) => {
+                build_client(config, self.proxy.as_ref(), protocol).map_err(|error| unusable(&self.origin, &error))
+            }
             None => Ok(self.client.clone()),
         }
     }
 
-    pub(super) fn build(
-        mut config: Config,
-        name: String,
-        origin: String,
-        user_agent: &str,
-    ) -> Result<Cluster, AccessError> {
+    pub(super) fn build(found: Found, user_agent: &str) -> Result<Cluster, AccessError> {
+        let Found { mut config, proxy, name, origin } = found;
         let user_agent = HeaderValue::from_str(user_agent).map_err(|_| AccessError::Unusable {
             origin: format!("the user agent {user_agent:?}"),
             cause: "it is not a valid header value".to_owned(),
@@ -117,9 +120,10 @@ impl Cluster {
             // Without TLS no certificate is verified, and the machine may have no certificates to load.
             config.root_cert.get_or_insert_default();
         }
-        let client = build_client(&config, Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
+        let client =
+            build_client(&config, proxy.as_ref(), Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
         let url = config.cluster_url.to_string();
-        Ok(Cluster { client, name, url, asks_gates: true, config: Some(config), origin })
+        Ok(Cluster { client, name, url, asks_gates: true, config: Some(config), proxy, origin })
     }
 }
 
@@ -207,19 +211,27 @@ enum Protocol {
     Negotiated,
 }
 
-/// Adds HTTP/2 to the connector, because kube's connector offers only HTTP/1.1.
-fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
-    let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+/// Adds TLS to the connector. kube's own function offers only HTTP/1.1.
+fn secured(
+    config: &Config,
+    protocol: Protocol,
+    tls: ClientConfig,
+    tcp: Connector,
+) -> Result<HttpsConnector<Connector>, kube::Error> {
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(builder.enable_all_versions().wrap_connector(tcp))
+    Ok(match protocol {
+        Protocol::Http1 => builder.enable_http1().wrap_connector(tcp),
+        Protocol::Negotiated => builder.enable_all_versions().wrap_connector(tcp),
+    })
 }
 
 /// Builds the HTTP stack. It replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs
 /// every 5xx as an error, and may ask for gzip.
-fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Error> {
+fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> Result<Client, kube::Error> {
     // This fails only if another client or the embedding program has already installed a provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut tcp = HttpConnector::new();
@@ -228,11 +240,9 @@ fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Err
     tcp.set_keepalive(Some(KEEPALIVE_AFTER));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = match protocol {
-        Protocol::Http1 => config.rustls_https_connector_with_connector(tcp)?,
-        Protocol::Negotiated => negotiating(config, tcp)?,
-    };
-    let mut connector = TimeoutConnector::new(tls);
+    let tls = config.rustls_client_config()?;
+    let tcp = proxy::connector(proxy, &tls, tcp);
+    let mut connector = TimeoutConnector::new(secured(config, protocol, tls, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
     // hyper repeats a request only if the pooled connection was closed before the first byte of it was written.
     let http: hyper_util::client::legacy::Client<_, Gated> =

@@ -15,6 +15,7 @@ pub mod media;
 pub mod metadata;
 mod overrides;
 pub mod path;
+mod proxy;
 mod request;
 mod status;
 

@@ -12,7 +12,7 @@ clusters:
 - name: one
   cluster: {server: "https://127.0.0.1:6443"}
 - name: behind
-  cluster: {server: "https://127.0.0.1:6443", proxy-url: "http://proxy:3128"}
+  cluster: {server: "https://127.0.0.1:6443", proxy-url: "ftp://me:proxy-password@proxy:3128"}
 - name: no-ca
   cluster: {server: "https://127.0.0.1:6443", certificate-authority: absent-ca.pem}
 - name: bad-url
@@ -37,7 +37,7 @@ users:
 const KNOWN: &str = "it has: dev, behind, lost, no-ca, bad-url, no-url, bad-cert";
 
 fn nowhere() -> Places {
-    Places { kubeconfig_variable: None, home: None, in_pod: false }
+    Places { kubeconfig_variable: None, home: None, in_pod: false, proxies: Environment::default() }
 }
 
 fn file(dir: &TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
@@ -54,7 +54,7 @@ fn access(kubeconfig: &Path, context: Option<&str>) -> Access {
 async fn sentence(dir: &TempDir, access: &Access, places: Places) -> String {
     let error = match find(access, places).await {
         Err(error) => error,
-        Ok(found) => match crate::client::Cluster::build(found.config, found.name, found.origin, "test") {
+        Ok(found) => match crate::client::Cluster::build(found, "test") {
             Err(error) => error,
             Ok(_) => panic!("there is a way: {access:?}"),
         },
@@ -96,7 +96,7 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
         (
             &good,
             Some("behind"),
-            "context \"behind\" of DIR/good sets the proxy http://proxy:3128, but proxies are not supported; use a direct address",
+            "the proxy-url of context \"behind\" of DIR/good is not usable: it is not a URL such as http://proxy.example:3128 with the scheme http, https, socks5 or socks5h",
         ),
         (
             &good,
@@ -115,7 +115,7 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
         let sentence = sentence(&dir, &access(path, *context), nowhere()).await;
         assert!(sentence.starts_with(expected), "\nexpected {expected}\ngot      {sentence}");
         assert_eq!(sentence.lines().count(), 1, "{sentence}");
-        assert!(!sentence.contains("secret-token"), "{sentence}");
+        assert!(!sentence.contains("secret-token") && !sentence.contains("proxy-password"), "{sentence}");
     }
 }
 
@@ -157,6 +157,7 @@ async fn the_order_is_kubectls() {
         kubeconfig_variable: variable.cloned(),
         home: home.cloned(),
         in_pod: false,
+        proxies: Environment::default(),
     };
     let url =
         async |access: &Access, places: Places| find(access, places).await.unwrap().config.cluster_url.to_string();
@@ -178,7 +179,7 @@ async fn the_order_is_kubectls() {
         "no access to an API server: --kubeconfig and KUBECONFIG are not set, DIR/.kube/config does not exist, \
          and no pod service account exists; set --kubeconfig or KUBECONFIG"
     );
-    let in_pod = Places { kubeconfig_variable: None, home: None, in_pod: true };
+    let in_pod = Places { kubeconfig_variable: None, home: None, in_pod: true, proxies: Environment::default() };
     let context_in_pod = sentence(&dir, &second_context, in_pod).await;
     assert!(context_in_pod.starts_with("--context \"second\" needs a kubeconfig"), "{context_in_pod}");
 }

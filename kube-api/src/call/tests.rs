@@ -5,6 +5,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::access::Found;
 use crate::client::Cluster;
 use crate::lines::Lines;
 
@@ -81,7 +82,7 @@ async fn credentials_that_cannot_be_got_are_named_and_nothing_is_sent() {
         "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": arguments, "interactiveMode": "Never",
     }))
     .unwrap();
-    let cluster = Cluster::build(config, "test".to_owned(), "a test".to_owned(), "test").unwrap();
+    let cluster = Cluster::build(Found::of(config), "test").unwrap();
     std::fs::write(&marker, "").unwrap();
     let error = call(&cluster.client, request(), LIMIT, LONG).await.unwrap_err();
     let CallError::NoCredentials { cause } = &error else { panic!("{error:?}") };
@@ -122,7 +123,7 @@ async fn a_server_without_tls_is_not_sent_anything() {
         let mut rest = Vec::new();
         let _closed = stream.read_to_end(&mut rest).await;
     });
-    let cluster = Cluster::build(config, "test".to_owned(), "a test".to_owned(), "test").unwrap();
+    let cluster = Cluster::build(Found::of(config), "test").unwrap();
     let error = call(&cluster.client, request(), LIMIT, LONG).await.unwrap_err();
     assert!(matches!(error, CallError::NotSent { .. }), "{error:?}");
 }

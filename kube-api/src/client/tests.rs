@@ -44,6 +44,6 @@ async fn clients_are_independent_and_a_bad_user_agent_is_named() {
     assert_eq!((cluster.name.as_str(), cluster.url.as_str()), ("anonymous", "http://127.0.0.1:1/"));
     cluster.another_client().unwrap();
     let config = Config::new("http://127.0.0.1:1".parse().unwrap());
-    let error = Cluster::build(config, "n".to_owned(), "o".to_owned(), "line\nbreak").unwrap_err();
+    let error = Cluster::build(Found::of(config), "line\nbreak").unwrap_err();
     assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" is not usable: it is not a valid header value");
 }
