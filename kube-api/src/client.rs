@@ -1,5 +1,6 @@
 //! Clients of one API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::jitter::Backoff;
@@ -24,6 +25,7 @@ use super::media;
 use super::path::KUBE_SYSTEM;
 use super::proxy::{self, Connector, Proxy};
 use super::status::parse_status;
+use super::trust::Verifier;
 
 /// Time for name resolution, TCP, a proxy and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -240,7 +242,10 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
     tcp.set_keepalive(Some(KEEPALIVE_AFTER));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = config.rustls_client_config()?;
+    let mut tls = config.rustls_client_config()?;
+    if let Some(verifier) = Verifier::of(config)? {
+        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
     let tcp = proxy::connector(proxy, &tls, tcp);
     let mut connector = TimeoutConnector::new(secured(config, protocol, tls, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));

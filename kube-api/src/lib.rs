@@ -18,6 +18,7 @@ pub mod path;
 mod proxy;
 mod request;
 mod status;
+mod trust;
 
 pub use access::{Access, AccessError, AccessFlags};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
