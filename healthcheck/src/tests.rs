@@ -88,7 +88,7 @@ async fn without_an_authority_no_server_is_trusted() {
     let why = asked("https", None, None, WELL).await.unwrap_err();
     assert!(why.contains("needs --tls-ca"), "{why}");
     let why = asked("https", None, Some("no certificate"), WELL).await.unwrap_err();
-    assert!(why.contains("ca.crt holds no certificate"), "{why}");
+    assert!(why.contains("ca.crt contains no certificate"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
