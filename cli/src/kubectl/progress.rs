@@ -40,18 +40,12 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(flags: Progress) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
-    let mut service = match flags.root {
-        Some(_) => Service::connect(&mut session, Need::Leader).await?,
-        None => {
-            let named = resolve_one(&mut session, &flags.object).await?.reference();
-            let service = Service::connect(&mut session, Need::Leader).await?;
-            return follow(&mut session, service, named, flags.timeout).await;
-        }
+    let named = match flags.root {
+        Some(uid) => ObjectRef { uid, ..Default::default() },
+        None => resolve_one(&mut session, &flags.object).await?.reference(),
     };
-    let uid = flags.root.unwrap_or_default();
-    let named = ObjectRef { uid, ..Default::default() };
-    let known = service.explain(&named).await?.and_then(|answer| answer.node?.r#ref);
-    follow(&mut session, service, known.unwrap_or(named), flags.timeout).await
+    let service = Service::connect(&mut session, Need::Leader).await?;
+    follow(&mut session, service, named, flags.timeout).await
 }
 
 async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, limit: Option<Duration>) -> Answered {
