@@ -197,22 +197,22 @@ pub(super) fn connector(proxy: Option<&Proxy>, tls: &ClientConfig, tcp: HttpConn
         let port = port_of(&server);
         with_port(server, port)
     };
-    if proxy.is_socks() {
+    let connector: Connector = if proxy.is_socks() {
         let mut socks = SocksV5::new(address, tcp);
         if let Some((name, password)) = proxy.password.clone() {
             socks = socks.with_auth(name, password);
         }
         let socks = socks.map_request(with_port).map_response(MaybeHttpsStream::Http);
-        let closed = move |error| BoxError::from(Closed { proxy: proxy.clone(), source: BoxError::from(error) });
-        return BoxCloneSyncService::new(socks.map_err(closed));
-    }
-    let builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
-    let mut tunnel = Tunnel::new(address, builder.enable_http1().wrap_connector(tcp));
-    if let Some(basic) = proxy.basic.clone() {
-        tunnel = tunnel.with_auth(basic);
-    }
-    let closed = move |error| BoxError::from(Closed { proxy: proxy.clone(), source: BoxError::from(error) });
-    BoxCloneSyncService::new(tunnel.map_request(with_port).map_err(closed))
+        BoxCloneSyncService::new(socks.map_err(BoxError::from))
+    } else {
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+        let mut tunnel = Tunnel::new(address, builder.enable_http1().wrap_connector(tcp));
+        if let Some(basic) = proxy.basic.clone() {
+            tunnel = tunnel.with_auth(basic);
+        }
+        BoxCloneSyncService::new(tunnel.map_request(with_port).map_err(BoxError::from))
+    };
+    BoxCloneSyncService::new(connector.map_err(move |source| BoxError::from(Closed { proxy: proxy.clone(), source })))
 }
 
 #[cfg(test)]
