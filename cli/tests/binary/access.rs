@@ -193,8 +193,8 @@ async fn a_port_is_forwarded_to_the_graph_service_where_there_is_one() {
     let here = door.ask(ADMIN, &["tree", "cm/root", "--no-status", "-o", "name"]).await;
     assert_eq!(here.stdout, "configmap/root\nconfigmap/first\n", "{}", here.stderr);
     assert!(here.stderr.starts_with("note: no ownergraph service in context \"prod\"; listing "), "{}", here.stderr);
-    let nobody = door.ask(ADMIN, &["decisions"]).await;
-    assert!(nobody.code == Some(1) && nobody.stderr.contains("set --server"), "{}", nobody.stderr);
+    let unset = door.ask(ADMIN, &["decisions"]).await;
+    assert!(unset.code == Some(1) && unset.stderr.contains("set --server"), "{}", unset.stderr);
 
     let collector = door.collector().await;
     until("the graph has seen both", async || {
@@ -244,7 +244,7 @@ async fn what_may_not_be_seen_is_said_and_makes_a_plan_uncertain() {
         unread.stderr
     );
     assert!(unread.stdout.contains("VERDICT_KEPT") && unread.stdout.contains("cannot be read"), "{}", unread.stdout);
-    let nobody = door.ask("no-token", &["why", "cm/root"]).await;
-    assert!(nobody.code == Some(1) && nobody.stderr.contains("Unauthorized"), "{}", nobody.stderr);
+    let refused = door.ask("no-token", &["why", "cm/root"]).await;
+    assert!(refused.code == Some(1) && refused.stderr.contains("Unauthorized"), "{}", refused.stderr);
     assert_eq!(collector.terminate().await.code(), Some(0));
 }

@@ -141,7 +141,7 @@ async fn a_snapshot_answers_as_the_cluster_did_and_can_only_be_read() {
         (&["delete", "cm/root", "--confirm", "x"][..], "--from-file only reads"),
         (&["decisions"], "--from-file only reads"),
         (&["status"], "--from-file has only a graph"),
-        (&["tree", "cm/nobody"], "is not known"),
+        (&["tree", "cm/missing"], "is not known"),
         (&["tree", "cm/root", "--direct"], "cannot be used with"),
     ] {
         let said = ask_file(arguments).await;
@@ -300,8 +300,8 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     let world = World::start().await;
     let cases: [(&[&str], i32, &str); 6] = [
         (&["tree", "deplyment/x"], 1, "did you mean \"deployment\"?"),
-        (&["tree", "cm/nobody"], 1, "ConfigMap default/nobody is not known"),
-        (&["plan", "delete", "cm/nobody"], 1, "does not exist"),
+        (&["tree", "cm/missing"], 1, "ConfigMap default/missing is not known"),
+        (&["plan", "delete", "cm/missing"], 1, "does not exist"),
         (&["why", "cm/root", "-o", "dot"], 1, "-o dot is not supported by this command"),
         (&["why", "cm"], 1, "name an object as"),
         (&["tre", "cm/root"], 1, "similar subcommand"),
@@ -311,16 +311,16 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
         assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.stderr);
         assert!(said.stderr.contains(part) && said.stdout.is_empty(), "{arguments:?}: {} {}", said.stdout, said.stderr);
     }
-    let never = world.ask(&["why", "cm/nobody"]).await;
+    let never = world.ask(&["why", "cm/missing"]).await;
     assert!(never.code == Some(0) && never.stdout.contains("was never seen"), "{}", never.stdout);
     let same = output(&mut ownergraph(&["stuck", "--nonsense"])).await;
     assert_eq!(same.status.code(), Some(1), "2 would mean findings");
-    let nobody = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
+    let unreachable = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
     assert!(
-        nobody.code == Some(1)
-            && nobody.stderr.contains("no graph service can be reached: 127.0.0.1:1 cannot be reached"),
+        unreachable.code == Some(1)
+            && unreachable.stderr.contains("no graph service can be reached: 127.0.0.1:1 cannot be reached"),
         "{}",
-        nobody.stderr
+        unreachable.stderr
     );
 }
 

@@ -152,7 +152,7 @@ fn leads_elsewhere(case: &Case<'_>) -> bool {
     };
     let orphaned = |reference: &Held| match reference.owner {
         Owner::Slot(owner, _) => case.program.orphans_dependents_of(owner),
-        Owner::Nobody(_) => false,
+        Owner::Unknown(_) => false,
     };
     if let Some((ours, upstream)) = case.both()
         && ours.references.len() > upstream.references.len()

@@ -9,7 +9,8 @@ use std::fmt;
 pub enum Owner {
     /// This incarnation of the slot, counted from 0.
     Slot(Slot, usize),
-    Nobody(String),
+    /// A uid that no object of the program had.
+    Unknown(String),
 }
 
 /// A reference as it stands in the end.
@@ -58,7 +59,7 @@ impl fmt::Display for Held {
         match owner {
             Owner::Slot(slot, 0) => write!(formatter, "[{slot}]")?,
             Owner::Slot(slot, incarnation) => write!(formatter, "[{slot}]#{incarnation}")?,
-            Owner::Nobody(uid) => write!(formatter, "{uid}")?,
+            Owner::Unknown(uid) => write!(formatter, "{uid}")?,
         }
         write!(formatter, " as {api_version} {kind} {name} (blocking {})", flag(*blocking))
     }

@@ -142,7 +142,7 @@ fn owners_of(state: Option<&State>) -> BTreeSet<Slot> {
     references
         .filter_map(|reference| match reference.owner {
             Owner::Slot(owner, _) => Some(owner),
-            Owner::Nobody(_) => None,
+            Owner::Unknown(_) => None,
         })
         .collect()
 }

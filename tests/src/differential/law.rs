@@ -233,6 +233,6 @@ impl Law<'_> {
 fn incarnation(reference: &Held) -> Option<Incarnation> {
     match reference.owner {
         Owner::Slot(slot, incarnation) => Some((slot, incarnation)),
-        Owner::Nobody(_) => None,
+        Owner::Unknown(_) => None,
     }
 }

@@ -73,7 +73,7 @@ fn a_terminating_object_may_keep_what_any_order_of_its_owners_leaves() {
             State { terminating: true, finalizers: vec!["example.com/held".to_owned()], ..alive(references) },
         )])
     };
-    let other = |number: u64| Held { owner: Owner::Nobody(number.to_string()), ..to_owner() };
+    let other = |number: u64| Held { owner: Owner::Unknown(number.to_string()), ..to_owner() };
     let (all, one) = (held(vec![to_owner(), other(1), other(2)]), held(vec![to_owner()]));
     let between = held(vec![to_owner(), other(1)]);
     assert!(judged(&between, [&all, &one]).is_good());

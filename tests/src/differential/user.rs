@@ -128,7 +128,7 @@ impl<'a> User<'a> {
         self.uids
             .iter()
             .find_map(|(slot, uids)| incarnation(uids).map(|at| Owner::Slot(*slot, at)))
-            .unwrap_or_else(|| Owner::Nobody(uid.to_owned()))
+            .unwrap_or_else(|| Owner::Unknown(uid.to_owned()))
     }
 
     async fn delete(&mut self, slot: Slot, policy: Option<Policy>) -> anyhow::Result<String> {
