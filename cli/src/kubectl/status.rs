@@ -211,7 +211,7 @@ fn of_progress(status: &GetStatusResponse) -> String {
         return format!("STOPPED: the collector's loop has made no progress for {idle} s");
     }
     if stalled >= STALLED_S {
-        return format!("STALLED: work is ready, but nothing was granted for {stalled} s");
+        return format!("STALLED: work is ready, but nothing was granted, reported or withdrawn for {stalled} s");
     }
     let oldest = |of: &Option<prost_types::Duration>, what: &str| {
         of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
@@ -351,7 +351,10 @@ mod tests {
             "the loop makes progress, the oldest decision waits for 90 s, the oldest is held for 90 s"
         );
         status.stalled_for = seconds(31);
-        assert_eq!(of_progress(&status), "STALLED: work is ready, but nothing was granted for 31 s");
+        assert_eq!(
+            of_progress(&status),
+            "STALLED: work is ready, but nothing was granted, reported or withdrawn for 31 s"
+        );
         status.loop_idle = seconds(31);
         assert_eq!(of_progress(&status), "STOPPED: the collector's loop has made no progress for 31 s");
     }

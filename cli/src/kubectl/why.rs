@@ -146,7 +146,7 @@ fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
         Verdict::Unowned => "stays: it has no owners, so the collector never deletes it".to_owned(),
         Verdict::Collectable if answer.work.is_none() => "would be deleted".to_owned(),
         Verdict::Collectable if has_executor(answer) => "is being deleted: an executor has it".to_owned(),
-        Verdict::Collectable => "will be deleted: the decision waits for an executor".to_owned(),
+        Verdict::Collectable => "will be deleted: the decision waits to be granted".to_owned(),
         Verdict::Undecided => "stays for now: it is not known yet whether to delete it".to_owned(),
         Verdict::Held => "would be deleted, but is held".to_owned(),
         Verdict::InProgress if node.orphaning_dependents => {

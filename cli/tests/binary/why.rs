@@ -56,7 +56,7 @@ async fn a_real_collector_tells_of_each_state() {
     create(&world, "annotated", json!({ "ownerReferences": [owner], "annotations": hold })).await;
     delete(&world, "owner", "Background").await;
     let parts =
-        ["will be deleted: the decision waits for an executor", "default/owner is gone", "the collector only observes"];
+        ["will be deleted: the decision waits to be granted", "default/owner is gone", "the collector only observes"];
     assert_eq!(tells(&world, "queued", &parts).await, Some(0));
     assert_eq!(tells(&world, "annotated", &["would be deleted, but is held", "ownergraph.dev/hold"]).await, Some(2));
     assert_eq!(tells(&world, "owner", &["was deleted", "not by the collector"]).await, Some(0));
