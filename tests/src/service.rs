@@ -6,6 +6,7 @@ use anyhow::{Context, bail, ensure};
 use kube_api::{Cluster, call};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
@@ -22,27 +23,35 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds them, if that is not done, beside the test's own program.
+    /// Builds them and all other programs of the workspace, if that is not done, beside the test's own program. For a benchmark these alone.
     pub fn build() -> anyhow::Result<Programs> {
-        Programs::build_all(&["graph-service", "executor-service", "cli"])
+        static BUILT: Mutex<Option<Programs>> = Mutex::new(None);
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = built.take().map_or_else(|| Programs::build_all(&[]), Ok)?;
+        Ok(built.insert(programs).clone())
     }
 
-    /// The same, and the programs of one more package.
+    /// For a benchmark, the same and the programs of one more package.
     pub fn build_with(package: &str) -> anyhow::Result<Programs> {
-        Programs::build_all(&["graph-service", "executor-service", "cli", package])
+        Programs::build_all(&[package])
     }
 
-    fn build_all(packages: &[&str]) -> anyhow::Result<Programs> {
+    fn build_all(more: &[&str]) -> anyhow::Result<Programs> {
         let this = std::env::current_exe().context("finding the test's own program")?;
         // target/<profile>/deps/<test>
         let directory =
             this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins"]).args(packages.iter().flat_map(|package| ["-p", package]));
-        // A benchmark measures the programs as the images have them.
+        cargo.args(["build", "--quiet", "--bins"]);
         let is_bench = directory.ends_with("release");
         if is_bench {
-            cargo.args(["--profile", "dist"]);
+            // A benchmark measures the programs as the images have them.
+            let packages = [&["graph-service", "executor-service", "cli"], more].concat();
+            cargo.args(["--profile", "dist"]).args(packages.iter().flat_map(|package| ["-p", package]));
+        } else {
+            // With a test among the targets, dependencies have the features that `cargo test --workspace` gives them. With others, most of the
+            // tree would be compiled once more.
+            cargo.args(["--workspace", "--test", "tidy"]);
         }
         // What cargo tells the test about its own package would make build scripts run again that ask for these, and with them half
         // of all dependencies.

@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_in_rust_goes_on_where_it_was_killed() -> anyhow::Result<()> {
-    let programs = Programs::build_with("policy-subscriber")?;
+    let programs = Programs::build()?;
     let subscriber = programs.path("policy-subscriber");
     survives_restarts(&programs, &subscriber, &[]).await
 }

@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_subscriber_follows_over_tls_with_a_certificate() -> anyhow::Result<()> {
-    let programs = Programs::build_with("policy-subscriber")?;
+    let programs = Programs::build()?;
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;
     let ours = Authority::new("ours")?;
