@@ -76,8 +76,8 @@ pub struct ControlPlane {
     directory: Directory,
 }
 
-/// The control plane that all tests of one process share. They use different namespaces and names. A test that stops or
-/// pauses servers, or counts requests, starts its own control plane.
+/// The control plane that tests of one process share. They use different namespaces and names. A test that stops or pauses servers, or counts
+/// requests, starts its own control plane. Of the tests that run a collector on this one, one runs at a time.
 pub async fn shared(binaries: &Binaries) -> anyhow::Result<&'static ControlPlane> {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
     SHARED.get_or_try_init(|| ControlPlane::start(binaries)).await

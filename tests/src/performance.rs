@@ -16,9 +16,9 @@ const MILLION: f64 = 1e6;
 
 /// Promises that are no benchmarks.
 const BY_TESTS: &str = "\
-* A warm standby grants within the Lease's duration and two seconds, and within a second after a clean handover: `cargo test -p tests --test takeover`.
-* A pause stops new writes within a second: `cargo test -p tests --test pause`.
-* An API server that pushes back with 429 is obeyed, and nothing is lost: `cargo test -p tests --test flowcontrol`.
+* A warm standby grants within the Lease's duration and two seconds, and within a second after a clean handover: `cargo test -p tests --test timed takeover::`.
+* A pause stops new writes within a second: `cargo test -p tests --test timed pause::`.
+* An API server that pushes back with 429 is obeyed, and nothing is lost: `cargo test -p tests --test together flowcontrol::`.
 ";
 
 /// The results of one benchmark.

@@ -23,7 +23,7 @@ const MESSAGE_ENUM: i32 = 4;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-const HEAD: &str = "# The API, call by call\n\nMade from the comments in `proto/`; `BLESS=1 cargo test -p tests --test reference` writes it anew. \
+const HEAD: &str = "# The API, call by call\n\nMade from the comments in `proto/`; `BLESS=1 cargo test -p tests --test together reference::` writes it anew. \
 How it behaves as a whole is told in [queries](queries.md), [decisions](decisions.md) and [writing a subscriber](subscriber.md).\n";
 
 /// The whole page.

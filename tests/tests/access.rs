@@ -258,7 +258,7 @@ async fn until(
 #[tokio::test]
 async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()> {
     let Some(binaries) = controlplane::require() else { return Ok(()) };
-    let plane = controlplane::shared(&binaries).await?;
+    let plane = &ControlPlane::start(&binaries).await?;
     apply(plane, &roles()?)?;
     apply(plane, SETTING)?;
     let cluster = cluster_as(plane, controlplane::ADMIN).await?;

@@ -21,6 +21,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_and_no_other_object_is_touched_while_everything_breaks() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(binaries) = require() else { return Ok(()) };
     let programs = Programs::build()?;
     let leases = match std::env::var("CHAOS_LEASES").as_deref() {

@@ -13,15 +13,10 @@ use tests::chart::{self, Helm, NAMESPACE, root};
 use tests::controlplane::{ControlPlane, require};
 use tests::load;
 
-#[path = "chart/argocd.rs"]
 mod argocd;
-#[path = "chart/least.rs"]
 mod least;
-#[path = "chart/platform.rs"]
 mod platform;
-#[path = "chart/site.rs"]
 mod site;
-#[path = "chart/values.rs"]
 mod values;
 
 fn file_flag(file: &Path) -> String {
@@ -97,7 +92,7 @@ fn the_plain_manifests_are_the_charts() -> anyhow::Result<()> {
         let body: Vec<&str> = body.trim().lines().filter(|line| !is_helms(line)).collect();
         into.push_str(&format!("---\n{}\n", body.join("\n")));
     }
-    let head = "# Rendered from deploy/chart with the values of deploy/chart/ci/manifests-values.yaml; `BLESS=1 cargo test -p tests --test chart manifests`.\n";
+    let head = "# Rendered from deploy/chart with the values of deploy/chart/ci/manifests-values.yaml; `BLESS=1 cargo test -p tests --test together chart::the_plain`.\n";
     same("deploy/manifests/ownergraph.yaml", &format!("{head}{SECRETS}{everything}"))?;
     same("deploy/manifests/flow-control.yaml", &format!("{head}{flows}"))
 }

@@ -161,7 +161,7 @@ async fn a_test_process_leaves_nothing_behind_however_it_ends() -> anyhow::Resul
     }
     for part in ["hang", "panic"] {
         let mut child = Command::new(env::current_exe()?)
-            .args(["a_test_process_leaves_nothing_behind_however_it_ends", "--exact", "--nocapture"])
+            .args(["controlplane::a_test_process_leaves_nothing_behind_however_it_ends", "--exact", "--nocapture"])
             .env(VICTIM, part)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

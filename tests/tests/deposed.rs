@@ -100,6 +100,7 @@ fn refused(verb: &'static str, resource: &'static str) -> impl Fn(&RequestCount)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_wakes_in_a_former_term_changes_nothing() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(world) = World::start().await? else { return Ok(()) };
     let executor = &world.replicas.executors[0];
     let dependents = world.a_cascade_that_hangs().await?;

@@ -1,4 +1,4 @@
-//! Real processes on a real API server. One test at a time: each starts a control plane of its own, and the machine may be small.
+//! Real processes on a real API server.
 
 use anyhow::{Context, ensure};
 use http::Method;
@@ -10,9 +10,6 @@ use tests::load::{self, configmap, configmaps, count, create, delete, families, 
 use tests::process::Directory;
 use tests::service::Fleet;
 use tests::stage::Stage;
-use tokio::sync::Mutex;
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 const SOON: Duration = Duration::from_secs(10);
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
@@ -34,7 +31,7 @@ fn is_about_objects(request: &RequestCount) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let directory = Directory::create()?;
     let mut collector = stage.collect(directory.path(), &[]).await?;
@@ -111,7 +108,7 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_two_level_tree_goes_leaves_first_and_a_second_owner_keeps() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     crd(client, "things", "Thing").await?;
@@ -164,7 +161,7 @@ async fn bystanders(client: &Client) -> anyhow::Result<Vec<Value>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_either_service_half_way_loses_nothing_and_touches_no_other_object() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     let before = bystanders(client).await?;
@@ -191,7 +188,7 @@ async fn killing_either_service_half_way_loses_nothing_and_touches_no_other_obje
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_come_and_go_without_a_restart() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     let directory = Directory::create()?;
@@ -227,7 +224,7 @@ async fn kinds_come_and_go_without_a_restart() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     crd(client, "things", "Thing").await?;
@@ -268,7 +265,7 @@ async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_in_mid_cascade_hands_back_at_once_and_exits_0() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     let mut fleet = Fleet::start(&stage.programs, stage.plane.kubeconfig(), 2).await?;

@@ -65,6 +65,7 @@ fn base64(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = stage.client.clone();
     break_conversion(&client, stage.plane.ca()).await?;
@@ -106,6 +107,7 @@ async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> any
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_whose_server_was_never_seen_holds_owners_in_deletion_until_its_apiservice_goes() -> anyhow::Result<()>
 {
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";

@@ -94,6 +94,7 @@ fn owner_asked(parts: &Parts) -> Option<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(()) };
     for (plural, kind) in [("things", "Thing"), ("others", "Other")] {
         define(&client, plural, kind).await?;
@@ -157,6 +158,7 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_wrong_answer_costs_a_life_and_none_stops_the_collector() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let run = tests::lies::run(&stage, Collector::Ours).await?;
     eprintln!("{run}");

@@ -15,8 +15,6 @@ use tests::service::{Programs, Service, start_graph};
 use tests::stage::Stage;
 use tokio::time::Instant;
 
-static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 const OBJECTS: usize = 1_000;
 const SOON: Duration = Duration::from_secs(20);
 /// How much longer a write takes: a hundred a second by the four of the executors, however fast the machine is, so that
@@ -192,7 +190,7 @@ fn held_items(status: &Value) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade_finishes() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(world) = World::start().await? else { return Ok(()) };
     let leader = usize::from(!world.graphs[0].get("/readyz?verbose").await?.1.contains("this replica leads"));
     let (code, _, errors) = world.ownergraph(&[leader], &["pause", "--all", "--for", "1h", "--reason", "early"])?;
@@ -264,7 +262,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_the_death_of_the_leader_and_works_while_no_replica_leads() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(mut world) = World::start().await? else { return Ok(()) };
     world.install().await?;
     let mut leader = usize::from(!world.graphs[0].get("/readyz?verbose").await?.1.contains("this replica leads"));

@@ -12,7 +12,10 @@ fn the_reference_is_that_of_this_protocol() -> anyhow::Result<()> {
         return std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()));
     }
     let there = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    ensure!(there == page, "docs/reference.md is not of this protocol; BLESS=1 cargo test -p tests --test reference");
+    ensure!(
+        there == page,
+        "docs/reference.md is not of this protocol; BLESS=1 cargo test -p tests --test together reference::"
+    );
     Ok(())
 }
 

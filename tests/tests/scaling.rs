@@ -10,6 +10,7 @@ const OBJECTS: usize = 1_500;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_executors_have_eight_times_as_many_writes_under_way() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let Some(binaries) = require() else { return Ok(()) };
     let figures = run(&binaries, &Programs::build()?, OBJECTS).await?;
     write!(io::stderr(), "{figures}")?;

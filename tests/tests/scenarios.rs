@@ -19,7 +19,7 @@ use tests::service::{Programs, Service};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Several of these have a collector of their own on the server that they share.
+/// Those on the server that is shared: each has a collector of its own there.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 const SOON: Duration = Duration::from_secs(20);
@@ -96,7 +96,6 @@ const COLD: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_restarts_with_a_cold_handler_costs_no_child() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
     let Some(binaries) = require() else { return Ok(()) };
     let mut plane = ControlPlane::start(&binaries).await?;
     let client = plane.client().await?;
@@ -349,7 +348,6 @@ async fn an_api_server_and_its_store_are_enough_and_each_policy_ends_as_with_ups
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_collectors_at_once_end_where_each_of_them_would() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
     let Some(binaries) = require() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries).await?;
     let options = CollectorOptions { requests_per_second: Some(1_000), ..CollectorOptions::default() };

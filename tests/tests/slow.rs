@@ -12,8 +12,6 @@ use tests::slow::{DEPENDENTS, run};
 use tests::stage::Stage;
 use tokio::time::{Instant, sleep_until};
 
-static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 const OWNERS: usize = 20;
 const OBJECTS: usize = 4_000;
 const SOON: Duration = Duration::from_secs(20);
@@ -26,7 +24,7 @@ const PROMISED: Duration = Duration::from_secs(1);
 /// A read of the waiting owner that takes longer than a second is still good enough to act on.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(Stage { binaries, programs, .. }) = Stage::start().await? else { return Ok(()) };
     for delay in [Duration::from_millis(1_100), Duration::from_secs(2), Duration::from_secs(5)] {
         let run = run(&binaries, &programs, Contender::Adaptive, delay).await?;
@@ -39,7 +37,7 @@ async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> any
 /// The pause is pressed while the executors wait for their connections, and no write leaves once those are there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(()) };
     let directory = Directory::create()?;
     let link = Link::to(plane.address()).await?;

@@ -1,6 +1,4 @@
 //! What happens when the leader goes, in whichever way: who leads next and how soon, and what the one that went can still do.
-//!
-//! One test at a time: each starts a control plane of its own, and the machine may be small.
 
 use anyhow::{Context, ensure};
 use kube::Client;
@@ -13,10 +11,7 @@ use tests::load::{self, configmaps, count, delete, families, until};
 use tests::proxy::Proxy;
 use tests::replicas::{Held, Replicas, held};
 use tests::stage::Stage;
-use tokio::sync::Mutex as Turns;
 use tokio::time::{Instant, interval};
-
-static ONE_AT_A_TIME: Turns<()> = Turns::const_new(());
 
 const SOON: Duration = Duration::from_secs(30);
 const CASCADE_WITHIN: Duration = Duration::from_secs(180);
@@ -132,7 +127,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Result<()> {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    let _turn = crate::turn().await?;
     let Some(mut world) = World::start().await? else { return Ok(()) };
     for (number, how) in ["SIGTERM", "SIGSTOP", "SIGKILL"].into_iter().enumerate() {
         let maps = world.half_a_cascade(&how.to_lowercase()).await?;

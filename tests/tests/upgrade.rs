@@ -1,6 +1,5 @@
 //! One release takes the place of the one before it while cascades run, replica by replica, and goes again.
 
-#[path = "upgrade/endings.rs"]
 mod endings;
 
 use anyhow::{Context, ensure};

@@ -189,7 +189,7 @@ impl Table {
 
 const INTRODUCTION: &str = "# Rights
 
-<!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test chart table`. -->
+<!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test together chart::the_table`. -->
 
 The rights that the chart grants to both services at the API server, the reason for each, and the symptom if one is missing. A test removes each right
 and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers

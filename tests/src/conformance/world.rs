@@ -36,8 +36,10 @@ pub struct World {
     /// The collector's.
     kubeconfig: PathBuf,
     sandbox: Option<Sandbox>,
-    /// Whose collector runs instead of ours.
-    upstream: Option<&'static ControlPlane>,
+    /// The control plane that is this world's own.
+    plane: Option<ControlPlane>,
+    /// Whether upstream's collector runs instead of ours.
+    upstream: bool,
     programs: Programs,
     directory: Directory,
 }
@@ -94,14 +96,13 @@ impl World {
         Ok(world)
     }
 
-    /// The real API server that all tests of this process share; `None` if it cannot be built. With `upstream`, its own collector
-    /// runs in place of ours, to try the cases themselves.
+    /// A real API server; `None` if it cannot be built. With `upstream`, its own collector runs in place of ours, to try the cases themselves.
     pub async fn real(upstream: bool) -> anyhow::Result<Option<World>> {
         let Some(binaries) = controlplane::require() else { return Ok(None) };
-        let plane = controlplane::shared(&binaries).await?;
+        let plane = ControlPlane::start(&binaries).await?;
         let kubeconfig = plane.kubeconfig().to_owned();
         let mut world = World::open("kube-apiserver", kubeconfig, None, Directory::create()?).await?;
-        world.upstream = Some(plane).filter(|_| upstream);
+        (world.plane, world.upstream) = (Some(plane), upstream);
         Ok(Some(world))
     }
 
@@ -118,8 +119,16 @@ impl World {
     ) -> anyhow::Result<World> {
         let access = Access { kubeconfig: Some(kubeconfig.clone()), ..Access::default() };
         let cluster = connect(&access).await?;
-        let world =
-            World { name, cluster, kubeconfig, sandbox, upstream: None, programs: Programs::build()?, directory };
+        let world = World {
+            name,
+            cluster,
+            kubeconfig,
+            sandbox,
+            plane: None,
+            upstream: false,
+            programs: Programs::build()?,
+            directory,
+        };
         for kind in [WIDGET, CLUSTER_WIDGET] {
             world.define(kind).await?;
         }
@@ -133,7 +142,7 @@ impl World {
 
     /// Starts a collector, with `flags` if it is ours, and waits until it is ready.
     pub async fn collect(&self, name: &str, flags: &[&str]) -> anyhow::Result<Collector> {
-        if let Some(plane) = self.upstream {
+        if let Some(plane) = self.plane.as_ref().filter(|_| self.upstream) {
             let options = CollectorOptions { requests_per_second: Some(1000), ..CollectorOptions::default() };
             return plane.start_upstream_collector(&options).await.map(Collector::Upstream);
         }

@@ -8,7 +8,7 @@ use std::fs;
 use tests::chart::root;
 
 const HEAD: &str = "# The Ownergraph chart\n\n\
-<!-- Generated from values.yaml by `BLESS=1 cargo test -p tests --test chart values`. -->\n\n\
+<!-- Generated from values.yaml by `BLESS=1 cargo test -p tests --test together chart::values`. -->\n\n\
 [Installation](../../docs/install.md) describes how to install it. `values.schema.json` checks every value. `ci` has sets of values that the tests \
 render and give to an API server.\n\n\
 | Value | Default | Meaning |\n|---|---|---|\n";

@@ -1,6 +1,6 @@
 //! The decision log beside the API server's own audit log: what the one says was deleted, the other says too, under any leader.
 
-use crate::world::{SOON, World};
+use super::world::{SOON, World};
 use anyhow::{Context, ensure};
 use proto::convert::{Standing, standing};
 use proto::decision::v1beta1::{DecisionEvent, Phase};

@@ -1,6 +1,6 @@
 //! Events that are larger than the server takes.
 
-use crate::world::{SOON, World};
+use super::world::{SOON, World};
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::Phase;
 use std::collections::BTreeSet;

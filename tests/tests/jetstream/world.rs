@@ -1,6 +1,6 @@
 //! Two graph services, of which the first leads, two executors, and cascades for them.
 
-use crate::audited::Deletion;
+use super::audited::Deletion;
 use anyhow::{Context, ensure};
 use kube::Client;
 use proto::decision::v1beta1::ListDecisionsRequest;
@@ -15,10 +15,7 @@ use tests::process::Directory;
 use tests::replicas::{Held, Replicas, held};
 use tests::service::Programs;
 use tests::subscriber::{Subscriber, connect, patiently};
-use tokio::sync::{Mutex, MutexGuard};
-
-/// The machine may be small.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+use tokio::sync::{Mutex, SemaphorePermit};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(600);
@@ -60,13 +57,13 @@ pub(crate) struct World {
     pub(crate) replicas: Replicas,
     maps: String,
     directory: Directory,
-    _turn: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl World {
     /// `nats` keeps the decision log, where there is one.
     pub(crate) async fn start(nats: Option<Nats>, flags: &[&str]) -> anyhow::Result<World> {
-        let turn = ONE_AT_A_TIME.lock().await;
+        let turn = crate::turn().await?;
         let directory = Directory::create()?;
         let (plane, client) = match std::env::var_os("JETSTREAM_CONTROLPLANE").and_then(|_| require()) {
             Some(binaries) => {
@@ -85,7 +82,7 @@ impl World {
 
     /// On a real control plane that keeps an audit log of deletions.
     pub(crate) async fn audited(binaries: &Binaries, nats: Nats, flags: &[&str]) -> anyhow::Result<World> {
-        let turn = ONE_AT_A_TIME.lock().await;
+        let turn = crate::turn().await?;
         let directory = Directory::create()?;
         let policy = directory.path().join("policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY)?;
@@ -109,7 +106,7 @@ impl World {
         nats: Option<Nats>,
         flags: &[&str],
         directory: Directory,
-        turn: MutexGuard<'static, ()>,
+        turn: SemaphorePermit<'static>,
     ) -> anyhow::Result<World> {
         let programs = Programs::build()?;
         let mut replicas = Replicas::new(&programs, 2).await?;

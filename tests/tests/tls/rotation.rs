@@ -20,6 +20,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_rotate_under_a_cascade_and_no_request_fails() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let programs = Programs::build()?;
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;

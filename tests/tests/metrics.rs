@@ -18,6 +18,9 @@ fn the_page_is_that_of_these_metrics() -> anyhow::Result<()> {
         return std::fs::write(&path, page).with_context(|| format!("writing {}", path.display()));
     }
     let there = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    ensure!(there == page, "docs/metrics.md is not of these metrics; BLESS=1 cargo test -p tests --test metrics page");
+    ensure!(
+        there == page,
+        "docs/metrics.md is not of these metrics; BLESS=1 cargo test -p tests --test together metrics::the_page"
+    );
     Ok(())
 }
