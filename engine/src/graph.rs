@@ -41,7 +41,7 @@ mod tests;
 mod texts;
 
 pub(crate) use node::{Known, Node, Reference};
-pub(crate) use orphaned::address;
+pub(crate) use orphaned::{Forgotten, address};
 
 /// With ten million entries, a shard has ten thousand.
 const SHARDS: usize = 1024;
@@ -117,8 +117,8 @@ pub(crate) struct Graph {
     observed: usize,
     /// Objects that were seen terminating with the `orphan` finalizer, by uid.
     orphaned: BTreeMap<Uid, Orphaned>,
-    /// Owners that were forgotten since the last call, each with its [`address`].
-    forgotten: Vec<(Uid, u64)>,
+    /// Owners that were forgotten since the last call.
+    forgotten: Vec<Forgotten>,
     knots: Knots,
     /// Keep objects whose reference claims the uid of another object.
     holds_invalid: bool,

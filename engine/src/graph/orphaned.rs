@@ -27,6 +27,16 @@ struct Lost {
     alive: bool,
 }
 
+/// An owner whose record was dropped.
+#[derive(Debug)]
+pub(crate) struct Forgotten {
+    pub(crate) uid: Uid,
+    /// The [`address`] of the owner.
+    pub(crate) address: u64,
+    /// The record belongs to a history that the store may have lost.
+    pub(crate) lost: bool,
+}
+
 #[derive(Debug)]
 struct Place {
     at: Coordinates,
@@ -156,14 +166,15 @@ impl Graph {
         let is_over = orphaned.places.iter().all(|place| place.stage == Stage::Passed);
         // If very many references claim the uid, this check does not see all of them.
         if is_over && !self.is_crowded(uid) && !self.few_by_uid(uid).any(|id| is_it(self.node(id))) {
-            let address = orphaned.places.first().map(|place| address(&place.at.namespace, &place.at.name));
+            let (lost, first) = (orphaned.lost.is_some(), orphaned.places.first());
+            let address = first.map(|place| address(&place.at.namespace, &place.at.name));
             self.orphaned.remove(uid);
-            self.forgotten.extend(address.map(|address| (uid.clone(), address)));
+            self.forgotten.extend(address.map(|address| Forgotten { uid: uid.clone(), address, lost }));
         }
     }
 
-    /// Owners forgotten since the last call, each with its [`address`].
-    pub(crate) fn take_forgotten(&mut self) -> Vec<(Uid, u64)> {
+    /// Owners forgotten since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<Forgotten> {
         core::mem::take(&mut self.forgotten)
     }
 

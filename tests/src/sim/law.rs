@@ -21,7 +21,7 @@
 use super::kinds::{KINDS, UNWATCHED, by_kind, stored};
 use super::perils::{has_too_many, is_poisoned};
 use super::rewind::Former;
-use super::truth::{Life, Truth, Worth, short};
+use super::truth::{Life, Moment, Truth, Worth, short};
 use engine::evidence::Proof;
 use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::{CHECKS_MAX, Outcome, PropagationPolicy, ToLeader, WorkReport};
@@ -62,12 +62,17 @@ impl Judge<'_> {
     pub(super) fn judge(
         &self,
         truth: &Truth,
-        sent: u64,
-        law: impl Fn(&Truth, u64, &Shown) -> Result<(), String>,
+        sent: Moment,
+        law: impl Fn(&Truth, Moment, &Shown) -> Result<(), String>,
     ) -> Result<bool, String> {
         let present = law(truth, sent, self.shown);
+        let permitted = |former: &Former| {
+            // A DELETE that crosses a restore rests on the owner check that it was sent with.
+            let at = Moment { now: former.ended, ..sent };
+            law(&former.truth, at, self.shown).is_ok()
+        };
         match self.former {
-            Some(former) if present.is_err() && law(&former.truth, former.ended, self.shown).is_ok() => Ok(true),
+            Some(former) if present.is_err() && permitted(former) => Ok(true),
             Some(_) | None => present.map(|()| false),
         }
     }
@@ -76,7 +81,7 @@ impl Judge<'_> {
 /// A DELETE that the API server is about to accept.
 pub(super) fn delete(
     truth: &Truth,
-    now: u64,
+    at: Moment,
     target: &Life,
     policy: PropagationPolicy,
     shown: &Shown,
@@ -97,7 +102,7 @@ pub(super) fn delete(
     }
     let mut waits = false;
     for owner in &facts.owners {
-        let worth = truth.worth(now, target, owner, &|uid, since, until| shown.knew_orphaning(uid, since, until));
+        let worth = truth.worth(at, target, owner, &|uid, since, until| shown.knew_orphaning(uid, since, until));
         let known = by_kind(owner.group(), &owner.kind).is_some();
         match worth {
             Worth::Gone | Worth::GonePerhapsOrphaning => {}
@@ -138,7 +143,7 @@ fn waits_or_waited(truth: &Truth, target: &Life, waits: bool) -> bool {
 /// Upstream's collector has that race too; it is one only where the object is not `as_decided`.
 pub(super) fn references(
     truth: &Truth,
-    now: u64,
+    at: Moment,
     before: &Life,
     after: &Facts,
     as_decided: bool,
@@ -162,7 +167,7 @@ pub(super) fn references(
         }
     }
     let saw = |uid: &Uid, since: u64, until: u64| shown.knew_orphaning(uid, since, until);
-    let worth = |owner| truth.worth(now, before, owner, &saw);
+    let worth = |owner| truth.worth(at, before, owner, &saw);
     for owner in &removed {
         let fair = match worth(owner) {
             Worth::Gone | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning => true,
@@ -327,7 +332,7 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let worth = |owner: &OwnerReference| {
         let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
         let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
-        let worth = truth.worth(now, life, owner, &|_, _, _| false);
+        let worth = truth.worth(Moment::unchecked(now), life, owner, &|_, _, _| false);
         // A leader that came later cannot know.
         if unserved && gone && worth != Worth::Misplaced { Worth::Unresolvable } else { worth }
     };

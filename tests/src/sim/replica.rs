@@ -190,12 +190,17 @@ impl World {
         self.drain_leader(at);
     }
 
+    /// A replica learns of an owner's end from the watch, or earlier from a read.
+    fn show_end(&mut self, at: usize, owner: &Uid) {
+        let revision = self.server.model.revision();
+        if let Some(seen) = self.replicas[at].orphaning.get_mut(owner) {
+            seen.ended = seen.ended.map(|ended| ended.min(revision));
+        }
+    }
+
     fn remember_orphaning(&mut self, at: usize, input: &Input) {
         if let Input::Deleted { object, .. } = input {
-            let revision = self.server.model.revision();
-            if let Some(seen) = self.replicas[at].orphaning.get_mut(&object.uid) {
-                seen.ended = seen.ended.map(|ended| ended.min(revision));
-            }
+            self.show_end(at, &object.uid);
         }
         if matches!(input, Input::ListBegun { .. } | Input::KindUnserved(_)) {
             for seen in self.replicas[at].orphaning.values_mut() {
@@ -279,6 +284,9 @@ impl World {
                     && !stale
                 {
                     self.violate(format!("replica {at} believes the store went back: {why}"));
+                }
+                if let Event::Removed { object, .. } = &event {
+                    self.show_end(at, &object.uid);
                 }
                 // What was seen before a restore is believed until that shows.
                 if let Event::Proven { owner, proof } = &event

@@ -4,7 +4,7 @@ use super::attempt::{Answer, Refused, Request, live};
 use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe, stored};
 use super::law::{self, Judge};
 use super::perils::Member;
-use super::truth::{Actor, Life, Truth};
+use super::truth::{Actor, Life, Moment, Truth};
 use crate::random::Random;
 use engine::attempt::Patch as Change;
 use engine::object::{Facts, Name, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
@@ -127,13 +127,10 @@ impl Server {
                 Ok(found.map_or_else(refuse, |found| live(&found).map_or(Answer::Nothing, Answer::Object)))
             }
             Request::Delete { target, version, policy, checked } => {
-                self.truth.checked_since = *checked;
-                let answer = self.collect(now, sent, target, version, *policy, judge);
-                // What is judged between requests rests on no check.
-                self.truth.checked_since = None;
-                answer
+                let sent = Moment { now: sent, checked_since: *checked };
+                self.collect(now, sent, target, version, *policy, judge)
             }
-            Request::Patch { .. } => self.change(now, sent, request, judge),
+            Request::Patch { .. } => self.change(now, Moment::unchecked(sent), request, judge),
         }
     }
 
@@ -181,7 +178,7 @@ impl Server {
     fn collect(
         &mut self,
         now: u64,
-        sent: u64,
+        sent: Moment,
         target: &ObjectRef,
         version: &ResourceVersion,
         policy: PropagationPolicy,
@@ -211,7 +208,7 @@ impl Server {
         Ok(answer)
     }
 
-    fn change(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
+    fn change(&mut self, now: u64, sent: Moment, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
         let Request::Patch { target, patch: change, decided_at } = request else { return Ok(Answer::Nothing) };
         let before = self.present(target);
         let patch = match patch_body(target, change) {

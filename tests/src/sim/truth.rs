@@ -98,6 +98,21 @@ pub(super) fn short(uid: &Uid) -> String {
     text.chars().take(8).collect()
 }
 
+/// The moment of a write that is judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: u64,
+    /// The time since which the owners that a DELETE rests on may not have waited any more.
+    pub(super) checked_since: Option<u64>,
+}
+
+impl Moment {
+    /// A moment that rests on no owner check.
+    pub(super) fn unchecked(now: u64) -> Moment {
+        Moment { now, checked_since: None }
+    }
+}
+
 /// The true standing of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
@@ -139,8 +154,6 @@ pub(super) struct Truth {
     pub(super) mirror_served: bool,
     /// The last reads that showed an older state of the store: how old, and until when.
     pub(super) stale_reads: Option<(u64, u64)>,
-    /// The DELETE that is judged: since when the owners it rests on may not have waited any more.
-    pub(super) checked_since: Option<u64>,
     pub(super) perils: Perils,
     /// Owners that orphaned their dependents in a history that the store has lost.
     orphaned_formerly: BTreeSet<Uid>,
@@ -303,7 +316,7 @@ impl Truth {
     /// that the owner orphaned what the reference is in.
     pub(super) fn worth(
         &self,
-        now: u64,
+        at: Moment,
         dependent: &Life,
         reference: &OwnerReference,
         saw_orphaning: &dyn Fn(&Uid, u64, u64) -> bool,
@@ -318,7 +331,7 @@ impl Truth {
             }
             return if self.served[kind] { Worth::Gone } else { Worth::Unresolvable };
         };
-        let just_waited = owner.waited_until.is_some_and(|until| self.was_checked_since(until, now));
+        let just_waited = owner.waited_until.is_some_and(|until| self.was_checked_since(until, at));
         if owner.exists() {
             return if owner.facts().deletes_dependents() {
                 Worth::Waiting
@@ -343,11 +356,11 @@ impl Truth {
         }
     }
 
-    /// Whether an owner check that a write of `now` rests on may show what was so until `until`.
-    fn was_checked_since(&self, until: u64, now: u64) -> bool {
+    /// Whether an owner check that a write rests on may show what was so until `until`.
+    fn was_checked_since(&self, until: u64, Moment { now, checked_since }: Moment) -> bool {
         // A read that a member answered shows what its copy of the store is of.
         let stale = |&(of, answered): &(u64, u64)| until >= of && now <= answered + STALE_ANSWER_COUNTS;
-        if self.checked_since.is_some_and(|since| until >= since) {
+        if checked_since.is_some_and(|since| until >= since) {
             return true;
         }
         now.saturating_sub(until) <= self.check_is_good_for() || self.stale_reads.as_ref().is_some_and(stale)

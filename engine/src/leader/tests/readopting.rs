@@ -1,6 +1,7 @@
 //! References that return to objects whose owner orphaned them.
 
 use super::*;
+use crate::graph::Forgotten;
 use crate::leader::world::readopting::FORMER_MAX;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -142,14 +143,16 @@ fn of_too_many_owners_that_orphaned_the_first_is_forgotten_early() {
     bench.pass(Duration::from_secs(1));
     let now = bench.now;
     for number in 0..FORMER_MAX {
-        assert_eq!(bench.leader.world.former_mut().put(now, uid(&format!("u{number}")), 0), None);
+        let owner = Forgotten { uid: uid(&format!("u{number}")), address: 0, lost: false };
+        assert_eq!(bench.leader.world.former_mut().put(now, owner), None);
     }
     orphaned(&mut bench);
     forgotten(&mut bench);
     let early = |event: &&Event| matches!(event, Event::OrphaningForgotten { .. });
     assert_eq!(bench.events.iter().filter(early).count(), 1);
     bench.pass(HOUR);
-    assert_eq!(bench.leader.world.former_mut().put(bench.now, uid("v"), 0), None, "an hour later there is room");
+    let owner = Forgotten { uid: uid("v"), address: 0, lost: false };
+    assert_eq!(bench.leader.world.former_mut().put(bench.now, owner), None, "an hour later there is room");
 }
 
 #[test]

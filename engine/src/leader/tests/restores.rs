@@ -284,6 +284,25 @@ fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() 
 }
 
 #[test]
+fn a_forgotten_orphaning_of_a_lost_history_takes_no_reference_away() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.input(Input::KindUnserved(collection("things")));
+    bench.bookmark("nodes", 90);
+    bench.list("nodes", 95, vec![]);
+    bench.list("configmaps", 95, vec![object("configmaps", "a", 80)]);
+    for _ in 0..30 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(96, &[]);
+    }
+    assert!(!bench.leader.world.graph().has_orphaned(&uid("o")), "nothing refers to it");
+    // In the present history, the owner may exist in the hidden kind, without a deletion mark.
+    bench.seen("configmaps", object("configmaps", "a", 97).owned_by("things", "o"));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
+}
+
+#[test]
 fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot_be_listed() {
     for (stale, undecided) in [("things", 2), ("configmaps", 1)] {
         let mut bench = Bench::synced();

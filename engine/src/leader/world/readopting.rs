@@ -7,7 +7,7 @@
 use super::super::Event;
 use super::super::context::Context;
 use super::{TOLD_MAX, World};
-use crate::graph::{NodeId, address};
+use crate::graph::{Forgotten, NodeId, address};
 use crate::object::Uid;
 use crate::recent::Recent;
 use crate::time::Time;
@@ -37,6 +37,8 @@ struct Memory {
     since: Time,
     /// The hash of the owner's coordinates. A reference that claims the uid under another name means another object.
     address: u64,
+    /// The graph forgot the owner after the store may have lost the history that showed the orphaning.
+    lost: bool,
 }
 
 impl Former {
@@ -50,11 +52,11 @@ impl Former {
     }
 
     /// Adds an owner. Returns the age of the entry that was evicted before its time.
-    pub(in crate::leader) fn put(&mut self, now: Time, uid: Uid, address: u64) -> Option<Duration> {
+    pub(in crate::leader) fn put(&mut self, now: Time, owner: Forgotten) -> Option<Duration> {
         while self.owners.drop_first_if(|memory| now.since(memory.since) >= REMEMBERED_FOR) {}
         let oldest = self.owners.first().filter(|_| self.owners.len() == FORMER_MAX);
         let cut = oldest.map(|memory| now.since(memory.since));
-        self.owners.put(uid, Memory { since: now, address });
+        self.owners.put(owner.uid, Memory { since: now, address: owner.address, lost: owner.lost });
         cut
     }
 
@@ -63,15 +65,15 @@ impl Former {
     pub(in crate::leader) fn find(&self, now: Time, uid: &Uid, address: u64) -> Option<bool> {
         let known = self.owners.get(uid)?;
         let counts = known.address == address && now.since(known.since) < REMEMBERED_FOR;
-        counts.then(|| self.lost.is_some_and(|lost| known.since <= lost))
+        counts.then(|| known.lost || self.lost.is_some_and(|lost| known.since <= lost))
     }
 }
 
 impl World {
     /// Takes over the orphaning owners that the graph has forgotten.
     pub(in crate::leader) fn remember_former(&mut self, cx: &mut Context) {
-        for (uid, address) in self.graph.take_forgotten() {
-            if let Some(remembered_for) = self.former.put(cx.now, uid, address) {
+        for owner in self.graph.take_forgotten() {
+            if let Some(remembered_for) = self.former.put(cx.now, owner) {
                 cx.event(Event::OrphaningForgotten { remembered_for });
             }
         }
