@@ -234,7 +234,7 @@ impl Driver {
             action = lease.item.action.kind().as_str(),
             outcome = report.outcome.as_str(),
             status = report.http_status,
-            message = report.message,
+            answer = report.message,
             "attempt ended"
         );
         self.session.handle(self.clock.now(), Input::Finished(report));

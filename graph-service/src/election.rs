@@ -238,7 +238,7 @@ impl Election {
             }
             // The elector waits for this answer no longer than for any other.
             JobEnd::Aborted => {}
-            JobEnd::Panicked(message) => tracing::error!(message, "a call to the election Lease panicked"),
+            JobEnd::Panicked(panic) => tracing::error!(panic, "a call to the election Lease panicked"),
         }
     }
 

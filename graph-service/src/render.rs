@@ -111,7 +111,7 @@ impl Render {
                 outcome,
                 executor,
                 http_status,
-                message,
+                message: answer,
                 api_calls,
                 age,
                 grounds,
@@ -119,9 +119,9 @@ impl Render {
             } => {
                 self.metrics.attempted(*action, &grounds.causes, *outcome);
                 self.moved = true;
-                self.attempted(target, *action, *outcome, executor, message);
+                self.attempted(target, *action, *outcome, executor, answer);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
-                tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
+                tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, answer, api_calls, age_ms, "attempt ended");
             }
             Event::Held { target, action, pause, .. } => {
                 tracing::debug!(%target, uid = %target.uid, action = action.as_str(), ?pause, "decision held or released");
@@ -262,7 +262,7 @@ impl Render {
     }
 
     /// A refusal lasts until an administrator fixes a rule, a credential or a webhook.
-    fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, executor: &Name, message: &str) {
+    fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, executor: &Name, answer: &str) {
         match outcome {
             Outcome::Forbidden
             | Outcome::AdmissionDenied
@@ -279,25 +279,25 @@ impl Render {
             | Outcome::Transient
             | Outcome::Ambiguous
             | Outcome::Abandoned => return,
-            Outcome::Unauthenticated => return self.unauthenticated(executor, message),
+            Outcome::Unauthenticated => return self.unauthenticated(executor, answer),
         }
         let collection = target.group_resource();
         let now = Instant::now();
         let reported = self.refused.get(&(collection.clone(), action, outcome));
         if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
             let (action_word, outcome_word) = (action.as_str(), outcome.as_str());
-            tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, message, "the API server refuses work; the work is retried");
+            tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, answer, "the API server refuses work; the work is retried");
             self.refused.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             self.refused.insert((collection, action, outcome), now);
         }
     }
 
     /// Refused credentials concern the executor and not the object, so there is one log line for each executor.
-    fn unauthenticated(&mut self, executor: &Name, message: &str) {
+    fn unauthenticated(&mut self, executor: &Name, answer: &str) {
         let now = Instant::now();
         let reported = self.unauthenticated.get(executor);
         if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
-            tracing::warn!(%executor, message, "the API server refuses an executor's credentials; the executor accepts no work until the API server accepts them");
+            tracing::warn!(%executor, answer, "the API server refuses an executor's credentials; the executor accepts no work until the API server accepts them");
             self.unauthenticated.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             if self.unauthenticated.len() < EXECUTORS_REMEMBERED_MAX {
                 self.unauthenticated.insert(executor.clone(), now);

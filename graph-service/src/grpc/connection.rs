@@ -136,7 +136,7 @@ pub fn accept_tls(listener: TcpListener, tls: Arc<ServerTls>) -> Incoming {
                 ((), ended) = handshakes.next() => match ended {
                     JobEnd::Done(Some(connection)) => return Some((Ok(connection), (socket, handshakes, tls))),
                     JobEnd::Done(None) | JobEnd::Aborted => {}
-                    JobEnd::Panicked(message) => tracing::error!(message, "a TLS handshake panicked"),
+                    JobEnd::Panicked(panic) => tracing::error!(panic, "a TLS handshake panicked"),
                 },
                 (stream, from, place) = socket.next(), if handshakes.has_room() => {
                     let tls = Arc::clone(&tls);

@@ -157,7 +157,7 @@ impl Writers {
             tokio::select! {
                 ((), end) = self.running.next() => match end {
                     JobEnd::Done(()) | JobEnd::Aborted => {}
-                    JobEnd::Panicked(message) => tracing::error!(message, "the writer of a stream panicked"),
+                    JobEnd::Panicked(panic) => tracing::error!(panic, "the writer of a stream panicked"),
                 },
                 Some(writing) = self.started.recv(), if self.running.has_room() => self.running.spawn((), writing),
             }

@@ -166,8 +166,8 @@ impl Readers {
             tokio::select! {
                 (stream, end) = self.running.next() => match end {
                     JobEnd::Done(()) | JobEnd::Aborted => {}
-                    JobEnd::Panicked(message) => {
-                        tracing::error!(message, "the reader of a stream panicked");
+                    JobEnd::Panicked(panic) => {
+                        tracing::error!(panic, "the reader of a stream panicked");
                         // Fails only if the driver has ended.
                         let _gone = self.sessions.send(SessionInput::Closed { stream }).await;
                     }

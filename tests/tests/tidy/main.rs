@@ -346,6 +346,12 @@ fn messages_of_the_log_are_constant() {
             pieces.next();
             for arguments in pieces {
                 let Some(message) = literals(arguments).pop() else { continue };
+                // Such a field has no name in a line of text. In a line of JSON it repeats the key of the message.
+                let fields = arguments.split_once(&message).map_or("", |(before, _)| before);
+                let mut names = fields.split(['(', ',']).map(|field| field.trim_start().trim_start_matches(['%', '?']));
+                let named =
+                    |name: &str| name.split(|end: char| !end.is_alphanumeric() && end != '_').next() == Some("message");
+                assert!(!names.any(named), "{}: a field of {message:?} is named message", path.display());
                 seen += 1;
                 // A name in capitals is a constant.
                 let constant = message.replace("{STRANGER}", "").replace("{HOSTILE}", "");
