@@ -7,6 +7,7 @@ use crate::view::EdgeView;
 use crate::work::{ActionKind, Preconditions, PropagationPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 use core::num::NonZeroU32;
 
 /// Maximum number of decisions of earlier leaders that a leader closes. The log keeps as many in memory.
@@ -138,4 +139,49 @@ pub enum Cause {
     NoDependents,
     /// The object is in a cycle of blocking references.
     Cycle,
+}
+
+impl Cause {
+    /// The words of all causes, for labels. The most specific cause is first.
+    pub const WORDS: [&'static str; 7] =
+        ["cycle", "no_dependents", "no_blocking_dependents", "owner_orphans", "owner_waiting", "owner_absent", "kept"];
+
+    /// The word for labels and attributes.
+    pub fn as_str(&self) -> &'static str {
+        Cause::WORDS[self.rank()]
+    }
+
+    /// The word of the most specific of these causes. Every decision has a cause.
+    pub fn most_specific(causes: &[Cause]) -> &'static str {
+        Cause::WORDS[causes.iter().map(Cause::rank).min().unwrap_or(Cause::WORDS.len() - 1)]
+    }
+
+    fn rank(&self) -> usize {
+        match self {
+            Cause::Cycle => 0,
+            Cause::NoDependents => 1,
+            Cause::NoBlockingDependents => 2,
+            Cause::OwnerOrphans { .. } => 3,
+            Cause::OwnerWaiting { .. } => 4,
+            Cause::OwnerAbsent { .. } => 5,
+            Cause::KeptBy { .. } => 6,
+        }
+    }
+}
+
+/// The clause for the log.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::OwnerAbsent { kind, name, uid, proof, .. } => {
+                write!(f, "{kind} {name} ({uid}) is absent by {proof:?}")
+            }
+            Cause::OwnerWaiting { kind, name, uid, .. } => write!(f, "{kind} {name} ({uid}) waits for its dependents"),
+            Cause::OwnerOrphans { kind, name, uid, .. } => write!(f, "{kind} {name} ({uid}) orphans its dependents"),
+            Cause::KeptBy { kind, name, uid, .. } => write!(f, "kept by {kind} {name} ({uid})"),
+            Cause::NoBlockingDependents => f.write_str("no blocking dependents are left"),
+            Cause::NoDependents => f.write_str("no dependent has a reference any more"),
+            Cause::Cycle => f.write_str("the object is in a cycle of blocking references"),
+        }
+    }
 }

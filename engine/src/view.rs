@@ -432,44 +432,6 @@ pub enum ReasonCode {
     Undone,
 }
 
-impl ReasonCode {
-    /// The word for logs, labels and screens.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReasonCode::SolidOwner => "solid_owner",
-            ReasonCode::OwnerUnverified => "owner_unverified",
-            ReasonCode::OwnerKindUnresolved => "owner_kind_unresolved",
-            ReasonCode::OwnerUnreadable => "owner_unreadable",
-            ReasonCode::OwnersAbsent => "owners_absent",
-            ReasonCode::OwnersWaiting => "owners_waiting",
-            ReasonCode::CollectionUnsynced => "collection_unsynced",
-            ReasonCode::HoldAnnotation => "hold_annotation",
-            ReasonCode::Paused => "paused",
-            ReasonCode::InvalidReference => "invalid_reference",
-            ReasonCode::TooManyReferences => "too_many_references",
-            ReasonCode::FinalizerPresent => "finalizer_present",
-            ReasonCode::BlockingDependents => "blocking_dependents",
-            ReasonCode::ContentsRemain => "contents_remain",
-            ReasonCode::DependentsToOrphan => "dependents_to_orphan",
-            ReasonCode::Cycle => "cycle",
-            ReasonCode::Forbidden => "forbidden",
-            ReasonCode::AdmissionDenied => "admission_denied",
-            ReasonCode::Throttled => "throttled",
-            ReasonCode::Backoff => "backoff",
-            ReasonCode::NoExecutor => "no_executor",
-            ReasonCode::NotLeading => "not_leading",
-            ReasonCode::GrantsStopped => "grants_stopped",
-            ReasonCode::ObserveOnly => "observe_only",
-            ReasonCode::AwaitingOwnWrite => "awaiting_own_write",
-            ReasonCode::GracePeriod => "grace_period",
-            ReasonCode::NeverObserved => "never_observed",
-            ReasonCode::Deleted => "deleted",
-            ReasonCode::CollectionInDoubt => "collection_in_doubt",
-            ReasonCode::Undone => "undone",
-        }
-    }
-}
-
 /// An open decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemView {

@@ -33,11 +33,6 @@ const UNTRUE_FIELDS: [&str; 9] =
     ["api_calls", "attempt", "execution_time", "findings", "http_status", "item_id", "lease_id", "observed", "outcome"];
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// Reasons of decisions, in order of precedence. If a decision has several causes, the first of these reasons counts.
-/// See [`reason`].
-const REASONS: [&str; 7] =
-    ["cycle", "no_dependents", "no_blocking_dependents", "owner_orphans", "owner_waiting", "owner_absent", "kept"];
-
 /// Answers to questions whether an owner exists.
 const ANSWERS: [&str; 3] = ["exists", "absent", "failed"];
 
@@ -270,7 +265,7 @@ impl Metrics {
     }
 
     pub(crate) fn decided(&self, action: ActionKind, causes: &[Cause]) {
-        self.decisions.get_or_create(&[("action", action.as_str()), ("reason", reason(causes))]).inc();
+        self.decisions.get_or_create(&[("action", action.as_str()), ("reason", Cause::most_specific(causes))]).inc();
     }
 
     pub(crate) fn withdrawn(&self, action: ActionKind) {
@@ -282,7 +277,8 @@ impl Metrics {
     }
 
     pub(crate) fn attempted(&self, action: ActionKind, causes: &[Cause], outcome: Outcome) {
-        let labels = [("action", action.as_str()), ("reason", reason(causes)), ("outcome", outcome.as_str())];
+        let labels =
+            [("action", action.as_str()), ("reason", Cause::most_specific(causes)), ("outcome", outcome.as_str())];
         self.attempts.get_or_create(&labels).inc();
     }
 
@@ -335,7 +331,7 @@ fn actions() -> Label {
 }
 
 fn reasons() -> Label {
-    Label::of("reason", REASONS)
+    Label::of("reason", Cause::WORDS)
 }
 
 /// Creates counters at zero, so that a rate includes their first step.
@@ -345,21 +341,6 @@ pub(crate) fn zeroed<const N: usize>(labels: impl IntoIterator<Item = Labels<N>>
         drop(family.get_or_create(&labels));
     }
     family
-}
-
-/// The most specific cause of a decision.
-fn reason(causes: &[Cause]) -> &'static str {
-    let rank = |cause: &Cause| match cause {
-        Cause::Cycle => 0,
-        Cause::NoDependents => 1,
-        Cause::NoBlockingDependents => 2,
-        Cause::OwnerOrphans { .. } => 3,
-        Cause::OwnerWaiting { .. } => 4,
-        Cause::OwnerAbsent { .. } => 5,
-        Cause::KeptBy { .. } => 6,
-    };
-    // Every decision has a cause.
-    REASONS[causes.iter().map(rank).min().unwrap_or(REASONS.len() - 1)]
 }
 
 fn count_of(count: usize) -> i64 {

@@ -343,21 +343,7 @@ impl std::fmt::Display for Causes<'_> {
             if at > 0 {
                 f.write_str(", ")?;
             }
-            match cause {
-                Cause::OwnerAbsent { kind, name, uid, proof, .. } => {
-                    write!(f, "{kind} {name} ({uid}) is absent by {proof:?}")?
-                }
-                Cause::OwnerWaiting { kind, name, uid, .. } => {
-                    write!(f, "{kind} {name} ({uid}) waits for its dependents")?
-                }
-                Cause::OwnerOrphans { kind, name, uid, .. } => {
-                    write!(f, "{kind} {name} ({uid}) orphans its dependents")?
-                }
-                Cause::KeptBy { kind, name, uid, .. } => write!(f, "kept by {kind} {name} ({uid})")?,
-                Cause::NoBlockingDependents => f.write_str("no blocking dependents are left")?,
-                Cause::NoDependents => f.write_str("no dependent has a reference any more")?,
-                Cause::Cycle => f.write_str("the object is in a cycle of blocking references")?,
-            }
+            write!(f, "{cause}")?;
         }
         Ok(())
     }

@@ -160,55 +160,22 @@ impl Traces {
 
     /// Records an event of the engine. Call in order.
     pub(crate) fn event(&mut self, event: &Event) {
-        match event {
-            Event::Decided { generation, target, action, causes, grounds: Some(grounds), .. } => {
-                self.decided(target, *action, *generation, causes, grounds);
-            }
-            Event::Granted { target, action, executor, attempt, .. } => {
-                self.granted(target, *action, executor, *attempt);
-            }
-            Event::Attempted { target, action, outcome, http_status, message, api_calls, .. } => {
-                self.attempted(target, *action, *outcome, (*http_status, *api_calls), message);
-            }
-            Event::Withdrawn { target, replaced: false, .. } => self.end(&target.uid, "withdrawn"),
-            Event::Removed { object, caused_by_us, owner_gone: _ } => {
-                self.moments.note(&object.uid, Instant::now(), Why::Gone);
-                self.removed(object, *caused_by_us);
-            }
-            Event::Proven { owner, .. } => self.moments.note(&owner.uid, Instant::now(), Why::Absent),
-            Event::TermLost => self.finish("term_lost"),
-            // A decision of a replica that does not lead.
-            Event::Decided { grounds: None, .. }
-            | Event::Withdrawn { replaced: true, .. }
-            | Event::ReportedLate { .. }
-            | Event::Held { .. }
-            | Event::ExecutorRefused { .. }
-            | Event::Confirmed { .. }
-            | Event::AwaitingFinalizers { .. }
-            | Event::Prevented { .. }
-            | Event::Undone { .. }
-            | Event::Collection { .. }
-            | Event::SessionOpened { .. }
-            | Event::SessionEnded { .. }
-            | Event::Untrue { .. }
-            | Event::TermGained(_)
-            | Event::GrantsStopped { .. }
-            | Event::GrantsResumed
-            | Event::Rewound { .. }
-            | Event::Asked { .. }
-            | Event::Inconsistent { .. }
-            | Event::KeptApart { .. }
-            | Event::OwnerInOtherNamespace { .. }
-            | Event::TooManyReferences { .. }
-            | Event::Readopted { .. }
-            | Event::OrphaningForgotten { .. }
-            | Event::Unusable { .. }
-            | Event::PauseTaken { .. }
-            | Event::PauseEffective { .. }
-            | Event::PauseEnded { .. }
-            | Event::PausesUnknown { .. }
-            | Event::PausesKnown
-            | Event::Rejected { .. } => {}
+        // A decision without grounds is one of a replica that does not lead.
+        if let Event::Decided { generation, target, action, causes, grounds: Some(grounds), .. } = event {
+            self.decided(target, *action, *generation, causes, grounds);
+        } else if let Event::Granted { target, action, executor, attempt, .. } = event {
+            self.granted(target, *action, executor, *attempt);
+        } else if let Event::Attempted { target, action, outcome, http_status, message, api_calls, .. } = event {
+            self.attempted(target, *action, *outcome, (*http_status, *api_calls), message);
+        } else if let Event::Withdrawn { target, replaced: false, .. } = event {
+            self.end(&target.uid, "withdrawn");
+        } else if let Event::Removed { object, caused_by_us, .. } = event {
+            self.moments.note(&object.uid, Instant::now(), Why::Gone);
+            self.removed(object, *caused_by_us);
+        } else if let Event::Proven { owner, .. } = event {
+            self.moments.note(&owner.uid, Instant::now(), Why::Absent);
+        } else if let Event::TermLost = event {
+            self.finish("term_lost");
         }
     }
 
@@ -256,7 +223,7 @@ impl Traces {
             ("ownergraph.action", action.as_str().into()),
             ("ownergraph.decision", decision_id(grounds.decision).into()),
             ("ownergraph.generation", generation.into()),
-            ("ownergraph.cause", causes.first().map_or("none", word).into()),
+            ("ownergraph.cause", causes.first().map_or("none", Cause::as_str).into()),
         ];
         let span = followed.child(self.recorder.span_id(), "decide", (self.round, now), attributes);
         self.recorder.record(span);
@@ -491,16 +458,4 @@ fn describe(object: &ObjectRef) -> Attributes {
 /// Whether this outcome ends the work on an object: success, or an owner that is alive.
 fn is_settled(outcome: Outcome) -> bool {
     outcome.is_success() || outcome == Outcome::OwnerExists
-}
-
-fn word(cause: &Cause) -> &'static str {
-    match cause {
-        Cause::OwnerAbsent { .. } => "owner_absent",
-        Cause::OwnerWaiting { .. } => "owner_waiting",
-        Cause::OwnerOrphans { .. } => "owner_orphans",
-        Cause::KeptBy { .. } => "kept_by_another_owner",
-        Cause::NoBlockingDependents => "no_blocking_dependents",
-        Cause::NoDependents => "no_dependents",
-        Cause::Cycle => "cycle",
-    }
 }

@@ -19,7 +19,6 @@ mod pause;
 mod query;
 mod report;
 mod stream;
-mod system;
 mod texts;
 mod view;
 

@@ -55,64 +55,36 @@ pub(super) fn witness() -> (Observer, watch::Receiver<Ledger>) {
 
 impl Ledger {
     fn note(&mut self, event: &Event) {
-        match event {
-            Event::Decided { target, action, causes, .. } => {
-                let decision = Decision { action: *action, causes: causes.clone() };
-                let decisions = self.decisions.entry(target.uid.clone()).or_default();
-                if decisions.last() != Some(&decision) {
-                    decisions.push(decision);
-                }
+        if let Event::Decided { target, action, causes, .. } = event {
+            let decision = Decision { action: *action, causes: causes.clone() };
+            let decisions = self.decisions.entry(target.uid.clone()).or_default();
+            if decisions.last() != Some(&decision) {
+                decisions.push(decision);
             }
-            Event::Attempted { target, action, outcome, .. } => {
-                if *action == ActionKind::RemoveOwnerReferences && matches!(outcome, Outcome::Done | Outcome::Unchanged)
-                {
-                    let decisions = self.decisions.remove(&target.uid).unwrap_or_default();
-                    self.changed.insert(target.uid.clone());
-                    self.keep(Moment::Changed { object: target.clone(), decisions });
-                }
-            }
-            Event::Removed { object, .. } => {
-                let decisions = self.decisions.remove(&object.uid).unwrap_or_default();
-                self.gone.insert(object.uid.clone());
-                self.keep(Moment::Gone { object: object.clone(), decisions });
-            }
-            Event::Proven { .. } => self.proofs += 1,
-            Event::Prevented { target, owner } => {
-                self.keep(Moment::Prevented { object: target.clone(), owner: owner.clone() });
-            }
-            Event::Collection { collection, state, .. } => {
-                self.collections.insert(collection.clone(), *state);
-            }
-            Event::SessionOpened { .. } => self.executors += 1,
-            Event::SessionEnded { .. } => self.executors = self.executors.saturating_sub(1),
-            Event::Granted { .. }
-            | Event::Withdrawn { .. }
-            | Event::ReportedLate { .. }
-            | Event::Held { .. }
-            | Event::ExecutorRefused { .. }
-            | Event::Confirmed { .. }
-            | Event::AwaitingFinalizers { .. }
-            | Event::TermGained(_)
-            | Event::TermLost
-            | Event::Undone { .. }
-            | Event::Untrue { .. }
-            | Event::GrantsStopped { .. }
-            | Event::GrantsResumed
-            | Event::Rewound { .. }
-            | Event::Asked { .. }
-            | Event::Inconsistent { .. }
-            | Event::KeptApart { .. }
-            | Event::OwnerInOtherNamespace { .. }
-            | Event::TooManyReferences { .. }
-            | Event::Readopted { .. }
-            | Event::OrphaningForgotten { .. }
-            | Event::Unusable { .. }
-            | Event::PauseTaken { .. }
-            | Event::PauseEffective { .. }
-            | Event::PauseEnded { .. }
-            | Event::PausesUnknown { .. }
-            | Event::PausesKnown
-            | Event::Rejected { .. } => {}
+        } else if let Event::Attempted {
+            target,
+            action: ActionKind::RemoveOwnerReferences,
+            outcome: Outcome::Done | Outcome::Unchanged,
+            ..
+        } = event
+        {
+            let decisions = self.decisions.remove(&target.uid).unwrap_or_default();
+            self.changed.insert(target.uid.clone());
+            self.keep(Moment::Changed { object: target.clone(), decisions });
+        } else if let Event::Removed { object, .. } = event {
+            let decisions = self.decisions.remove(&object.uid).unwrap_or_default();
+            self.gone.insert(object.uid.clone());
+            self.keep(Moment::Gone { object: object.clone(), decisions });
+        } else if let Event::Proven { .. } = event {
+            self.proofs += 1;
+        } else if let Event::Prevented { target, owner } = event {
+            self.keep(Moment::Prevented { object: target.clone(), owner: owner.clone() });
+        } else if let Event::Collection { collection, state, .. } = event {
+            self.collections.insert(collection.clone(), *state);
+        } else if let Event::SessionOpened { .. } = event {
+            self.executors += 1;
+        } else if let Event::SessionEnded { .. } = event {
+            self.executors = self.executors.saturating_sub(1);
         }
     }
 

@@ -508,3 +508,48 @@ pub enum Event {
         why: String,
     },
 }
+
+impl Event {
+    /// The word for the kind of event.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Event::Decided { .. } => "decided",
+            Event::Granted { .. } => "granted",
+            Event::Withdrawn { .. } => "withdrawn",
+            Event::Held { pause: Some(_), .. } => "held",
+            Event::Held { pause: None, .. } => "released",
+            Event::Attempted { .. } => "attempted",
+            Event::ReportedLate { .. } => "reported late",
+            Event::Confirmed { .. } => "confirmed",
+            Event::AwaitingFinalizers { .. } => "awaiting finalizers",
+            Event::Removed { .. } => "removed",
+            Event::Proven { .. } => "proven",
+            Event::Prevented { .. } => "prevented",
+            Event::Untrue { .. } => "untrue report",
+            Event::Asked { .. } => "asked",
+            Event::KeptApart { .. } => "kept apart",
+            Event::Inconsistent { .. } => "inconsistent reads",
+            Event::Undone { .. } => "undone",
+            Event::Collection { .. } => "collection",
+            Event::SessionOpened { .. } => "session opened",
+            Event::SessionEnded { .. } => "session ended",
+            Event::ExecutorRefused { .. } => "executor refused",
+            Event::TermGained(_) => "term gained",
+            Event::TermLost => "term lost",
+            Event::GrantsStopped { .. } => "grants stopped",
+            Event::GrantsResumed => "grants resumed",
+            Event::Rewound { .. } => "rewound",
+            Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
+            Event::Readopted { .. } => "readopted",
+            Event::OrphaningForgotten { .. } => "orphaning forgotten",
+            Event::TooManyReferences { .. } => "too many references",
+            Event::Unusable { .. } => "unusable",
+            Event::PauseTaken { .. } => "pause taken",
+            Event::PauseEffective { .. } => "pause effective",
+            Event::PauseEnded { .. } => "pause ended",
+            Event::PausesUnknown { .. } => "pauses unknown",
+            Event::PausesKnown => "pauses known",
+            Event::Rejected { .. } => "rejected",
+        }
+    }
+}

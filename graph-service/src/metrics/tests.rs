@@ -16,9 +16,9 @@ fn the_reason_is_the_cause_that_says_most() {
         uid: engine::object::Uid::parse("u").unwrap(),
         proof: Proof::ReadTwice,
     };
-    assert_eq!(reason(std::slice::from_ref(&absent)), "owner_absent");
-    assert_eq!(reason(&[absent, Cause::Cycle]), "cycle");
-    assert_eq!(reason(&[Cause::NoBlockingDependents]), "no_blocking_dependents");
+    assert_eq!(Cause::most_specific(std::slice::from_ref(&absent)), "owner_absent");
+    assert_eq!(Cause::most_specific(&[absent, Cause::Cycle]), "cycle");
+    assert_eq!(Cause::most_specific(&[Cause::NoBlockingDependents]), "no_blocking_dependents");
 }
 
 #[test]

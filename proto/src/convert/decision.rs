@@ -3,12 +3,12 @@
 use super::clock::Clock;
 use super::item::item_kind;
 use super::query::cause;
-use super::system::system_event;
-use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
+use crate::decision::v1beta1::system_event::Kind;
+use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
 use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
-use engine::object::ObjectRef;
+use engine::object::{ObjectRef, clip};
 use engine::work::{ActionKind, Outcome, Term};
 
 mod bounds;
@@ -17,25 +17,34 @@ mod tests;
 
 pub use bounds::{EVENT_MAX_BYTES, STUB_MAX_BYTES, bounded, stub};
 
-/// The step of a decision, or the change of the collector's state, that an event represents, if any. The log sets its
-/// position.
+/// Maximum length of a text in a change of the collector's state.
+const TEXT_MAX_BYTES: usize = 1024;
+
+/// The record of an event in the decision log: a step of a decision, or a change of the collector's state. `None` if
+/// the event has no record. The log sets the position.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
-    step_of(event, term, clock).map(bounded)
+    record(event, term, clock).map(bounded)
 }
 
-fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
-    let base = |target: &ObjectRef, action: ActionKind, grounds: &Grounds, phase: Phase| DecisionEvent {
+fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
+    let about = |target: &ObjectRef, action: ActionKind, grounds: &Grounds, phase: Phase| DecisionEvent {
         phase: phase.into(),
         ..step(target, action, grounds, term, clock)
     };
+    let change = |system: SystemEvent| DecisionEvent {
+        event_time: Some(clock.calendar.into()),
+        term: Some(term.clone().into()),
+        system: Some(system),
+        ..DecisionEvent::default()
+    };
     Some(match event {
         Event::Decided { target, action, grounds: Some(grounds), .. } => {
-            base(target, *action, grounds, Phase::Proposed)
+            about(target, *action, grounds, Phase::Proposed)
         }
         Event::Granted { target, action, executor, attempt, grounds, .. } => DecisionEvent {
             executor: executor.to_string(),
             attempt: *attempt,
-            ..base(target, *action, grounds, Phase::Leased)
+            ..about(target, *action, grounds, Phase::Leased)
         },
         Event::Attempted {
             target,
@@ -52,20 +61,9 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         } => DecisionEvent {
             executor: executor.to_string(),
             attempt: *attempt,
-            report: Some(Attempt {
-                outcome: work::Outcome::from(*outcome).into(),
-                http_status: u32::from(*http_status),
-                message: message.clone(),
-                api_calls: *api_calls,
-                audit_id: audit_id.clone(),
-            }),
-            ..base(target, *action, grounds, phase_of(*outcome))
+            report: Some(report(*outcome, *http_status, message, *api_calls, audit_id)),
+            ..about(target, *action, grounds, phase_of(*outcome))
         },
-        Event::Withdrawn { target, action, grounds, .. } => base(target, *action, grounds, Phase::Superseded),
-        Event::Held { target, action, pause: Some(pause), grounds } => {
-            DecisionEvent { pause: pause.to_string(), ..base(target, *action, grounds, Phase::Held) }
-        }
-        Event::Held { target, action, pause: None, grounds } => base(target, *action, grounds, Phase::Released),
         Event::ReportedLate {
             target,
             action,
@@ -81,26 +79,50 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         } => DecisionEvent {
             executor: executor.to_string(),
             attempt: *attempt,
-            report: Some(Attempt {
-                outcome: work::Outcome::from(*outcome).into(),
-                http_status: u32::from(*http_status),
-                message: message.clone(),
-                api_calls: *api_calls,
-                audit_id: audit_id.clone(),
-            }),
+            report: Some(report(*outcome, *http_status, message, *api_calls, audit_id)),
             lease_term: Some(lease_term.clone().into()),
-            ..base(target, *action, grounds, phase_of(*outcome))
+            ..about(target, *action, grounds, phase_of(*outcome))
         },
+        Event::Withdrawn { target, action, grounds, .. } => about(target, *action, grounds, Phase::Superseded),
+        Event::Held { target, action, pause: Some(pause), grounds } => {
+            DecisionEvent { pause: pause.to_string(), ..about(target, *action, grounds, Phase::Held) }
+        }
+        Event::Held { target, action, pause: None, grounds } => about(target, *action, grounds, Phase::Released),
         Event::Confirmed { target, resource_version, grounds } => DecisionEvent {
             watch_resource_version: resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
-            ..base(target, ActionKind::Delete, grounds, Phase::Confirmed)
+            ..about(target, ActionKind::Delete, grounds, Phase::Confirmed)
         },
         Event::AwaitingFinalizers { target, resource_version, finalizers, grounds } => DecisionEvent {
             watch_resource_version: resource_version.to_string(),
             finalizers: finalizers.iter().map(ToString::to_string).collect(),
-            ..base(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
+            ..about(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
         },
+
+        Event::PauseTaken { name, scope, reason, actor, problem, .. } => {
+            let colon = if reason.is_empty() || problem.is_empty() { "" } else { ": " };
+            change(SystemEvent {
+                actor: actor.clone(),
+                targets: scope.targets.iter().cloned().map(Into::into).collect(),
+                ..system(Kind::PausePressed, name, &format!("{reason}{colon}{problem}"))
+            })
+        }
+        Event::PauseEffective { name } => change(system(Kind::PauseEffective, name, "")),
+        Event::PauseEnded { name, why } => change(system(Kind::PauseEnded, name, why)),
+        Event::PausesUnknown { why } => change(system(Kind::PausesUnknown, "", why)),
+        Event::PausesKnown => change(system(Kind::PausesKnown, "", "")),
+        Event::GrantsStopped { why } => change(system(Kind::GrantsStopped, "", why)),
+        Event::GrantsResumed => change(system(Kind::GrantsResumed, "", "")),
+        Event::Rewound { collection, why } => {
+            let collection = collection.to_string();
+            change(SystemEvent { collection, ..system(Kind::StoreRewound, "", why) })
+        }
+        Event::ExecutorRefused { executor, why } => change(system(Kind::ExecutorRefused, executor, why)),
+        Event::SessionEnded { executor, why: "superseded", .. } => {
+            change(system(Kind::ExecutorSuperseded, executor, ""))
+        }
+
         Event::Decided { grounds: None, .. }
+        | Event::SessionEnded { .. }
         | Event::Removed { .. }
         | Event::Proven { .. }
         | Event::Prevented { .. }
@@ -110,31 +132,35 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         | Event::Inconsistent { .. }
         | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
-        | Event::SessionEnded { .. }
-        | Event::ExecutorRefused { .. }
         | Event::Untrue { .. }
         | Event::TermGained(_)
         | Event::TermLost
-        | Event::GrantsStopped { .. }
-        | Event::GrantsResumed
-        | Event::Rewound { .. }
-        | Event::PauseTaken { .. }
-        | Event::PauseEffective { .. }
-        | Event::PauseEnded { .. }
-        | Event::PausesUnknown { .. }
-        | Event::PausesKnown
         | Event::OwnerInOtherNamespace { .. }
         | Event::TooManyReferences { .. }
         | Event::Readopted { .. }
         | Event::OrphaningForgotten { .. }
         | Event::Unusable { .. }
-        | Event::Rejected { .. } => DecisionEvent {
-            event_time: Some(clock.calendar.into()),
-            term: Some(term.clone().into()),
-            system: Some(system_event(event)?),
-            ..DecisionEvent::default()
-        },
+        | Event::Rejected { .. } => return None,
     })
+}
+
+fn report(outcome: Outcome, http_status: u16, message: &str, api_calls: u32, audit_id: &str) -> Attempt {
+    Attempt {
+        outcome: work::Outcome::from(outcome).into(),
+        http_status: u32::from(http_status),
+        message: message.to_owned(),
+        api_calls,
+        audit_id: audit_id.to_owned(),
+    }
+}
+
+fn system(kind: Kind, name: &str, reason: &str) -> SystemEvent {
+    SystemEvent {
+        kind: kind.into(),
+        name: name.to_owned(),
+        reason: clip(reason, TEXT_MAX_BYTES),
+        ..SystemEvent::default()
+    }
 }
 
 /// The current state of an open decision.

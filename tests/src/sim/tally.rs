@@ -75,47 +75,18 @@ impl Tally {
     }
 
     pub(super) fn event(&mut self, event: &Event) {
-        let name = match event {
-            Event::Decided { .. } => "decided",
-            Event::Granted { .. } => "granted",
-            Event::Withdrawn { .. } => "withdrawn",
-            Event::Attempted { action, outcome, .. } => {
-                *self.attempts.entry((*action, *outcome)).or_default() += 1;
-                "attempted"
-            }
-            Event::Held { pause: Some(_), .. } => "held",
-            Event::Held { pause: None, .. } => "released",
-            Event::ExecutorRefused { why, .. } => why,
-            Event::ReportedLate { .. } => "reported late",
-            Event::Confirmed { .. } => "confirmed",
-            Event::AwaitingFinalizers { .. } => "awaiting finalizers",
-            Event::Removed { .. } => "removed",
-            Event::Proven { proof, .. } => proof.as_str(),
-            Event::Prevented { .. } => "prevented",
-            Event::Undone { .. } => "undone",
-            Event::Collection { .. } => "collection",
-            Event::Asked { answer, .. } => answer,
-            Event::Inconsistent { .. } => "inconsistent reads",
-            Event::KeptApart { .. } => "kept apart",
-            Event::SessionOpened { .. } => "session opened",
-            Event::SessionEnded { why, .. } => why,
-            Event::Untrue { .. } => "untrue report",
-            Event::TermGained(_) => "term gained",
-            Event::TermLost => "term lost",
-            Event::GrantsStopped { .. } => "grants stopped",
-            Event::GrantsResumed => "grants resumed",
-            Event::Rewound { .. } => "rewound",
-            Event::Readopted { .. } => "readopted",
-            Event::OrphaningForgotten { .. } => "orphaning forgotten",
-            Event::TooManyReferences { .. } => "too many references",
-            Event::Unusable { .. } => "unusable",
-            Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
-            Event::PauseTaken { .. } => "pause taken",
-            Event::PauseEffective { .. } => "pause effective",
-            Event::PauseEnded { .. } => "pause ended",
-            Event::PausesUnknown { .. } => "pauses unknown",
-            Event::PausesKnown => "pauses known",
-            Event::Rejected { .. } => "rejected",
+        if let Event::Attempted { action, outcome, .. } = event {
+            *self.attempts.entry((*action, *outcome)).or_default() += 1;
+        }
+        let name = if let Event::Proven { proof, .. } = event {
+            proof.as_str()
+        } else if let Event::Asked { answer: word, .. }
+        | Event::SessionEnded { why: word, .. }
+        | Event::ExecutorRefused { why: word, .. } = event
+        {
+            word
+        } else {
+            event.as_str()
         };
         *self.events.entry(name).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! Events of objects as large as the API server allows.
+//! Records of objects as large as the API server allows, and records about the collector.
 
 use super::*;
 use crate::convert::Clock;
@@ -120,4 +120,26 @@ fn a_usual_event_is_told_whole() {
     assert_eq!(owner.reference.as_ref().unwrap().name, *text(253));
     assert_eq!(owner.owner_uid, uid(19, 253).to_string());
     assert!(!event.truncated);
+}
+
+#[test]
+fn a_change_of_the_collector_has_no_target_and_says_what_and_why() {
+    let event = Event::PauseTaken {
+        name: "p".into(),
+        scope: engine::hold::Scope::default(),
+        reason: "maintenance".to_owned(),
+        actor: "jane".to_owned(),
+        problem: String::new(),
+        lasts: std::time::Duration::from_secs(60),
+    };
+    let term = Term { election: "election".into(), number: 3 };
+    let told = decision_event(&event, &term, clock()).unwrap();
+    let system = told.system.clone().unwrap();
+    assert_eq!((told.target, told.phase, told.term.unwrap().number), (None, 0, 3));
+    assert_eq!((system.kind(), system.name, system.actor), (Kind::PausePressed, "p".to_owned(), "jane".to_owned()));
+    assert_eq!(system.reason, "maintenance");
+    assert_eq!(decision_event(&Event::TermLost, &term, clock()), None);
+    let long = Event::GrantsStopped { why: "x".repeat(10_000) };
+    let told = decision_event(&long, &term, clock()).unwrap();
+    assert_eq!(told.system.unwrap().reason.len(), TEXT_MAX_BYTES);
 }
