@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Plants one bug after the other in a copy of the tree and lets the simulation look for it.
+# Plants one bug after another in a copy of the tree, and lets the simulation search for it.
 #
-#   tests/planted/run.sh [NAME...]      without names: no bug first, of which nothing may be found, and then all of them
+#   tests/planted/run.sh [NAME...]
 #
-# Each *.patch is one bug, named by its file. All are built at once, each behind a switch that only the copy has (switch.diff), so that
-# one build serves them all; PLANTED names the one that is on. unit.txt names the bugs that are out of the simulation's reach, and the
-# test that finds each: it is run with the bug, and has to fail. SECONDS_EACH (600) is the most that is spent on one, DIR where the copy is;
-# PERILS is as in `sim`. The exit status is 1 if a bug was not found, or something where none was planted.
+# Without names, the script first runs the tree without a bug, where the simulation must find nothing, and then all
+# bugs.
+#
+# Each *.patch is one bug, and its file name is the name of the bug. One build contains all bugs. A switch that only the
+# copy has (switch.diff) selects one: PLANTED names the active bug. unit.txt lists the bugs that the simulation cannot
+# reach, each with the test that finds it. The script runs this test with the bug, and the test must fail. SECONDS_EACH
+# (600) is the maximum time for one bug. DIR is the place of the copy. PERILS is as in `sim`. The exit status is 1 if
+# the simulation missed a bug, or found a violation without a bug.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -1,9 +1,12 @@
-//! The whole collector in a box: replicas of the graph service, executors, an API server and its users, on one thread in virtual time.
+//! The whole collector in a simulation: replicas of the graph service, executors, an API server and its users, on one
+//! thread in virtual time.
 //!
-//! Everything is drawn from a seed, faults and options too; the same seed gives the same run. In a first phase users and faults are at
-//! work and every write of the collector is judged by the true state; then both stop, and within bounded time all that is to go must be
-//! gone. The modules in reading order: `options` and `kinds` (what a world may be), `truth` and `law` (what is so, and what may be done
-//! about it), `server`, `users`, `attempt`, `executor`, `replica`, and `world`, which runs them.
+//! A seed determines the whole run, with its faults and options. The same seed gives the same run. A run has two
+//! phases. In the first phase, users and faults act, and the judge checks every write of the collector against the true
+//! state. In the second phase, users and faults stop, and the collector must finish all work within bounded time.
+//!
+//! The modules in reading order: `options` and `kinds` (the parameters of a world), `truth` and `law` (the true state,
+//! and the judge of the collector), `server`, `users`, `attempt`, `executor`, `replica`, and `world`, which runs them.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,14 +40,14 @@ pub use tally::Tally;
 
 use world::World;
 
-/// Lines of the trace shown of a run that failed.
+/// The number of trace lines that a failure shows.
 const TRACE_LINES: usize = 120;
 /// The interval of progress lines.
 const PROGRESS_S: u64 = 60;
-/// Runs spent on making a failure smaller.
+/// The maximum number of runs that simplify one failure.
 const SHRINK_RUNS: usize = 400;
 
-/// A run that broke a rule.
+/// A run that violated a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
@@ -56,7 +59,7 @@ pub struct Failure {
 /// Runs one world.
 ///
 /// # Errors
-/// What was violated, without a trace.
+/// The violation, without a trace.
 pub fn run(seed: u64, options: &Options) -> Result<Tally, String> {
     attempt_run(seed, options, false).map_err(|(why, _)| why)
 }
@@ -80,7 +83,7 @@ fn attempt_run(seed: u64, options: &Options, trace: bool) -> Result<Tally, (Stri
     Err((why, world.take_trace()))
 }
 
-/// Runs the seed's own world; a failure is made smaller and run again for its trace.
+/// Runs the world of a seed. After a failure, simplifies the options, and runs the world again for its trace.
 ///
 /// # Errors
 /// The failure, with the end of its trace.
@@ -116,7 +119,7 @@ pub fn examine(seed: u64, perils: &[Peril], shrink: bool) -> Result<Tally, Box<F
     Err(Box::new(Failure { seed, options, why, trace }))
 }
 
-/// The sort of a violation: its words without names and numbers.
+/// The kind of a violation: its words without names and numbers.
 fn sort(why: &str) -> String {
     let words =
         why.split_whitespace().filter(|word| word.chars().all(|letter| letter.is_ascii_alphabetic() || letter == ':'));
@@ -124,7 +127,7 @@ fn sort(why: &str) -> String {
     lower.take(12).collect::<Vec<_>>().join(" ")
 }
 
-/// What to search, and for how long.
+/// The parameters of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The first seed.
@@ -141,7 +144,7 @@ pub struct Search {
     pub perils: Vec<Peril>,
 }
 
-/// Runs one seed after the other; those that fail are examined. Sometimes `progress` is told how far it is.
+/// Runs one seed after another, and examines each failure. Calls `progress` at intervals.
 pub fn search(what: &Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tally, Vec<Failure>) {
     let began = Instant::now();
     let next = AtomicU64::new(what.start);
@@ -174,7 +177,7 @@ pub fn search(what: &Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tal
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shortens what `Debug` writes of objects and leases to what a reader needs.
+/// Shortens the `Debug` text of objects and leases.
 fn brief(line: &str) -> String {
     let field = |text: &str, name: &str| -> String {
         let Some(at) = text.find(&format!(" {name}: ")) else { return String::new() };

@@ -1,19 +1,21 @@
-//! Ten seconds of simulated worlds. `SEED=n` replays one; `cargo run --release -p tests --bin sim` continues for ever.
+//! Runs simulated worlds for ten seconds. `SEED=n` replays one world. `cargo run --release -p tests --bin sim` runs
+//! worlds without an end.
 
 use engine::work::{ActionKind, Outcome};
 use std::io::Write;
 use std::time::Duration;
 use tests::sim::{self, Peril, Search, Tally};
 
-/// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
+/// The minimum number of worlds, however slow the machine is. They cover all faults and events that the test demands.
 const WORLDS_MIN: u64 = 150;
-/// Worlds in which something happens that is too rare for the first ones: a write that is withheld, a target that another object has
+/// Worlds with occurrences that are too rare for the first worlds: a withheld write, a target that another object has
 /// replaced, and a write that crosses a restore.
 const RARE: [u64; 3] = [1820, 3117, 3649];
-/// Worlds that once failed: a list without a position let three owners go behind an APIService, a restored store was never noticed that
-/// only a list which had failed had shown, a server that lagged for long made a leader forget an orphaning, or stop for good, and a leader took an
-/// orphaning of a lost history for one of the present. Two accused the collector: of a DELETE that crossed a restore, and of the collection
-/// of an object that was made after a read had shown the end of its orphaning owner.
+/// Worlds that failed once. In the order of their discovery, a list without a position took three owners behind an
+/// APIService for absent. A leader missed a restore that only a failed list showed. A server that lagged for long made
+/// a leader forget an orphaning, or stop for ever. A leader took an orphaning of a lost history for a present one. Two
+/// worlds accused the collector falsely: of a DELETE that crossed a restore, and of the deletion of an object that was
+/// created after a read showed the end of its orphaning owner.
 const FAILED: [u64; 10] = [
     60_009_858,
     60_021_604,
@@ -148,7 +150,7 @@ fn worlds_come_to_what_the_semantics_ask_for() {
     assert_eq!(actions, [""; 0], "actions that were never tried");
     assert_eq!(outcomes, [""; 0], "outcomes that no attempt had");
     assert_eq!(missing(&FAULTS, &tally.faults), [""; 0], "faults that never struck");
-    assert_eq!(missing(&EVENTS, &tally.events), [""; 0], "what never happened");
+    assert_eq!(missing(&EVENTS, &tally.events), [""; 0], "events that never occurred");
 }
 
 #[test]

@@ -1,6 +1,9 @@
-//! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
-//! this many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
-//! `PERILS=a,b` says what worlds may have beyond their usual faults: all perils without it, none with an empty one.
+//! Runs the simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`.
+//!
+//! The simulator ends at the first failure. With `--failures` it lists this many failures, one per line. It prints its
+//! progress every minute. `SEED=n` replays one seed, `FULL=1` prints the whole trace, and `NOSHRINK=1` keeps the
+//! options as drawn. `PERILS=a,b` selects the perils. Without the variable, all perils are on. With an empty one, none
+//! is.
 
 use std::io::Write;
 use std::process::ExitCode;

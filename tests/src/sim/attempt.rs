@@ -1,4 +1,4 @@
-//! Between the engine's attempts and the API server of a world: requests and answers, as the shell of an executor has them.
+//! Requests of the engine's attempts and the answers of the API server, in the form that the shell of an executor has.
 
 use engine::attempt::{self, Failure, FailureKind, Live, NotFound, Patch, Reply, Status};
 use engine::object::{ObjectRef, ResourceVersion};
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Get(ObjectRef),
-    /// `checked`: since when the owners it rests on may not have waited any more.
+    /// `checked` is the time of the oldest owner check that the DELETE may rest on.
     Delete {
         target: ObjectRef,
         version: ResourceVersion,
@@ -25,7 +25,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// What the engine asks for, by a lease that was decided at this version.
+    /// The engine's request. `decided_at` is the version at which the lease was decided.
     pub(super) fn of(request: attempt::Request<Value>, decided_at: Option<ResourceVersion>) -> Request {
         match request {
             attempt::Request::Get(object) => Request::Get(object),
@@ -36,7 +36,7 @@ impl Request {
         }
     }
 
-    /// The subject.
+    /// The object of the request.
     pub(super) fn object(&self) -> &ObjectRef {
         match self {
             Request::Get(object) => object,
@@ -48,7 +48,7 @@ impl Request {
         matches!(self, Request::Delete { .. } | Request::Patch { .. })
     }
 
-    /// For the counts of a run.
+    /// The name under which a run counts the request.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Request::Get(_) => "reads",
@@ -61,11 +61,11 @@ impl Request {
     }
 }
 
-/// Its answer.
+/// The answer to a [`Request`].
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Object(Box<Live<Value>>),
-    /// A write that was accepted; with the object where the answer shows it.
+    /// The server accepted the write. The object is present if the answer contains it.
     Accepted(Option<Box<Live<Value>>>),
     Refused(Refused),
     /// The connection broke after the request was sent.
@@ -76,7 +76,7 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) code: u16,
-    /// A Status whose details name the object.
+    /// The server answered with a Status whose details name the object.
     pub(super) names_object: bool,
     pub(super) webhook: Option<String>,
     pub(super) webhook_broken: bool,
@@ -84,7 +84,7 @@ pub(super) struct Refused {
 }
 
 impl Answer {
-    /// As the engine is told.
+    /// The reply in the form that the engine takes.
     pub(super) fn told(self) -> attempt::Answer<Value> {
         let empty = |code| Reply {
             code,
@@ -117,7 +117,7 @@ impl Answer {
     }
 }
 
-/// An object of the store, as an answer shows it.
+/// The object of the store in the form in which an answer shows it.
 pub(super) fn live(stored: &sandbox::model::Object) -> Option<Box<Live<Value>>> {
     kube_api::object_of(&Value::Object(stored.clone())).map(Box::new)
 }

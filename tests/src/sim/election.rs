@@ -1,4 +1,4 @@
-//! The election: every replica's elector, and the one Lease they write.
+//! The election: the elector of each replica, and the Lease that all electors write.
 
 use super::world::{Happening, MS, S, World};
 use engine::elector::{CallId, Config, Elector, Input, LeaseRecord, LeaseWrite, Output, PutError};
@@ -6,28 +6,28 @@ use engine::leader;
 use engine::object::{GroupResource, Name, ResourceVersion};
 use std::time::Duration;
 
-/// The collection that the Lease counts for, where its writes are in the store with all others.
+/// The collection whose position the writes of the Lease advance. These writes are in the main store.
 const LOCKS: &str = "configmaps";
 const LEASE_DURATION: Duration = Duration::from_secs(18);
-/// A call is given up by its client after this.
+/// The client gives up a call after this time.
 const CALL_LIMIT: u64 = 5 * S;
-/// How long a process that hands its Lease over waits for that.
+/// The maximum time for which a stopping process waits until its Lease is handed over.
 const RELEASE_WITHIN: u64 = 3 * S;
 
-/// The Lease as the API server stores it.
+/// The Lease in the form in which the API server stores it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
     record: Option<LeaseRecord>,
     version: u64,
 }
 
-/// A replica's part in the election.
+/// The elector of one replica, with its calls.
 pub(super) struct Candidate {
     elector: Elector,
     tick_at: Option<u64>,
-    /// Until then none of its calls arrives.
+    /// None of the calls arrives before this time.
     pub(super) cut_until: u64,
-    /// It leads no more and goes when the Lease is handed over.
+    /// The replica leads no more. Its process ends when the Lease is handed over.
     pub(super) leaves: bool,
 }
 
@@ -43,7 +43,7 @@ impl Candidate {
     }
 }
 
-/// The replica of an identity.
+/// Returns the replica with this identity.
 fn replica_of(identity: &str) -> Option<usize> {
     identity.split_once('-')?.0.parse().ok()
 }
@@ -68,7 +68,7 @@ impl World {
         self.drain_elector(at);
     }
 
-    /// A first look, then whenever the elector wants one.
+    /// Reads the Lease for the first time. After that, the elector says when to read it.
     pub(super) fn drain_elector(&mut self, at: usize) {
         loop {
             let Some(candidate) = &mut self.replicas[at].candidate else { return };
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// What the elector says reaches the leader over a channel.
+    /// The elector's outputs reach the leader over a channel.
     fn term_told(&mut self, at: usize, epoch: u64, input: leader::Input) {
         self.after(MS, Happening::TermTold { replica: at, epoch, input: Box::new(input) });
     }
@@ -177,7 +177,7 @@ impl World {
         self.tell_elector(at, answer);
     }
 
-    /// A replica is asked to stop: it hands the Lease over, and is started again.
+    /// Stops a replica. The replica hands its Lease over, and its process starts again.
     pub(super) fn hand_over(&mut self, at: usize) {
         let epoch = self.replicas[at].epoch;
         let Some(candidate) = &mut self.replicas[at].candidate else { return };
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// No two replicas may believe at one moment that they lead, each by its own clock.
+    /// Checks that at most one replica believes that it leads. Each replica uses its own clock.
     pub(super) fn check_one_leader(&mut self) {
         let leads = |at: &usize| {
             let replica = &self.replicas[*at];

@@ -1,4 +1,4 @@
-//! An executor: the engine's session, and a shell that carries out attempts and keeps a stream.
+//! An executor: the engine's session, with a shell that carries out attempts and keeps a stream.
 
 use super::attempt::{Answer, Refused, Request};
 use super::clock::Clock;
@@ -19,39 +19,39 @@ pub(super) struct Executor {
     session: Option<Session>,
     pub(super) incarnation: u64,
     clock: Clock,
-    /// It belongs to another cluster.
+    /// The executor belongs to another cluster.
     pub(super) stranger: bool,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
     pub(super) stream: Option<u64>,
-    /// The newest term that any leader told it of.
+    /// The newest term that the executor has heard of from a leader.
     pub(super) newest: Option<Term>,
-    /// Numbers attempts to connect; only the last one counts.
+    /// The number of the current attempt to connect. An earlier attempt counts no more.
     pub(super) dial: u64,
     pub(super) next_replica: usize,
     attempts: Attempts<Value>,
-    /// Leases in flight.
+    /// The leases in flight.
     grounds: BTreeMap<LeaseId, Ground>,
-    /// No write leaves from here on.
+    /// No write leaves at or after this time.
     writes_end: Option<Time>,
-    /// Requests of attempts, by number.
+    /// The requests of attempts, by number.
     asked: BTreeMap<u64, RequestId>,
     requests: u64,
-    /// Reads of attempts: when each was asked for and answered.
+    /// The reads of attempts: the object, the time of the request and the time of the answer.
     reads: Vec<(Uid, u64, u64)>,
-    /// Reads in flight: of what, and since when.
+    /// The reads in flight: the object and the time of the request.
     reading: BTreeMap<u64, (Uid, u64)>,
-    /// Until then the API server does not accept its credentials.
+    /// The API server refuses the credentials of the executor before this time.
     refused_until: u64,
-    /// Reports in flight to the session.
+    /// The reports in flight to the session.
     finished: BTreeMap<LeaseId, WorkReport>,
 }
 
-/// A lease in flight: what its write rests on, and what became of it.
+/// A lease in flight: the facts that its write rests on, and the fate of the write.
 struct Ground {
-    /// The version that it was decided at.
+    /// The version at which the lease was decided.
     decided_at: ResourceVersion,
-    /// Owners that wait.
+    /// The owners that wait for the deletion of the target.
     owners: Vec<Uid>,
     ends: Time,
     cancelled: bool,
@@ -96,7 +96,7 @@ impl Executor {
         self.reading.clear();
     }
 
-    /// Why a write of this lease may not leave any more.
+    /// Returns the reason why a write of this lease may not leave any more.
     fn must_not_write(&self, now: u64, lease: LeaseId) -> Option<&'static str> {
         let (local, ground) = (self.local(now), self.grounds.get(&lease)?);
         if ground.cancelled {
@@ -108,8 +108,9 @@ impl Executor {
         self.writes_end.is_none_or(|end| local >= end).then_some("after the end of its session")
     }
 
-    /// Since when the owners that a DELETE rests on may not have waited any more: a read counts for a second, or for
-    /// nine quarters of the time that it takes, and a clock may be slow.
+    /// Returns the time of the oldest owner check that the DELETE of this lease may rest on. An owner may stop waiting
+    /// after its check. A check counts for one second, or for nine quarters of its duration if that is longer. The
+    /// limit allows a quarter more, because the clock of the executor may be slow.
     fn checked_since(&self, now: u64, lease: LeaseId) -> Option<u64> {
         let owners = &self.grounds.get(&lease)?.owners;
         let counts = |&&(ref uid, asked, answered): &&(Uid, u64, u64)| {
@@ -119,12 +120,12 @@ impl Executor {
     }
 }
 
-/// Time after which a session ends with all its leases, although the leader has recalled them without an answer: its
-/// TTL, and the delay of one message.
+/// The time after which a session ends with all its leases, even if the executor does not answer the recall. It is the
+/// TTL of the session plus the delay of one message.
 const FORMER_LEASES_END: u64 = 70 * S;
-/// The client gives up on an answer.
+/// The client gives up an answer after this time.
 const REQUEST_LIMIT: u64 = 30 * S;
-/// No write rests on the read of an owner that was asked for so long ago.
+/// No write rests on an owner check that is older than this.
 const READS_COUNT: u64 = 80 * S;
 
 impl World {
@@ -167,7 +168,7 @@ impl World {
         self.after(back, Happening::ExecutorStart { executor: at });
     }
 
-    /// The process is asked to stop, and does so in its own time.
+    /// Asks the process to stop. The process stops in its own time.
     pub(super) fn executor_drains(&mut self, at: usize) {
         let deadline = Duration::from_secs(self.chaos.between(1, 30));
         self.tell_session(at, Input::Drain { reason: String::from("asked to stop"), deadline });
@@ -186,7 +187,7 @@ impl World {
         let is_message = matches!(input, Input::Message(_));
         session.handle(local, input);
         if is_message {
-            // As the executor does: what else comes in this instant counts before anything starts.
+            // The shell of a real executor also handles all other inputs of this instant before an attempt starts.
             executor.tick_at = Some(now);
             let incarnation = executor.incarnation;
             return self.after(0, Happening::ExecutorTick { executor: at, incarnation });
@@ -271,7 +272,7 @@ impl World {
         }
     }
 
-    // Attempts.
+    // The attempts.
 
     fn start(&mut self, at: usize, lease: WorkLease) {
         let now = self.now;
@@ -298,7 +299,7 @@ impl World {
         self.drain_attempts(at);
     }
 
-    /// Does what the attempts want.
+    /// Carries out the outputs of the attempts.
     fn drain_attempts(&mut self, at: usize) {
         while let Some(output) = self.executors[at].attempts.poll() {
             let executor = &mut self.executors[at];
@@ -327,7 +328,7 @@ impl World {
         }
     }
 
-    /// The session is told once it has given all its outputs.
+    /// Drains the outputs of the session, and then reports the ends of attempts to it.
     fn report(&mut self, at: usize, report: WorkReport) {
         let (incarnation, lease) = (self.executors[at].incarnation, report.lease);
         self.note(|| format!("executor {at} ends {lease}: {:?} {:?}", report.outcome, report.findings));
@@ -336,7 +337,7 @@ impl World {
         self.executors[at].finished.insert(lease, report);
     }
 
-    /// A request waits for its connection, mostly not at all.
+    /// Makes the connection of a request. Most requests do not wait for it.
     fn connect(&mut self, at: usize, lease: LeaseId, number: u64, request: Request) {
         let incarnation = self.executors[at].incarnation;
         let slow = !self.calm && self.connections.below(1000) < self.options.faults.slow_requests;
@@ -348,7 +349,7 @@ impl World {
         self.after(delay, Happening::Connected { executor: at, incarnation, lease, number, request });
     }
 
-    /// The last moment before a write leaves.
+    /// Checks a write immediately before it leaves.
     pub(super) fn connected(&mut self, at: usize, incarnation: u64, lease: LeaseId, number: u64, mut request: Request) {
         if !self.is_incarnation(at, incarnation) {
             return;
@@ -397,7 +398,7 @@ impl World {
     ) {
         let faults = self.options.faults.clone();
         let is_write = request.is_write();
-        // What was in flight when the store was restored arrives nowhere, or afterwards.
+        // A restore ends all requests in flight. They do not arrive, or they arrive after the restore.
         let broken = self.formers.last().is_some_and(|former| sent < former.ended) && self.chaos.percent(50);
         if broken {
             let answer = Answer::Nothing;
@@ -429,13 +430,13 @@ impl World {
         let lost = self.strikes("lost answer", faults.lost_answers);
         let answer = if lost { Answer::Nothing } else { answer };
         let arrives = self.now + self.answer_delay();
-        // What comes after the client has given up is no answer.
+        // The client ignores an answer that arrives after the limit.
         let answer = if arrives < sent + REQUEST_LIMIT { answer } else { Answer::Nothing };
         let arrives = arrives.min(sent + REQUEST_LIMIT);
         self.at(arrives, Happening::Answered { executor: at, incarnation, lease, number, answer });
     }
 
-    /// How long an answer is in flight: what it says may have changed long before it is read.
+    /// The time for which an answer is in flight. The state that it shows may be out of date when it arrives.
     pub(super) fn answer_delay(&mut self) -> u64 {
         let delay = self.api.delay(self.options.api_ms);
         if self.strikes("late answer", self.options.faults.slow_requests) {
@@ -444,7 +445,7 @@ impl World {
         delay
     }
 
-    /// What stands between a request and the server's own answer.
+    /// Draws a fault that answers in place of the server.
     fn refused(&mut self, at: usize, request: &Request, is_write: bool) -> Option<Refused> {
         if let Some(refused) = self.peril_refuses(request) {
             return Some(refused);
@@ -481,7 +482,8 @@ impl World {
             return Some(plain(404));
         }
         if self.strikes("false 404", faults.false_not_found) {
-            // Well-formed only while the server lies; otherwise the kind itself seems not to be served.
+            // The answer is well-formed only while the server lies. Otherwise the answer says that the kind is not
+            // served.
             let lies = self.now < self.lying_until;
             let shape = self.chaos.index(4);
             let shapes = ["plain text", "an empty Status", "a Status about another", "well-formed"];
@@ -492,13 +494,14 @@ impl World {
         None
     }
 
-    /// A handler that is not up yet, or a proxy before it, knows nothing of a kind: longer than it takes to ask twice.
+    /// Returns whether a handler that is still starting, or a proxy in front of it, knows nothing of a kind. This state
+    /// lasts longer than two questions do.
     pub(super) fn perhaps_cold(&mut self) {
         if self.cold.is_some_and(|(_, until)| self.now < until) {
             return;
         }
         if self.strikes("cold handler", self.options.faults.false_not_found / 10) {
-            // A kind that can only be read has nothing else to go by.
+            // For a kind without lists, reads are the only evidence.
             let kind = if self.chaos.percent(50) { UNWATCHED } else { self.chaos.index(STORED) };
             self.cold = Some((kind, self.now + self.chaos.between(S, 300 * S)));
         }

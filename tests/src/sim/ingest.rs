@@ -1,4 +1,5 @@
-//! The lists and watches of a replica: the engine's machine asks, and the model's history answers, late and in pieces.
+//! The lists and watches of a replica. The engine's machine makes requests. The history of the model answers them, late
+//! and in pieces.
 
 use super::kinds::{KINDS, observe};
 use super::replica::position;
@@ -12,38 +13,39 @@ use std::collections::VecDeque;
 
 mod served;
 
-/// The shell's side of one collection.
+/// The state of one collection in the shell.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) served: bool,
     follow: Option<Follow>,
     line: Line,
-    /// Numbers requests and streams: what was sent under another number is stale.
+    /// The number of the current request or stream. A message with another number is stale.
     generation: u64,
-    /// Of a page, or of the beginning of a watch-list, what the leader was not shown yet.
+    /// The objects of a page, or of the beginning of a watch-list, that the leader has not received yet.
     objects: VecDeque<Object>,
     tick_at: Option<u64>,
-    /// Until then the server opens no watch.
+    /// The server opens no watch before this time.
     down_until: u64,
-    /// Up to which revision the leader was shown everything, while the collection is complete.
+    /// The revision up to which the leader has received everything. `None` while the collection is incomplete.
     pub(super) through: Option<u64>,
-    /// The history of the store that it belongs to.
+    /// The history of the store that the collection belongs to.
     pub(super) history: usize,
 }
 
-/// The open connections to the API server.
+/// The open connection to the API server.
 #[derive(Debug, Default)]
 enum Line {
     #[default]
     Nothing,
     /// A request is in flight.
     Asked(Ask),
-    /// A page has come; whether its objects are being handed on.
+    /// A page has arrived. `begun` is true if the hand-over of its objects has begun.
     Page {
         begun: bool,
     },
     Stream(Stream),
-    /// Messages stop without a notice. The flag says whether the connection then ends cleanly.
+    /// The connection delivers no more messages, and the client has not noticed. `clean` is true if the connection then
+    /// ends without an error.
     Broken {
         clean: bool,
     },
@@ -52,20 +54,20 @@ enum Line {
 /// A watch or watch-list.
 #[derive(Debug)]
 struct Stream {
-    /// The part of the log that was read.
+    /// The number of entries of the log that the stream has read.
     cursor: usize,
     pumping: bool,
-    /// The revision of a watch-list whose end is still to come.
+    /// The revision of a watch-list whose end has not been sent yet.
     ends_list: Option<u64>,
-    /// The server knows of no watch-lists: objects come, and then no end.
+    /// The server does not know watch-lists. It sends objects and never an end.
     plain: bool,
-    /// A member of the API server answers, whose copy of the store ends here.
+    /// The revision at which the copy of the store ends, if a member with an older copy answers.
     shows_through: Option<u64>,
 }
 
 impl Collection {
-    /// The server stops, and no client has noticed yet. Returns the number that it will have next. A clean stop ends
-    /// its watches, and another server answers meanwhile.
+    /// The server stops, and no client notices at first. Returns the number of the next connection. A clean stop ends
+    /// the watches, and another server answers in the meantime.
     pub(super) fn cut(&mut self, clean: bool) -> Option<u64> {
         match self.line {
             Line::Asked(_) if !clean => {}
@@ -80,7 +82,7 @@ impl Collection {
 }
 
 impl World {
-    /// Begins from the beginning; what is in flight is dropped.
+    /// Starts again at the beginning, and drops everything in flight.
     fn follow(&mut self, at: usize, kind: usize) {
         let page_size = [1, 3, 500][self.api.index(3)];
         let (paged, seed) = (self.api.once_in(2), self.api.next());
@@ -94,7 +96,7 @@ impl World {
         self.drain_follow(at, kind);
     }
 
-    /// The wish for a new list is taken by another task than the one that made it.
+    /// Another task than the requester handles the request for a new list.
     pub(super) fn relist(&mut self, at: usize, kind: usize) {
         if self.replicas[at].leader.is_some() {
             let epoch = self.replicas[at].epoch;
@@ -119,7 +121,7 @@ impl World {
     }
 
     pub(super) fn follow_tick(&mut self, at: usize, epoch: u64, kind: usize) {
-        // One that was stopped meanwhile comes late.
+        // An answer to a request that was cancelled in the meantime is stale.
         if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].tick_at.is_none_or(|due| due > self.now) {
             return;
         }
@@ -152,7 +154,7 @@ impl World {
         let collection = &mut replica.collections[kind];
         let deadline = collection.follow.as_ref().and_then(Follow::next_deadline);
         let Some(due) = deadline.map(|due| replica.clock.world(due).max(self.now)) else { return };
-        // A deadline moves with every event: one that comes early looks again.
+        // A deadline moves with every event. A tick that comes early checks again.
         if collection.tick_at.is_none_or(|known| known <= self.now || due < known) {
             collection.tick_at = Some(due);
             let epoch = replica.epoch;
@@ -160,7 +162,7 @@ impl World {
         }
     }
 
-    /// The main store was shown up to where this collection is.
+    /// The leader has received the main store up to the position of this collection.
     fn knows(&mut self, at: usize, kind: usize) {
         let replica = &mut self.replicas[at];
         let through = replica.collections[kind].through.filter(|_| !self.server.apart[kind]);
@@ -215,9 +217,9 @@ impl World {
         self.is_epoch(at, epoch) && self.replicas[at].collections[kind].generation == generation
     }
 
-    // The server's side.
+    // The server.
 
-    /// A request arrives, or the next objects of a page are handed on.
+    /// A request arrives, or the server hands over the next objects of a page.
     pub(super) fn list_step(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
         if !self.is_following(at, epoch, kind, generation) {
             return;
@@ -257,7 +259,7 @@ impl World {
         }
     }
 
-    /// Hands some objects of a page on.
+    /// Hands over some objects of a page.
     fn hand_on(&mut self, at: usize, kind: usize) {
         for _ in 0..self.api.between(1, 8) {
             let Some(object) = self.replicas[at].collections[kind].objects.pop_front() else { break };
@@ -307,12 +309,12 @@ impl World {
         let cursor = match self.place_to_resume(at, kind, position, revision) {
             Place::At(cursor) => cursor,
             Place::Expired => return self.fail(at, kind, Some(410), "too old resource version"),
-            // A server may say nothing until its revision is as high,
+            // A server may send nothing before its revision is as high,
             Place::TooHigh if self.chaos.percent(30) => {
                 self.tally.fault("watch says nothing");
                 usize::MAX
             }
-            // or refuse it.
+            // or may refuse the request.
             Place::TooHigh => return self.fail(at, kind, Some(504), "too large resource version"),
         };
         self.replicas[at].collections[kind].history = self.history();
@@ -340,7 +342,7 @@ impl World {
         self.after(seconds * S, Happening::WatchEnds { replica: at, epoch, kind, generation });
     }
 
-    /// The server answers with one of these, or nothing.
+    /// The server answers with one of these faults, or does not answer.
     fn fails(&mut self, at: usize, kind: usize, statuses: &[Option<u16>]) {
         let status = self.chaos.pick(statuses).copied().flatten();
         self.fail(at, kind, status, "it failed");
@@ -351,13 +353,13 @@ impl World {
         self.hears(at, kind, Heard::Failed(Failure { sentence, status, retry_after: None }));
     }
 
-    // What watches bring.
+    // The messages of watches.
 
     fn watch_ms(&self, kind: usize) -> u64 {
         if kind == self.options.slow_kind && !self.calm { self.options.slow_ms } else { self.options.watch_ms }
     }
 
-    /// Lets every watch know that there may be something new, and discovery too.
+    /// Tells every watch and discovery that there may be new events.
     pub(super) fn spread(&mut self) {
         self.end_pods();
         for at in 0..self.replicas.len() {
@@ -475,9 +477,9 @@ impl World {
         self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
     }
 
-    // How watches end.
+    // The ends of watches.
 
-    /// The time of the watch is up.
+    /// The time limit of the watch has passed.
     pub(super) fn watch_ends(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
         if self.is_following(at, epoch, kind, generation) {
             self.hears(at, kind, Heard::Ended);
@@ -496,7 +498,7 @@ impl World {
         self.fail(at, kind, if transport { None } else { Some(500) }, "the watch broke");
     }
 
-    /// The member goes, and with it the watches that it answers.
+    /// The member stops, and all watches that it answers end.
     pub(super) fn break_members_watches(&mut self) {
         for at in 0..self.replicas.len() {
             if self.replicas[at].leader.is_none() {
@@ -511,7 +513,7 @@ impl World {
         }
     }
 
-    /// A connection is found broken.
+    /// The client finds that a connection is broken.
     pub(super) fn broken(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
         if !self.is_following(at, epoch, kind, generation) {
             return;
@@ -526,7 +528,7 @@ impl World {
         }
     }
 
-    /// Where a watch continues, as the server sees it.
+    /// Returns the place at which the server continues a watch.
     fn place_to_resume(&self, at: usize, kind: usize, position: &ResourceVersion, newest: u64) -> Place {
         let collection = &self.replicas[at].collections[kind];
         let log = &self.server.truth.log[kind];
@@ -543,7 +545,7 @@ fn revision(version: &ResourceVersion) -> Option<u64> {
     version.to_string().parse().ok()
 }
 
-/// Where a watch that was lost continues.
+/// The place at which a lost watch continues.
 enum Place {
     At(usize),
     Expired,

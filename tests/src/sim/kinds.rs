@@ -1,4 +1,4 @@
-//! The few kinds a simulated world knows, and how its objects are read.
+//! The kinds of a simulated world, and the decoder of its objects.
 
 use engine::object::{self, Facts, HOLD_ANNOTATION, Name, OwnerReference, ResourceVersion, Uid};
 use sandbox::model::{self, GroupResource};
@@ -13,7 +13,7 @@ pub(super) struct Kind {
     pub(super) version: &'static str,
     pub(super) namespaced: bool,
     pub(super) custom: bool,
-    /// The kind whose objects it shows, with their uids, under a name of its own.
+    /// The kind whose objects this kind shows under another group, with the same uids.
     pub(super) shows: Option<usize>,
 }
 
@@ -52,23 +52,23 @@ pub(super) const KINDS: [Kind; 12] = [
     mirror(MIRRORED, "ConfigMap", "configmaps"),
 ];
 
-/// Perhaps shown by a second group too.
+/// The kind whose objects a second group may show too.
 pub(super) const MIRRORED: usize = 0;
 pub(super) const DEFINITIONS: usize = 7;
-/// Not watched: its objects are only owners.
+/// The kind that is not watched. Its objects are only owners.
 pub(super) const UNWATCHED: usize = 8;
-/// Perhaps behind an APIService.
+/// The kind that may be behind an APIService.
 pub(super) const AGGREGATED: usize = 9;
-/// Deleted in two steps, with a grace period.
+/// The kind whose deletion has two steps, with a grace period.
 pub(super) const PODS: usize = 10;
-/// Perhaps served: the objects of [`MIRRORED`] once more, with a watch of its own.
+/// The second group for the objects of [`MIRRORED`], if it is served. It has a watch of its own.
 pub(super) const MIRROR: usize = 11;
-/// Kinds that objects are stored as.
+/// The kinds under which objects are stored.
 pub(super) const STORED: usize = 11;
 pub(super) const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
 impl Kind {
-    /// Where its objects are stored.
+    /// The resource under which the objects of this kind are stored.
     pub(super) fn resource(&self) -> GroupResource {
         match self.shows {
             Some(shown) => KINDS[shown].resource(),
@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The name.
+    /// The name of the kind.
     pub(super) fn key(&self) -> object::GroupResource {
         object::GroupResource { group: Name::from(self.group), resource: Name::from(self.plural) }
     }
@@ -94,12 +94,12 @@ pub(super) fn by_kind(group: &str, name: &str) -> Option<usize> {
     KINDS.iter().position(|kind| kind.group == group && kind.kind == name)
 }
 
-/// The kind that objects of this one are stored as.
+/// Returns the kind under which the objects of this kind are stored.
 pub(super) fn stored(kind: usize) -> usize {
     KINDS[kind].shows.unwrap_or(kind)
 }
 
-/// What the collector would know of a stored object.
+/// Returns the facts that the collector reads from a stored object.
 pub(super) fn observe(stored: &model::Object) -> object::Object {
     let metadata = &stored["metadata"];
     let owners = metadata["ownerReferences"].as_array().map(|list| list.iter().filter_map(reference).collect());

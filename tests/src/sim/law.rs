@@ -1,22 +1,23 @@
-//! What the collector may do, judged from the true state at the moment of the write; and what must be done in the end.
+//! The judge of the collector. It checks each write against the true state at the moment of the write, and lists the
+//! work that is left at the end.
 //!
-//! The rules are the slow and obvious reading of the semantics. Where the collector works on what it was shown, and
-//! what it was shown may be late, the rule says how late:
+//! The judge reads the semantics in the most direct way. The collector works on the state that it was shown, which may
+//! be late. Each rule says how late:
 //!
-//! * A DELETE never rests on an owner that exists and is not in foreground deletion, but an owner check may be a second
+//! * A DELETE never rests on an owner that exists and is not in foreground deletion. An owner check may be a second
 //!   old.
-//! * An owner that orphaned its dependents keeps whatever referred to it before its mark, and what came between its
-//!   mark and its end if the acting leader was shown the mark.
-//! * `orphan` leaves when nothing refers to the owner that did so before its mark; no lag excuses it.
-//! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been
-//!   shown, or that lies in a collection it knew to be incomplete.
-//! * An owner that is proven absent is absent, however late the proof comes: only a restore brings an object back under
-//!   the same uid.
-//! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What
-//!   was decided before the acting leader's connections broke is judged by the history it was decided in, as long as
-//!   its executor cannot know better: the leader's word has not reached it, and its session has not ended. A write that
-//!   leaves later is a violation of its own. An owner that orphaned its dependents in a history that is lost, and is
-//!   gone in the present one, may be taken for one that orphaned them: they are kept.
+//! * A dependent of an orphaning owner stays if its reference is older than the owner's mark. It also stays if its
+//!   reference is newer than the mark, older than the owner's end, and the acting leader was shown the mark.
+//! * The finalizer `orphan` goes when no reference to the owner from before its mark is left. Lag is no excuse.
+//! * The finalizer `foregroundDeletion` goes when no blocking reference from before the mark is left. This counts only
+//!   references that the acting leader was shown, and references in collections that the leader knew to be incomplete.
+//! * An owner that is proven absent is absent, however late the proof arrives. Only a restore brings back an object
+//!   with the same uid.
+//! * A restore undoes the facts of a decision, and neither the uid nor the version of the target shows it. The judge
+//!   uses the history of the decision if the leader decided before its connections broke, and only while the executor
+//!   cannot know of the restore: the leader's message has not arrived, and the session has not ended. A write that
+//!   leaves after that is a violation of its own. An owner may have orphaned its dependents in a lost history and be
+//!   gone in the present one. The collector may then keep its dependents.
 
 use super::kinds::{KINDS, UNWATCHED, by_kind, stored};
 use super::perils::{has_too_many, is_poisoned};
@@ -27,38 +28,41 @@ use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, ObjectRef, O
 use engine::work::{CHECKS_MAX, Outcome, PropagationPolicy, ToLeader, WorkReport};
 use std::collections::BTreeMap;
 
-/// What the leader that granted a lease had been shown by then.
+/// The state that a leader had been shown when it granted a lease.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) replica: usize,
-    /// The last history of the store that it could know of.
+    /// The newest history of the store that the leader could know of.
     pub(super) history: usize,
-    /// By kind: the revision up to which its collection was shown, if it was complete.
+    /// By kind: the revision up to which the leader had the collection. `None` if the collection was incomplete.
     pub(super) through: Vec<Option<u64>>,
-    /// By kind: whether it was said to be served.
+    /// By kind: whether discovery said that the kind is served.
     pub(super) served: Vec<bool>,
-    /// Owners it was shown in orphaning deletion, with the revision that the store had when it was shown their end: what referred to
-    /// them by then loses its reference. `None` while their memory rests on more than the one watch.
+    /// The owners that the leader was shown in orphaning deletion. The value is the revision of the store when the
+    /// leader was shown the owner's end. References from before this revision go. The value is `None` while the
+    /// leader's memory rests on more than one watch.
     pub(super) orphaning: BTreeMap<Uid, Option<u64>>,
 }
 
 impl Shown {
-    /// Whether it knew that an owner orphans what has referred to it since `since`; `until`: the owner's end.
+    /// Returns whether the leader knew that the owner orphans a reference that began at `since`. The owner ended at
+    /// `until`.
     fn knew_orphaning(&self, uid: &Uid, since: u64, until: u64) -> bool {
         self.orphaning.get(uid).is_some_and(|ended| since < until || ended.is_some_and(|ended| since <= ended))
     }
 }
 
-/// By which history a write is judged.
+/// The history by which a write is judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge<'a> {
     pub(super) shown: &'a Shown,
-    /// The history in which it was decided, if that has ended since and its leases can still be carried out.
+    /// The history of the decision, if that history has ended and its leases may still be carried out.
     pub(super) former: Option<&'a Former>,
 }
 
 impl Judge<'_> {
-    /// Judges by the truth, and by what was true when the former history ended. True if only that history permits it.
+    /// Judges by the present truth and by the truth at the end of the former history. Returns true if only the former
+    /// history permits the write.
     pub(super) fn judge(
         &self,
         truth: &Truth,
@@ -67,7 +71,7 @@ impl Judge<'_> {
     ) -> Result<bool, String> {
         let present = law(truth, sent, self.shown);
         let permitted = |former: &Former| {
-            // A DELETE that crosses a restore rests on the owner check that it was sent with.
+            // A DELETE that crosses a restore rests on the owner check from before the restore.
             let at = Moment { now: former.ended, ..sent };
             law(&former.truth, at, self.shown).is_ok()
         };
@@ -78,7 +82,7 @@ impl Judge<'_> {
     }
 }
 
-/// A DELETE that the API server is about to accept.
+/// Judges a DELETE that the API server is about to accept.
 pub(super) fn delete(
     truth: &Truth,
     at: Moment,
@@ -107,7 +111,7 @@ pub(super) fn delete(
         match worth {
             Worth::Gone | Worth::GonePerhapsOrphaning => {}
             Worth::Waiting | Worth::JustWaited => waits = true,
-            // Its kind was there once: it may have been proven absent then.
+            // The kind was served at some time, so the leader may have a proof of absence from that time.
             Worth::Unresolvable if known => {}
             Worth::Unresolvable
             | Worth::Unreadable
@@ -132,15 +136,15 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Whether an owner is, or was when it went, in foreground deletion.
+/// Returns whether an owner is in foreground deletion, or was when it went.
 fn waits_or_waited(truth: &Truth, target: &Life, waits: bool) -> bool {
     waits || target.facts().owners.iter().any(|owner| truth.was_ever_marked(&owner.uid))
 }
 
-/// A patch of the owner references that was accepted.
+/// Judges a patch of the owner references that the API server accepted.
 ///
-/// A removal by uid alone is guarded by no version: where a user was faster, the object may lose its last owner and so stay for ever.
-/// Upstream's collector has that race too; it is one only where the object is not `as_decided`.
+/// No version guards a removal by uid. If a user is faster, the object may lose its last owner and stay for ever.
+/// Upstream's collector has the same race. The race is possible only if the object is not `as_decided`.
 pub(super) fn references(
     truth: &Truth,
     at: Moment,
@@ -179,9 +183,8 @@ pub(super) fn references(
             Worth::Solid => truth.was_ever_marked(&owner.uid),
             Worth::Misplaced | Worth::Unreadable => false,
         };
-        // A patch by uid takes all entries of that uid.
+        // A patch by uid takes all entries with that uid. It takes an entry that a user corrected in the meantime too.
         let shares = removed.iter().filter(|other| other.uid == owner.uid).count() > 1;
-        // It does so too where a user has put a reference right in the meantime.
         let corrected = !as_decided && before.ever_meant_another(owner);
         if !fair && !shares && !corrected {
             return refused(format!("removes its owner {} {}, {:?}", owner.kind, short(&owner.uid), worth(owner)));
@@ -198,10 +201,10 @@ fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
     one.uid == other.uid && one.kind == other.kind && one.name == other.name && one.api_version == other.api_version
 }
 
-/// A finalizer that was taken.
+/// Judges the removal of a finalizer.
 ///
-/// A user who deletes the owner in another way and then in this one again begins another mark: what was decided about the first one is
-/// carried out, as it would have been a moment earlier.
+/// A user may delete the owner in another way and then in this way again. Each deletion is a new mark. The collector
+/// may still act on a decision about the first mark.
 pub(super) fn finalizer(
     truth: &Truth,
     before: &Life,
@@ -220,12 +223,12 @@ pub(super) fn finalizer(
         return Ok(());
     }
     for (dependent, reference) in truth.dependents(before) {
-        // A kind that is not served holds back nothing.
+        // An object of a kind that is not served blocks nothing.
         if !truth.served[dependent.kind] || !shown.served[dependent.kind] || dependent.kind == UNWATCHED {
             continue;
         }
         let (since, blocking_since) = truth.since(dependent, reference);
-        // By a group that is not served, a reference is no more than a claim.
+        // A reference to a group that is not served is only a claim.
         let named = by_kind(reference.group(), &reference.kind).unwrap_or(dependent.kind);
         if finalizer == FOREGROUND_FINALIZER && !(truth.served[named] && shown.served[named]) {
             continue;
@@ -254,7 +257,7 @@ pub(super) fn finalizer(
     Ok(())
 }
 
-/// An absence that a leader takes for proven. With `has_list` the owner's kind can be listed, and reads alone prove nothing.
+/// Judges a proof of absence. With `has_list`, the kind of the owner can be listed, and reads alone prove nothing.
 pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: bool) -> Result<(), String> {
     let refused =
         |why: &str| Err(format!("takes {owner} ({}) for absent by {}: {why}", short(&owner.uid), proof.as_str()));
@@ -269,16 +272,16 @@ pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: b
     if truth.lives.get(&owner.uid).is_some_and(is_there) { refused("it is there") } else { Ok(()) }
 }
 
-/// The outcome of the writes of a lease.
+/// The fate of the writes of a lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
-    /// The API server accepted one.
+    /// The API server accepted a write.
     pub(super) accepted: bool,
-    /// One has left and was never answered.
+    /// A write left, and no answer arrived.
     pub(super) unanswered: bool,
 }
 
-/// The report of a lease: what it says was written was, and where that is not known it says so.
+/// Judges the report of a lease. The report names every write that was accepted, and says so if a result is unknown.
 pub(super) fn report(report: &WorkReport, fate: Fate) -> Result<(), String> {
     let says = report.outcome;
     let fair = match (fate.unanswered, says) {
@@ -290,7 +293,7 @@ pub(super) fn report(report: &WorkReport, fate: Fate) -> Result<(), String> {
     if fair { Ok(()) } else { Err(format!("reports {says:?} of {fate:?}")) }
 }
 
-/// A message that a stream would not take, so that everything behind it waits for ever.
+/// Refuses a message that the stream does not take. Everything behind such a message would wait for ever.
 pub(super) fn message(message: &ToLeader) -> Result<(), String> {
     let ToLeader::Reports { reports, .. } = message else { return Ok(()) };
     match reports.iter().map(|report| report.findings.len()).max() {
@@ -299,7 +302,7 @@ pub(super) fn message(message: &ToLeader) -> Result<(), String> {
     }
 }
 
-/// What is left to be done, one sentence each; empty at the fixpoint.
+/// Lists the work that is left, one sentence for each object. The list is empty at the fixpoint.
 pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
     let mut left = Vec::new();
     for life in truth.lives.values().filter(|life| life.exists() && truth.served[life.kind]) {
@@ -316,7 +319,7 @@ pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
 fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let facts = life.facts();
     if facts.terminating {
-        // An object that referred to it before its kind ceased to be served may still do so.
+        // An object that referred to the owner before its kind ceased to be served may still refer to it.
         if truth.lives.values().any(|other| !truth.served[other.kind] && other.has_referred_to(life)) {
             return None;
         }
@@ -333,7 +336,7 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
         let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
         let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
         let worth = truth.worth(Moment::unchecked(now), life, owner, &|_, _, _| false);
-        // A leader that came later cannot know.
+        // A leader of a later term cannot know of the orphaning.
         if unserved && gone && worth != Worth::Misplaced { Worth::Unresolvable } else { worth }
     };
     let worths: Vec<Worth> = facts.owners.iter().map(worth).collect();

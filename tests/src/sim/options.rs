@@ -1,10 +1,10 @@
-//! What a seed draws before anything happens: the size of the world, what its users do, and which faults are on.
+//! The options of a world: its size, the actions of its users, and its faults. A seed gives all of them.
 
 use super::perils::{Peril, Perils};
 use crate::random::Random;
 use engine::work::{PROTOCOL, Protocols};
 
-/// The chances of the faults, as drawn by one seed; zero where a fault is off.
+/// The chances of the faults. A chance of zero turns a fault off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub leaders: usize,
@@ -12,35 +12,35 @@ pub struct Options {
     pub concurrency: u32,
     pub objects: u64,
     pub operations: u64,
-    /// Length of the phase in which users and faults are at work.
+    /// The length of the phase with users and faults.
     pub span_s: u64,
     pub net_ms: u64,
     pub api_ms: u64,
     pub watch_ms: u64,
-    /// A kind whose watch is slow, beyond the number of kinds if there is none.
+    /// The kind with a slow watch. The value is the number of kinds if no watch is slow.
     pub slow_kind: usize,
     pub slow_ms: u64,
-    /// How the kind that is not watched is served: 0 as list only, 1 as single reads only.
+    /// How the API server serves the kind that is not watched: 0 means lists only, 1 means single reads only.
     pub unwatched: u64,
     pub aggregated: bool,
-    /// Each clock is wrong by at most so many per mille. Two that lie half apart would break the election's promise.
+    /// The maximum error of each clock, per mille. Two clocks with half of this difference would break the election.
     pub clock_skew: u64,
     /// An executor of another cluster tries to take part.
     pub stranger: bool,
-    /// Other writes move the store's revision all the time.
+    /// Other clients write all the time, so the revision of the store moves.
     pub busy_store: bool,
-    /// A store that is restored continues behind every revision there ever was, as `etcdutl --bump-revision` does it.
+    /// A restored store continues above every earlier revision, as after `etcdutl --bump-revision`.
     pub bumped: bool,
-    /// Most writes a second of all executors together; 0 for no limit.
+    /// The maximum number of writes per second of all executors together; 0 for no limit.
     pub cap: u32,
-    /// Half of all processes are of the next release, whichever are started when.
+    /// Half of all processes run the next release. Each start draws the release again.
     pub upgrade: bool,
     pub faults: Faults,
     pub users: Users,
     pub perils: Perils,
 }
 
-/// Per thousand, for each occasion.
+/// Chances per thousand, for each occasion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub stream_breaks: u64,
@@ -73,7 +73,7 @@ pub struct Faults {
     pub expired_credentials: u64,
 }
 
-/// What users do beyond creating and deleting; percent.
+/// The chances in per cent that a user does more than to create and delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users {
     pub wrong_references: u64,
@@ -88,12 +88,12 @@ pub struct Users {
 }
 
 impl Options {
-    /// The options of a seed: every fault is off for about half of all seeds.
+    /// Draws the options of a seed. About half of all seeds turn off a given fault.
     pub fn draw(seed: u64) -> Options {
         Options::draw_with(seed, &Peril::ALL)
     }
 
-    /// The same with these perils in the place of the usual ones.
+    /// Draws the options of a seed with the given perils in place of the usual ones.
     pub fn draw_with(seed: u64, perils: &[Peril]) -> Options {
         let mut random = Random::new(seed, 1);
         let calm = random.once_in(6);
@@ -170,12 +170,12 @@ impl Options {
         }
     }
 
-    /// What a process speaks that is started with this seed.
+    /// Returns the protocol versions of a process that starts with this seed.
     pub(super) fn protocols_of(&self, seed: u64) -> Protocols {
         if self.upgrade && seed & 1 == 1 { Protocols::of_release(PROTOCOL + 1) } else { Protocols::OURS }
     }
 
-    /// Simpler options to try when these have failed, the boldest first.
+    /// Returns simpler options to try after a failure, the simplest first.
     pub fn simpler(&self) -> Vec<Options> {
         let mut all = Vec::new();
         let mut with = |change: &dyn Fn(&mut Options)| {

@@ -1,5 +1,5 @@
-//! What a world may have beyond its usual faults: each peril is drawn from a stream of its own, so that switching one on or off changes
-//! nothing else of a seed.
+//! The perils of a world: faults beyond the usual ones. Each peril has its own stream of random numbers, so a peril
+//! changes nothing else of a seed.
 
 use super::kinds::{AGGREGATED, MIRROR};
 use super::options::Options;
@@ -12,25 +12,26 @@ pub(super) use at_work::{Member, Perilous, UNREADABLE, has_too_many, is_poisoned
 /// A kind of peril.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peril {
-    /// A second group shows the objects of a kind, with their uids.
+    /// A second group shows the objects of a kind with the same uids.
     Mirror,
-    /// A member behind the API server's address answers from an older copy of the store.
+    /// A member behind the address of the API server answers from an older copy of the store.
     Member,
-    /// Answers to questions come with a version that is no position.
+    /// Answers to questions carry a version that is no position.
     Foreign,
-    /// Every request takes from half a second to ten.
+    /// Every request takes from half a second to ten seconds.
     Slow,
-    /// A webhook denies the deletion of one object for good, and that of all others for a while; every question about one owner fails.
+    /// A webhook denies the deletion of one object for ever and of all others for a while. Every question about one
+    /// owner fails.
     Poison,
     /// A controller puts removed references back.
     ReAdder,
-    /// An object has more references than the collector takes.
+    /// An object has more references than the collector reads.
     ManyReferences,
-    /// An object waits for more owners than one report has findings, and they all stop waiting at once.
+    /// An object waits for more owners than one report has room for, and all of them stop waiting at once.
     ManyOwners,
-    /// Processes are restarted between any two steps.
+    /// Processes restart between any two steps.
     Restart,
-    /// Discovery does not show a group to a replica that starts, for a while.
+    /// Discovery hides a group for a while from a replica that starts.
     Undiscovered,
 }
 
@@ -63,28 +64,28 @@ impl Peril {
     }
 }
 
-/// The perils of one seed; what is off is zero.
+/// The perils of one seed. The value is zero where a peril is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Perils {
     pub mirror: bool,
-    /// The second group has a backend of its own.
+    /// The second group has its own backend.
     pub mirror_aggregated: bool,
-    /// Chances in a thousand that a member begins to answer, at each look.
+    /// The chances per thousand that a member begins to answer, at each look.
     pub member: u64,
-    /// Of a hundred answers, so many are a member's.
+    /// The percentage of answers that come from a member.
     pub member_share: u64,
-    /// Of a thousand answers, so many have no position.
+    /// The answers per thousand that have no position.
     pub foreign: u64,
-    /// What each request takes at least, in milliseconds.
+    /// The minimum time of a request, in milliseconds.
     pub slow_ms: u64,
     pub poison: bool,
-    /// How many references are put back, at most.
+    /// The maximum number of references that the controller puts back.
     pub readds: u64,
     pub many_references: u64,
     pub many_owners: u64,
-    /// Restarts in a hundred thousand steps.
+    /// The restarts per hundred thousand steps.
     pub restarts: u64,
-    /// Of a hundred starts of a replica, at so many a group is not discovered.
+    /// The percentage of starts of a replica at which discovery hides a group.
     pub undiscovered: u64,
 }
 
@@ -119,7 +120,7 @@ impl Perils {
         perils
     }
 
-    /// Each of them alone taken away.
+    /// Returns one set for each peril that is on, without that peril.
     pub(super) fn simpler(&self) -> Vec<Perils> {
         let off: [fn(&mut Perils); 11] = [
             |perils| perils.mirror = false,
@@ -145,7 +146,7 @@ impl Perils {
 }
 
 impl Options {
-    /// Whether a kind is behind an APIService with a backend of its own.
+    /// Returns whether the kind is behind an APIService with its own backend.
     pub(super) fn is_aggregated(&self, kind: usize) -> bool {
         (kind == AGGREGATED && self.aggregated) || (kind == MIRROR && self.perils.mirror_aggregated)
     }

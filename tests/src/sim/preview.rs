@@ -1,4 +1,4 @@
-//! What a preview says of a world at rest, held against what then happens.
+//! Compares the preview of a deletion with the result of that deletion, in a world at rest.
 
 use super::kinds::DEFINITIONS;
 use super::options::{Faults, Options};
@@ -15,40 +15,40 @@ use engine::work::PropagationPolicy;
 use sandbox::model::Policy;
 use std::collections::BTreeMap;
 
-/// Objects that a preview looks at, at most; no world has as many.
+/// The maximum number of objects that a preview covers. No world has as many.
 const OBJECTS_MAX: usize = 100_000;
 
-/// How a world is asked for a preview.
+/// The state of the preview of a world.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// No request.
+    /// The world makes no preview.
     Never,
-    /// When the world is at rest.
+    /// The world makes the preview when it is at rest.
     Wanted(Random),
-    /// It was made, and the target deleted.
+    /// The preview is made, and the target is deleted.
     Made(Box<Made>),
 }
 
-/// A preview, and what was there then.
+/// A preview, with the objects that existed at its time.
 #[derive(Debug)]
 pub(super) struct Made {
     what: String,
     plan: Plan,
-    /// Whether it was marked for deletion.
+    /// Whether the target was marked for deletion.
     there: BTreeMap<Uid, bool>,
 }
 
-/// The results of previews, over many worlds.
+/// The results of previews of many worlds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Previewed {
-    /// Objects by what was said of them.
+    /// The number of objects by predicted effect.
     pub effects: BTreeMap<&'static str, u64>,
-    /// Objects of which nothing was said, so that they were to stay as they were.
+    /// The number of objects without a predicted effect. They were to stay unchanged.
     pub bystanders: u64,
 }
 
 impl Previewed {
-    /// Takes in what was said of another world.
+    /// Adds the results of another world.
     pub fn add(&mut self, other: &Previewed) {
         self.bystanders += other.bystanders;
         for (effect, count) in &other.effects {
@@ -57,14 +57,15 @@ impl Previewed {
     }
 }
 
-/// Lets a world come to rest, asks what a deletion would do, deletes, lets it come to rest again and compares.
+/// Lets a world come to rest, asks for the preview of a deletion, deletes the target, lets the world come to rest
+/// again, and compares.
 ///
 /// # Errors
-/// The difference, or what was violated on the way.
+/// The difference between preview and result, or a violation on the way.
 pub fn preview(seed: u64) -> Result<Previewed, String> {
     let mut options = Options::draw_with(seed, &[Peril::Mirror, Peril::Undiscovered]);
     options.faults = Faults::default();
-    // Much of what users do is deleting, and then there is little to preview.
+    // Fewer deletions by users leave more for the preview.
     options.operations /= 4;
     options.users.late_dependents = 0;
     options.users.second_deletes = 0;
@@ -75,7 +76,7 @@ pub fn preview(seed: u64) -> Result<Previewed, String> {
 }
 
 impl World {
-    /// At rest: whether there is something yet to be done.
+    /// Returns whether the world is at rest and no work is left.
     pub(super) fn goes_on(&mut self) -> bool {
         match std::mem::replace(&mut self.preview, Stage::Never) {
             Stage::Never => false,
@@ -93,11 +94,11 @@ impl World {
         let Some(leader) = self.replicas.iter().find_map(|replica| replica.leader.as_ref()) else { return false };
         let known = |life: &&Life| {
             let nodes = leader.queries().nodes(&life.object.uid);
-            // The instances of a definition go without a collector.
+            // The API server itself removes the instances of a definition.
             life.exists() && life.kind != DEFINITIONS && nodes.iter().any(|node| node.is_observed())
         };
         let lives: Vec<&Life> = self.server.truth.lives.values().filter(known).collect();
-        // Owners are what a preview is for.
+        // The target is an owner, because a preview concerns owners.
         let owns = |life: &&&Life| self.server.truth.dependents(life).next().is_some();
         let owners: Vec<&Life> = lives.iter().filter(owns).copied().collect();
         let from = if owners.is_empty() || random.percent(10) { lives } else { owners };

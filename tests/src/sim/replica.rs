@@ -1,4 +1,4 @@
-//! A replica of the graph service: the engine's leader, and a shell that lists and watches the model for it.
+//! A replica of the graph service: the engine's leader, with a shell that lists and watches the model.
 
 use super::clock::Clock;
 use super::election::Candidate;
@@ -27,29 +27,29 @@ pub(super) struct Replica {
     pub(super) epoch: u64,
     pub(super) clock: Clock,
     pub(super) candidate: Option<Candidate>,
-    /// The leader that it knows.
+    /// The leader that the replica follows.
     pub(super) follows: Option<usize>,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
-    /// Until then its API server's watches show nothing new.
+    /// The watches of its API server deliver nothing new before this time.
     pub(super) lags_until: u64,
     pub(super) collections: Vec<Collection>,
-    /// Owners it was shown in orphaning deletion.
+    /// The owners that the replica was shown in orphaning deletion.
     orphaning: BTreeMap<Uid, Orphaning>,
-    /// When it could know of each new history of the store.
+    /// The times since which the replica can know of each new history of the store.
     pub(super) told: Vec<u64>,
-    /// A group that it is not shown, and until when.
+    /// The group that discovery hides from the replica, and the end of that time.
     pub(super) undiscovered: Option<(&'static str, u64)>,
-    /// The revision up to which it was shown the main store.
+    /// The revision up to which the replica has the main store.
     pub(super) known: u64,
 }
 
-/// What a replica was shown of an owner that orphans its dependents.
+/// The facts that a replica was shown of an orphaning owner.
 struct Orphaning {
     /// The history of the store.
     history: usize,
-    /// The revision that the store had when it was shown the owner's end, and the highest while it was not; `None` once the owner's
-    /// collection was listed again.
+    /// The revision of the store when the replica was shown the owner's end; the highest number before that. `None`
+    /// after the owner's collection is listed again.
     ended: Option<u64>,
 }
 
@@ -80,16 +80,16 @@ impl Replica {
         self.undiscovered.is_some_and(|(group, until)| now < until && KINDS[kind].group == group)
     }
 
-    /// The last history of the store that it could know of.
+    /// The newest history of the store that the replica could know of.
     pub(super) fn history(&self) -> usize {
         self.told.len()
     }
 }
 
-/// Steps between two looks at whether what a leader holds fits together, which takes longer than all else of a step. A run that is traced
-/// looks after each.
+/// The number of steps between two checks of a leader's state. A check takes longer than the rest of a step. A traced
+/// run checks after each step.
 const CHECKED_EVERY: u64 = 16;
-/// A store that was restored is noticed by then, however late lists and watches are.
+/// The time within which a leader notices a restore, however late lists and watches are.
 const REWIND_SHOWS_WITHIN: u64 = 600 * S;
 
 pub(super) fn position(revision: u64) -> ResourceVersion {
@@ -97,10 +97,10 @@ pub(super) fn position(revision: u64) -> ResourceVersion {
 }
 
 impl World {
-    /// What a lease that a replica grants now rests on.
+    /// The state that a lease of this replica rests on, if the replica grants it now.
     fn shown(&self, at: usize) -> Shown {
         let replica = &self.replicas[at];
-        // What it was shown of a former history counts as far as that history is also the present one.
+        // The position in a former history counts as far as both histories have the same past.
         let through = |collection: &Collection| {
             let shared = self.formers.get(collection.history).map_or(u64::MAX, |former| former.shared_through);
             collection.through.filter(|&through| through <= shared)
@@ -110,7 +110,7 @@ impl World {
             replica: at,
             history: replica.history(),
             through: replica.collections.iter().map(through).collect(),
-            // That discovery does not show a kind is no sign that nothing is left of it.
+            // A kind that discovery does not show may still have objects.
             served: (0..KINDS.len())
                 .map(|kind| replica.collections[kind].served || replica.is_undiscovered(self.now, kind))
                 .collect(),
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// From now on a replica can know that the store has a new history.
+    /// Notes that the replica can know of the present history from now on.
     pub(super) fn told_of_history(&mut self, at: usize) {
         let (now, history) = (self.now, self.history());
         self.replicas[at].told.resize(history, now);
@@ -174,7 +174,7 @@ impl World {
         self.after(back, Happening::ReplicaStart { replica: at });
     }
 
-    /// Whether this is the process that the happening was meant for.
+    /// Returns whether the replica still runs the process that the happening is for.
     pub(super) fn is_epoch(&self, at: usize, epoch: u64) -> bool {
         self.replicas[at].epoch == epoch && self.replicas[at].leader.is_some()
     }
@@ -190,7 +190,7 @@ impl World {
         self.drain_leader(at);
     }
 
-    /// A replica learns of an owner's end from the watch, or earlier from a read.
+    /// The replica learns of an owner's end from the watch, or earlier from a read.
     fn show_end(&mut self, at: usize, owner: &Uid) {
         let revision = self.server.model.revision();
         if let Some(seen) = self.replicas[at].orphaning.get_mut(owner) {
@@ -252,13 +252,13 @@ impl World {
         }
     }
 
-    /// Whether a leader's state is consistent.
+    /// Checks that a leader's state is consistent.
     fn check_leader(&self, at: usize) -> Result<(), String> {
         let Some(leader) = &self.replicas[at].leader else { return Ok(()) };
         if let Some(why) = leader.inconsistency() {
             return Err(format!("replica {at} is inconsistent: {why}"));
         }
-        // A lowered window revokes nothing: what was out before may stay out.
+        // A smaller window revokes no lease, so earlier leases may exceed it.
         let room = |executor: &ExecutorView| match executor.window {
             0 => executor.started + executor.buffered,
             window => window as usize,
@@ -277,7 +277,7 @@ impl World {
                 self.tally.event(&event);
                 self.note(|| format!("replica {at} event {event:?}"));
                 let restored = self.formers.last().is_some_and(|former| self.now < former.ended + REWIND_SHOWS_WITHIN);
-                // A member that answers from an older copy looks as a store that went back does.
+                // A member with an older copy looks like a store that went back.
                 let stale = self.perilous.member_until > 0;
                 if let Event::Rewound { why, .. } = &event
                     && !restored
@@ -288,7 +288,7 @@ impl World {
                 if let Event::Removed { object, .. } = &event {
                     self.show_end(at, &object.uid);
                 }
-                // What was seen before a restore is believed until that shows.
+                // A replica believes the former history until it notices the restore.
                 if let Event::Proven { owner, proof } = &event
                     && !restored
                 {
@@ -369,7 +369,7 @@ impl World {
         }
     }
 
-    /// The leader ends a stream; the other side learns of it after everything sent before.
+    /// The leader ends a stream. The executor learns of the end after it receives all earlier messages.
     fn end_at_leader(&mut self, stream: u64, refusal: Option<Refusal>) {
         let delay = self.net.delay(self.options.net_ms);
         let now = self.now;
@@ -380,7 +380,7 @@ impl World {
         self.at(at, Happening::ExecutorSideEnds { stream, refusal });
     }
 
-    // Questions.
+    // The questions.
 
     pub(super) fn probe_arrives(&mut self, at: usize, epoch: u64, probe: &Probe) {
         let fails = self.strikes("probe failure", self.options.faults.probe_failures);
@@ -456,7 +456,7 @@ impl World {
         }
     }
 
-    /// At the end the graph must be what the model holds.
+    /// Compares the graph with the model at the end.
     pub(super) fn compare_graph(&mut self, at: usize) {
         if let Err(why) = self.check_leader(at) {
             return self.violate(why);
@@ -466,7 +466,8 @@ impl World {
         let (mut edges, mut objects) = (0, 0);
         for life in self.server.truth.lives.values() {
             let nodes = leader.queries().nodes(&life.object.uid);
-            // Of a kind that went, the graph keeps what it saw last, unless its definition said that nothing is left.
+            // For a kind that is not served, the graph keeps the last state, unless the definition said that no
+            // instances are left.
             if !self.server.truth.served[life.kind] {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! A store that is restored from a backup: what was written since is undone, and every watch ends, by a broken connection or cleanly.
+//! Restores of the store from a backup. A restore undoes all later writes, and every watch ends by a broken connection
+//! or cleanly.
 
 use super::election::Lease;
 use super::kinds::KINDS;
@@ -8,13 +9,13 @@ use super::world::{Happening, MS, S, World};
 use engine::object::Uid;
 use sandbox::model::{Policy, Snapshot};
 
-/// Other writes after the first and after the second backup. In a live cluster, a restored store does not pass its
-/// former version before a client has read it.
+/// The numbers of foreign writes after the first and after the second backup. In a live cluster, a restored store does
+/// not pass its former version before a client has read it.
 const WRITTEN_SINCE: [u64; RESTORES_MAX] = [1_000_000, 1_000];
-/// What `etcdutl --bump-revision` is told.
+/// The number for `etcdutl --bump-revision`.
 const BUMP: u64 = 1_000_000_000;
 const RESTORES_MAX: usize = 2;
-/// The Lease of the former history may name a holder that has long gone, or none.
+/// The time during which the restored Lease may name a former holder, or none.
 const LEASE_SETTLES: u64 = 60 * S;
 
 #[derive(Debug)]
@@ -29,12 +30,12 @@ pub(super) struct Backup {
 pub(super) struct Former {
     pub(super) truth: Truth,
     pub(super) ended: u64,
-    /// The revision up to which the next history shares what happened.
+    /// The last revision that the former history and the next one share.
     pub(super) shared_through: u64,
 }
 
 impl World {
-    /// Takes a backup, or restores the one there is.
+    /// Takes a backup, or restores the existing one.
     pub(super) fn back_up_or_restore(&mut self) {
         let Some(backup) = self.backup.take() else {
             if let Some(&written) = WRITTEN_SINCE.get(self.formers.len()) {
@@ -78,7 +79,8 @@ impl World {
         self.spread();
     }
 
-    /// What a restore brings back is what was deleted since: owners whose dependents outlast them.
+    /// Creates owners that a user deletes after the backup, with dependents that outlast them. A restore brings these
+    /// owners back.
     fn owners_to_lose(&mut self) {
         for number in 0..self.user.between(1, 3) {
             let name = format!("lost-{}-{number}", self.formers.len());
@@ -98,12 +100,13 @@ impl World {
         self.spread();
     }
 
-    /// The history that the store is in.
+    /// The number of the present history of the store.
     pub(super) fn history(&self) -> usize {
         self.formers.len()
     }
 
-    /// Each watch in flight is found ended or broken in its own time, most of them at once; where they break, requests do too.
+    /// Ends each watch in flight, cleanly or by a broken connection. Each client notices in its own time, and most
+    /// notice at once. A broken connection also ends requests.
     fn break_connections(&mut self, at: usize, clean: bool) {
         let epoch = self.replicas[at].epoch;
         for kind in 0..KINDS.len() {

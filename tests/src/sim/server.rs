@@ -1,4 +1,4 @@
-//! The API server of a world: the sandbox's model, and the record of what happened in it.
+//! The API server of a world: the model of the sandbox, and the record of its changes.
 
 use super::attempt::{Answer, Refused, Request, live};
 use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe, stored};
@@ -13,24 +13,25 @@ use executor_service::{PatchForm, patch_body};
 use sandbox::model::{ApiError, DeleteOptions, Deleted, Model, Now, ObjectKey, Patch, Policy, Reason, WriteOptions};
 use serde_json::{Value, json};
 
-/// Where the model's clock stands at the origin, in milliseconds.
+/// The reading of the model's clock at the origin, in milliseconds.
 const ORIGIN_MS: u64 = 1_700_000_000_000;
-/// Keeps a definition until a user lets it go, so that its last state is seen.
+/// The finalizer that keeps a definition until a user removes it, so that its last state is seen.
 pub(super) const DEFINITION_FINALIZER: &str = "example.com/definition";
 
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) model: Model,
     pub(super) truth: Truth,
-    /// Writes that only a history permits that the store has lost by then.
+    /// The number of writes that only a lost history permits.
     pub(super) late_writes: u64,
-    /// Answers in a thousand that are lists with a version that is no position.
+    /// The answers per thousand that are lists with a version that is no position.
     pub(super) foreign: u64,
-    /// By kind: it has a backend of its own, which no member of the API server's store answers for.
+    /// By kind: the kind has its own backend, for which no member of the main API server answers.
     pub(super) apart: Vec<bool>,
-    /// Answers some of the reads.
+    /// The member that answers some of the reads.
     pub(super) member: Option<Member>,
-    /// Objects from which the collector removed references, with these, since the last call of `follow_perils`.
+    /// The objects from which the collector removed references, with these references, since the last call of
+    /// `follow_perils`.
     pub(super) stripped: Vec<(Uid, Vec<OwnerReference>)>,
     fate: Random,
 }
@@ -53,7 +54,7 @@ impl Server {
         };
         for (kind, of) in KINDS.iter().enumerate() {
             if of.custom {
-                // Nothing is in the way of a first definition.
+                // The model refuses no first definition.
                 let _created = server.define(0, kind);
             }
         }
@@ -62,7 +63,7 @@ impl Server {
         server
     }
 
-    /// Lets the model's own controllers work, and takes down what changed.
+    /// Runs the model's own controllers, and records the changes.
     pub(super) fn commit(&mut self, now: u64, actor: Actor) {
         self.truth.follow(&self.model, now, actor);
         self.model.settle(at(now));
@@ -89,7 +90,7 @@ impl Server {
         let of = KINDS[kind];
         let mut object = json!({ "apiVersion": of.api_version(), "kind": of.kind, "metadata": metadata });
         if kind == PODS {
-            // Only a pod that runs somewhere has time to end.
+            // Only a pod on a node has a grace period.
             object["spec"] = json!({ "nodeName": "node" });
         }
         let Value::Object(object) = object else { return Ok(()) };
@@ -108,7 +109,7 @@ impl Server {
         self.model.delete(at(now), &resource, &key(&life.object), &options).map(drop)
     }
 
-    /// Deletes a pod whose grace period is over. A finalizer may keep it nevertheless.
+    /// Deletes a pod after its grace period. A finalizer may still keep it.
     pub(super) fn end_pod(&mut self, now: u64, life: &Life) -> bool {
         let options = DeleteOptions {
             uid: Some(life.object.uid.to_string()),
@@ -118,7 +119,7 @@ impl Server {
         self.model.delete(at(now), &KINDS[life.kind].resource(), &key(&life.object), &options).is_ok()
     }
 
-    /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
+    /// Answers a request of the collector that left at `sent`. `Err` is a violation of the law.
     pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
         match request {
             Request::Get(object) => {
@@ -134,7 +135,7 @@ impl Server {
         }
     }
 
-    /// The store that answers a read or a probe about a kind, asked by one that has been shown the main store up to `known`.
+    /// Returns the store that answers a read or a probe about a kind. The caller has the main store up to `known`.
     pub(super) fn reader(&mut self, now: u64, kind: usize, known: u64) -> &Model {
         let may = |member: &Member| now < member.until && member.is_behind(known);
         match &self.member {
@@ -146,7 +147,8 @@ impl Server {
         }
     }
 
-    /// The store that answers a list or a watch of a collection: the revision up to which it goes, where that is a member's.
+    /// Returns the store that answers a list or watch of a collection. The revision is the end of the store of a
+    /// member.
     pub(super) fn lister(&mut self, now: u64, kind: usize, known: u64) -> (&Model, Option<u64>) {
         let may = |member: &Member| now < member.until && member.lists && member.is_behind(known);
         match &self.member {
@@ -157,13 +159,13 @@ impl Server {
         }
     }
 
-    /// A version that is no position, with a list of nothing.
+    /// Draws a list of nothing whose version is no position.
     pub(super) fn foreign_version(&mut self) -> Option<ResourceVersion> {
         let strikes = self.fate.below(1000) < self.foreign;
         strikes.then(|| ResourceVersion::parse(["0", "abc", ""][self.fate.index(3)]))
     }
 
-    /// The current object under these coordinates.
+    /// Returns the current object at these coordinates.
     fn present(&self, target: &ObjectRef) -> Option<Life> {
         let kind = stored(by_resource(&target.group, &target.resource)?);
         let here = |life: &&Life| {

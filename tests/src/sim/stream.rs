@@ -55,12 +55,12 @@ impl World {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.open_at_executor = false;
         let last = stream.to_leader_at;
-        // A connection that broke is found dead by the other side alone.
+        // Only the other side notices that a broken connection is dead.
         let arrives = if last == u64::MAX { self.now + 20 * S } else { last + MS };
         self.at(arrives, Happening::LeaderSideEnds { stream: id });
     }
 
-    /// The connection is lost: each side learns of it in its own time, and what was in flight may or may not arrive.
+    /// Breaks the connection. Each side notices in its own time. Messages in flight may arrive.
     pub(super) fn break_stream(&mut self, id: u64) {
         self.note(|| format!("stream {id} breaks"));
         let far = if self.chaos.once_in(4) { 30 * S } else { S };
@@ -70,7 +70,7 @@ impl World {
         if let Some(stream) = self.streams.get_mut(&id)
             && lost_at_leader
         {
-            // Nothing sent from now on arrives.
+            // No later message arrives.
             stream.to_leader_at = u64::MAX;
             stream.to_executor_at = u64::MAX;
         }
@@ -97,10 +97,10 @@ impl World {
         stream.to_leader_at = stream.to_leader_at.max(now + delay);
         let at = stream.to_leader_at;
         let (executor, incarnation) = (stream.executor, stream.incarnation);
-        // A greeting begins a stream, and a window counts from here on: a sender never repeats an old one.
+        // A sender never repeats a hello or a window: a hello begins the stream, and a window counts from its arrival.
         let is_state = matches!(message, ToLeader::Hello(_) | ToLeader::Window { .. });
         if !is_state && self.strikes("duplicate", self.options.faults.duplicates) {
-            // After a reconnect: a sender repeats a message whose arrival is unknown.
+            // After a reconnect, a sender repeats each message whose arrival is unknown.
             let again = at + self.chaos.between(MS, 30 * S);
             let message = message.clone();
             self.at(again, Happening::SentAgain { executor, incarnation, message });
@@ -108,7 +108,7 @@ impl World {
         self.at(at, Happening::ToLeader { stream: id, message });
     }
 
-    /// A message arrives once more, on the stream that the executor has by now.
+    /// Delivers a message again, on the present stream of the executor.
     pub(super) fn sent_again(&mut self, at: usize, incarnation: u64, message: ToLeader) {
         let Some(stream) = self.executors[at].stream.filter(|_| self.is_incarnation(at, incarnation)) else { return };
         let Some(open) = self.streams.get_mut(&stream).filter(|stream| stream.to_leader_at < u64::MAX) else { return };
@@ -149,7 +149,7 @@ impl World {
             }
         };
         match message {
-            // Which term counts, a welcome settles: the Lease may have been restored together with the store.
+            // A welcome sets the term, because a restore may also have restored the Lease.
             ToExecutor::Welcome(welcome) => executor.newest = Some(welcome.term.clone()),
             ToExecutor::HeartbeatAck { term, .. } => hear(term),
             ToExecutor::Grant { leases } => leases.iter().for_each(|lease| hear(&lease.term)),

@@ -1,30 +1,30 @@
-//! What a run went through, for the floor below which it has proven nothing.
+//! The counts of a run. A run proves something only if all faults and events occurred in it.
 
 use engine::leader::Event;
 use engine::work::{ActionKind, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Counts over any number of worlds.
+/// The counts of any number of worlds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub worlds: u64,
     pub steps: u64,
     pub operations: u64,
-    /// Virtual seconds that the quiet phases took.
+    /// The virtual seconds of the quiet phases.
     pub calm_s: u64,
     pub faults: BTreeMap<&'static str, u64>,
-    /// Of the false 404s, how they looked.
+    /// The false 404s, by the form of the answer.
     pub shapes: BTreeMap<&'static str, u64>,
-    /// Writes of the collector that the API server accepted.
+    /// The writes of the collector that the API server accepted.
     pub writes: BTreeMap<&'static str, u64>,
     pub attempts: BTreeMap<(ActionKind, Outcome), u64>,
-    /// Kinds of events of the leader.
+    /// The events of the leader, by kind.
     pub events: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// Adds another run's counts.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Tally) {
         self.worlds += other.worlds;
         self.steps += other.steps;
@@ -47,29 +47,29 @@ impl Tally {
         }
     }
 
-    /// How often an outcome was reported, for whatever action.
+    /// Returns the number of reports with an outcome, for all actions.
     pub fn outcome(&self, outcome: Outcome) -> u64 {
         self.attempts.iter().filter(|((_, which), _)| *which == outcome).map(|(_, count)| count).sum()
     }
 
-    /// How often an action was done.
+    /// Returns the number of attempts at an action.
     pub fn action(&self, action: ActionKind) -> u64 {
         self.attempts.iter().filter(|((which, _), _)| *which == action).map(|(_, count)| count).sum()
     }
 
-    /// Counts a fault that struck.
+    /// Counts a fault that occurred.
     pub(super) fn fault(&mut self, name: &'static str) {
         *self.faults.entry(name).or_default() += 1;
     }
 
-    /// Counts writes that a restored store was sent on decisions of its lost history.
+    /// Counts the writes that only a lost history of a restored store permits.
     pub(super) fn late_writes(&mut self, count: u64) {
         if count > 0 {
             *self.faults.entry("write across a restore").or_default() += count;
         }
     }
 
-    /// Counts something worth knowing that is no event of a leader.
+    /// Counts an occurrence that is no event of a leader.
     pub(super) fn happened(&mut self, name: &'static str) {
         *self.events.entry(name).or_default() += 1;
     }

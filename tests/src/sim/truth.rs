@@ -1,4 +1,4 @@
-//! What really happened: every change of the model, in order, and what it makes of each object ever seen.
+//! The true state of the world: every change of the model in order, and the resulting state of every object.
 
 use super::kinds::{KINDS, MIRROR, MIRRORED, STORED, by_kind, observe, stored};
 use super::perils::{Perils, UNREADABLE};
@@ -7,7 +7,7 @@ use engine::object::{Facts, Name, Object, OwnerReference, Uid};
 use sandbox::model::{Change, Model};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long it may take until a replica knows that a kind is served again: it looks soon, but may have been stopped meanwhile.
+/// The maximum time until a replica knows that a kind is served again. The replica may be paused in this time.
 const LEARNT_WITHIN: u64 = 100 * S;
 
 /// The author of a change.
@@ -23,44 +23,44 @@ pub(super) struct Logged {
     pub(super) revision: u64,
     pub(super) deleted: bool,
     pub(super) object: Object,
-    /// The object is a definition that says that its instances are gone.
+    /// The group and kind of the definition, if the object is one whose instances are gone.
     pub(super) emptied: Option<(Name, Name)>,
 }
 
 type ReferenceKey = (Name, Name, Name, Uid);
 
-/// Since which revision an object has had a reference without a break.
+/// The revision since which an object has had a reference without interruption.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     any: u64,
     blocking: Option<u64>,
 }
 
-/// An owner's time in orphaning deletion.
+/// The time of an owner in orphaning deletion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Orphaning {
     pub(super) since: u64,
     pub(super) until: Option<u64>,
-    /// When it began, in nanoseconds.
+    /// The time of the beginning, in nanoseconds.
     pub(super) began: u64,
-    /// A user asked for something else afterwards, or the store lost what had been done.
+    /// A user then asked for another deletion, or the store lost the work of the collector.
     pub(super) changed: bool,
 }
 
-/// An object from its creation on.
+/// An object since its creation.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub(super) kind: usize,
     pub(super) object: Object,
     pub(super) removed: Option<u64>,
-    /// Nanoseconds at which it went.
+    /// The time at which the object went, in nanoseconds.
     removed_at: u64,
     references: BTreeMap<ReferenceKey, Since>,
-    /// Every reference it ever had.
+    /// Every reference that the object ever had.
     ever_references: BTreeSet<ReferenceKey>,
-    /// In foreground deletion since.
+    /// The revision since which the object is in foreground deletion.
     pub(super) waiting_since: Option<u64>,
-    /// Nanoseconds at which it last ceased to be in foreground deletion while it stayed.
+    /// The last time at which the object left foreground deletion and stayed, in nanoseconds.
     waited_until: Option<u64>,
     pub(super) orphaning: Option<Orphaning>,
     ever_marked: bool,
@@ -76,7 +76,7 @@ impl Life {
         self.removed.is_none()
     }
 
-    /// Whether it ever referred to this uid under other coordinates.
+    /// Returns whether the object ever referred to this uid under other coordinates.
     pub(super) fn ever_meant_another(&self, reference: &OwnerReference) -> bool {
         let this = key(reference);
         self.ever_references.iter().any(|other| other.3 == this.3 && *other != this)
@@ -92,22 +92,22 @@ impl Life {
     }
 }
 
-/// The end of a uid is enough to tell it from others.
+/// Shortens a uid to its first characters, which distinguish it from others.
 pub(super) fn short(uid: &Uid) -> String {
     let text = uid.to_string();
     text.chars().take(8).collect()
 }
 
-/// The moment of a write that is judged.
+/// The time of a write under judgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now: u64,
-    /// The time since which the owners that a DELETE rests on may not have waited any more.
+    /// The time of the oldest owner check that a DELETE may rest on. The owners may have stopped waiting after it.
     pub(super) checked_since: Option<u64>,
 }
 
 impl Moment {
-    /// A moment that rests on no owner check.
+    /// The time of a write that rests on no owner check.
     pub(super) fn unchecked(now: u64) -> Moment {
         Moment { now, checked_since: None }
     }
@@ -118,44 +118,45 @@ impl Moment {
 pub(super) enum Worth {
     /// The kind is not served now, and the owner does not exist.
     Unresolvable,
-    /// Every question about it fails.
+    /// Every question about the owner fails.
     Unreadable,
-    /// A cluster-scoped object with a namespaced owner.
+    /// The dependent is cluster-scoped and the owner is namespaced.
     Misplaced,
     Solid,
-    /// In foreground deletion now.
+    /// The owner is in foreground deletion.
     Waiting,
-    /// It was in foreground deletion less than a second ago, and is there, perhaps orphaning by now.
+    /// The owner left foreground deletion less than a second ago and exists. It may now be in orphaning deletion.
     JustWaited,
     Orphaning,
     Gone,
-    /// Gone after it orphaned its dependents, this one among them.
+    /// The owner orphaned its dependents, with this dependent among them, and is gone.
     GoneOrphaning,
-    /// Gone, and whether it orphaned this one depends on who saw what when.
+    /// The owner is gone. Whether it orphaned this dependent depends on when the leader saw the changes.
     GonePerhapsOrphaning,
 }
 
-/// Where requests do not take longer. A second of the slowest clock is longer than one of the world.
+/// The time for which an owner check is valid, if requests do not take longer. A second of the slowest clock is longer
+/// than a second of the world.
 const CHECK_IS_GOOD_FOR: u64 = 1_250_000_000;
-/// An answer may be in flight for so long, and what rests on it is sent a second later.
+/// The maximum time between a stale answer and the write that rests on it, which includes the flight of the answer.
 const STALE_ANSWER_COUNTS: u64 = 40 * S;
 
-/// Everything that happened.
+/// The history and the present state of the world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     pub(super) log: Vec<Vec<Logged>>,
     pub(super) lives: BTreeMap<Uid, Life>,
-    /// Dependent and owner of every blocking reference there ever was.
+    /// The dependent and the owner of every blocking reference that ever existed.
     ever_blocking: BTreeSet<(Uid, Uid)>,
-    /// By kind: whether it is served, and the nanoseconds between which it was not.
+    /// By kind: whether the kind is served, and the times in nanoseconds between which it was not.
     pub(super) served: Vec<bool>,
     outages: Vec<Vec<(u64, Option<u64>)>>,
-    /// Whether a second group shows the objects of one kind.
+    /// True if a second group shows the objects of one kind.
     pub(super) mirror_served: bool,
-    /// The last reads that showed an older state of the store: how old, and until when.
+    /// The last reads that showed an older state of the store: the time of that state, and the end of these reads.
     pub(super) stale_reads: Option<(u64, u64)>,
     pub(super) perils: Perils,
-    /// Owners that orphaned their dependents in a history that the store has lost.
+    /// The owners that orphaned their dependents in a lost history.
     orphaned_formerly: BTreeSet<Uid>,
     seen_through: u64,
 }
@@ -166,13 +167,13 @@ impl Truth {
             log: vec![Vec::new(); KINDS.len()],
             served: (0..KINDS.len()).map(|kind| kind != MIRROR).collect(),
             outages: vec![Vec::new(); KINDS.len()],
-            // No collection tells of what came before.
+            // No collection shows changes from before its creation.
             seen_through: 1,
             ..Truth::default()
         }
     }
 
-    /// Takes in what changed since the last call.
+    /// Records all changes since the last call.
     pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) {
         if model.revision() == self.seen_through {
             return self.find_unserved(model, now);
@@ -198,24 +199,24 @@ impl Truth {
         self.find_unserved(model, now);
     }
 
-    /// Takes over what a collector may remember of a history that the store has lost.
+    /// Takes over the facts of a lost history that a collector may remember.
     pub(super) fn inherit(&mut self, former: &Truth) {
         let orphaned = former.lives.values().filter(|life| life.ever_orphaned).map(|life| life.object.uid.clone());
         self.mirror_served = former.mirror_served;
         self.orphaned_formerly = former.orphaned_formerly.iter().cloned().chain(orphaned).collect();
     }
 
-    /// Whether an owner ever orphaned its dependents, in whatever history.
+    /// Returns whether an owner orphaned its dependents in any history.
     pub(super) fn ever_orphaned(&self, uid: &Uid) -> bool {
         self.orphaned_formerly.contains(uid) || self.lives.get(uid).is_some_and(|life| life.ever_orphaned)
     }
 
-    /// The revision has come so far without anything of ours being written.
+    /// Moves to a revision without any write of the world.
     pub(super) fn skip_to(&mut self, revision: u64) {
         self.seen_through = revision;
     }
 
-    /// Takes in which kinds are served.
+    /// Records which kinds are served.
     pub(super) fn find_unserved(&mut self, model: &Model, now: u64) {
         for (at, kind) in KINDS.iter().enumerate() {
             let served = model.served(&kind.resource()).is_ok() && (kind.shows.is_none() || self.mirror_served);
@@ -298,7 +299,7 @@ impl Truth {
         life.object = object.clone();
     }
 
-    /// The owner that a reference leads to, whether it still exists or not.
+    /// Returns the owner that a reference names, even if the owner is gone.
     pub(super) fn owner(&self, dependent: &Life, reference: &OwnerReference) -> Option<&Life> {
         let owner = self.lives.get(&reference.uid)?;
         let named = by_kind(reference.group(), &reference.kind)?;
@@ -307,13 +308,14 @@ impl Truth {
         (same && near).then_some(owner)
     }
 
-    /// Revisions since which the dependent has had this reference, and has had it blocking.
+    /// Returns the revisions since which the dependent has this reference, and has it as a blocking one.
     pub(super) fn since(&self, dependent: &Life, reference: &OwnerReference) -> (u64, Option<u64>) {
         dependent.references.get(&key(reference)).map_or((u64::MAX, None), |since| (since.any, since.blocking))
     }
 
-    /// `saw_orphaning` says of an owner, of a reference's beginning and of the owner's end whether the acting leader was shown enough to know
-    /// that the owner orphaned what the reference is in.
+    /// Returns the true standing of a reference. `saw_orphaning` takes an owner, the beginning of a reference and the
+    /// owner's end. It returns whether the acting leader was shown enough to know that the owner orphaned this
+    /// dependent.
     pub(super) fn worth(
         &self,
         at: Moment,
@@ -356,9 +358,9 @@ impl Truth {
         }
     }
 
-    /// Whether an owner check that a write rests on may show what was so until `until`.
+    /// Returns whether the owner check of a write may show a state that ended at `until`.
     fn was_checked_since(&self, until: u64, Moment { now, checked_since }: Moment) -> bool {
-        // A read that a member answered shows what its copy of the store is of.
+        // A read from a member shows the state of its older copy.
         let stale = |&(of, answered): &(u64, u64)| until >= of && now <= answered + STALE_ANSWER_COUNTS;
         if checked_since.is_some_and(|since| until >= since) {
             return true;
@@ -366,18 +368,20 @@ impl Truth {
         now.saturating_sub(until) <= self.check_is_good_for() || self.stale_reads.as_ref().is_some_and(stale)
     }
 
-    /// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
+    /// The maximum age of the read of a waiting owner when the DELETE arrives at the server.
     fn check_is_good_for(&self) -> u64 {
-        // Nine quarters of what a request takes, and a clock that is slow.
+        // Nine quarters of the time of a request, and a quarter for a slow clock.
         CHECK_IS_GOOD_FOR.max(self.perils.slow_ms * MS * 45 / 16)
     }
 
-    /// Whether a kind was not served at some moment of a span, or was again, but a replica may not have learnt of it yet.
+    /// Returns whether a kind was not served at some time of a span. A kind that is served again counts until every
+    /// replica knows.
     pub(super) fn was_unserved(&self, kind: usize, from: u64, to: u64) -> bool {
         self.outages[kind].iter().any(|&(begin, end)| begin <= to && end.is_none_or(|end| end + LEARNT_WITHIN >= from))
     }
 
-    /// Whether a reference has uid, name and namespace of an owner that orphaned its dependents, whatever it says of the kind.
+    /// Returns whether a reference has the uid, name and namespace of an owner that orphaned its dependents. The kind
+    /// does not count.
     pub(super) fn is_orphaned_namesake(&self, dependent: &Life, reference: &OwnerReference) -> bool {
         self.lives.get(&reference.uid).is_some_and(|owner| {
             owner.ever_orphaned
@@ -386,19 +390,19 @@ impl Truth {
         })
     }
 
-    /// A write that only a lost history permits ended the orphaning of this owner's dependents.
+    /// Notes that a write that only a lost history permits ended the orphaning of this owner's dependents.
     pub(super) fn orphans_perhaps(&mut self, uid: &Uid) {
         if let Some(orphaning) = self.lives.get_mut(uid).and_then(|life| life.orphaning.as_mut()) {
             orphaning.changed = true;
         }
     }
 
-    /// Whether an owner was ever in a deletion that does something to its dependents.
+    /// Returns whether an owner was ever in a deletion that concerns its dependents.
     pub(super) fn was_ever_marked(&self, uid: &Uid) -> bool {
         self.lives.get(uid).is_some_and(|life| life.ever_marked)
     }
 
-    /// Whether blocking references ever led from `owner` back to `dependent`.
+    /// Returns whether blocking references ever led from `owner` back to `dependent`.
     pub(super) fn could_be_cycle(&self, dependent: &Uid, owner: &Uid) -> bool {
         let mut open = vec![owner.clone()];
         let mut seen: BTreeSet<Uid> = open.iter().cloned().collect();
@@ -415,7 +419,7 @@ impl Truth {
         false
     }
 
-    /// Objects that exist and refer to `owner`, with their reference.
+    /// Returns the objects that refer to `owner`, with their reference.
     pub(super) fn dependents<'a>(&'a self, owner: &'a Life) -> impl Iterator<Item = (&'a Life, &'a OwnerReference)> {
         self.lives.values().filter(|life| life.exists()).flat_map(move |life| {
             let refers = move |reference: &&OwnerReference| {
@@ -431,7 +435,7 @@ fn key(reference: &OwnerReference) -> ReferenceKey {
     (Name::from(reference.group()), reference.kind.clone(), reference.name.clone(), reference.uid.clone())
 }
 
-/// Group and kind of a definition that says of itself that its instances were deleted.
+/// Returns group and kind of a definition whose status says that its instances were deleted.
 fn emptied(definition: &sandbox::model::Object) -> Option<(Name, Name)> {
     let conditions = definition["status"]["conditions"].as_array()?;
     let done = |condition: &serde_json::Value| {

@@ -1,4 +1,4 @@
-//! The users of a world: random programs of creations, edits and deletions.
+//! The users of a world. They run random programs of creations, edits and deletions.
 
 use super::kinds::{DEFINITIONS, KINDS, MIRROR, MIRRORED, NAMESPACES, PODS, STORED, UNWATCHED};
 use super::options::Users;
@@ -9,11 +9,11 @@ use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER, Ow
 use sandbox::model::Policy;
 use serde_json::{Value, json};
 
-/// Names per kind and namespace: few, so that names are used again.
+/// The names per kind and namespace. There are few, so that users use names again.
 const NAMES: u64 = 6;
 const FOREIGN: &str = "example.com/foreign";
 
-/// An operation of a user. Returns a description.
+/// Carries out one operation of a user. Returns a description.
 pub(super) fn act(server: &mut Server, now: u64, random: &mut Random, users: &Users) -> String {
     if random.percent(users.definitions) {
         return definitions(server, now, random);
@@ -52,7 +52,7 @@ pub(super) fn act(server: &mut Server, now: u64, random: &mut Random, users: &Us
     }
 }
 
-/// Lets go whatever users hold: foreign finalizers, definitions in deletion.
+/// Releases every object that users hold: removes foreign finalizers, and lets definitions in deletion go.
 pub(super) fn let_go(server: &mut Server, now: u64) {
     let held = |life: &&Life| {
         life.exists() && (life.facts().has_finalizer(FOREIGN) || (life.kind == DEFINITIONS && life.facts().terminating))
@@ -109,7 +109,7 @@ fn create_as(
     format!("creates {} {namespace}/{name} {metadata}: {}", KINDS[kind].kind, told(&done))
 }
 
-/// An owner, half of the time of an unwatched kind, and a dependent that a foreign finalizer keeps.
+/// Creates an owner, and a dependent with a foreign finalizer. Half of the owners have the unwatched kind.
 pub(super) fn owner_to_lose(server: &mut Server, now: u64, random: &mut Random, name: &str) -> Option<Uid> {
     let kind = if random.percent(50) { UNWATCHED } else { random.index(2) };
     let namespace = NAMESPACES[random.index(NAMESPACES.len())];
@@ -124,7 +124,7 @@ pub(super) fn owner_to_lose(server: &mut Server, now: u64, random: &mut Random, 
     Some(uid)
 }
 
-/// A reference as a user writes it.
+/// The reference in the form in which a user writes it.
 pub(super) fn written(reference: &OwnerReference) -> Value {
     let mut value = json!({
         "apiVersion": &*reference.api_version, "kind": &*reference.kind, "name": &*reference.name,
@@ -136,7 +136,7 @@ pub(super) fn written(reference: &OwnerReference) -> Value {
     value
 }
 
-/// The references of an object as they are stored.
+/// The references of an object in the stored form.
 pub(super) fn references_of(life: &Life) -> Vec<Value> {
     life.facts().owners.iter().map(written).collect()
 }
@@ -149,13 +149,13 @@ pub(super) fn reference_to(owner: &Life, blocks: bool) -> Value {
     })
 }
 
-/// A reference to any owner of the first namespace that is wanted.
+/// Draws a reference to a wanted owner in the first namespace.
 pub(super) fn owner_reference(server: &Server, random: &mut Random, wanted: impl Fn(&Life) -> bool) -> Option<Value> {
     any(server, random, |life| wanted(life) && *life.object.namespace == *NAMESPACES[0])
         .map(|life| reference_to(&life, false))
 }
 
-/// A reference for an object of this kind and namespace, right or wrong.
+/// Draws a reference for an object of this kind and namespace. The reference may be wrong.
 fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, namespace: &str) -> Option<Value> {
     let near = |life: &&Life| !KINDS[life.kind].namespaced || *life.object.namespace == *namespace;
     let wrong = random.percent(users.wrong_references);
@@ -171,7 +171,7 @@ fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, n
         })
         .collect();
     let owner = random.pick(&fitting).copied()?;
-    // The one group or the other.
+    // The reference names one of the two groups.
     let mirrored = owner.kind == MIRRORED && server.truth.perils.mirror && random.percent(50);
     let of = KINDS[if mirrored { MIRROR } else { owner.kind }];
     let mut value = json!({
@@ -192,7 +192,7 @@ fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, n
             _ => {}
         }
     }
-    // An object that refers to itself is possible, and common enough by chance.
+    // The owner may be the object itself, by chance.
     let _ = kind;
     Some(value)
 }
@@ -224,7 +224,7 @@ fn reparent(server: &mut Server, now: u64, random: &mut Random, users: &Users, l
 
 fn delete(server: &mut Server, now: u64, random: &mut Random, life: &Life) -> String {
     let policy = [None, Some(Policy::Background), Some(Policy::Foreground), Some(Policy::Orphan)][random.index(4)];
-    // The GC finalizers of an unwatched kind are never removed.
+    // The collector never removes the finalizers of an object of the unwatched kind.
     let policy = if life.kind == UNWATCHED { Some(Policy::Background) } else { policy };
     let done = server.delete(now, life, policy);
     format!("deletes {} with {policy:?}: {}", life.named(), told(&done))
@@ -267,7 +267,7 @@ fn cycle(server: &mut Server, now: u64, random: &mut Random) -> String {
     format!("ties {} and {} to each other", first.named(), second.named())
 }
 
-/// An owner, dependents, and the owner's deletion, all at once.
+/// Creates an owner and dependents, and deletes the owner at once.
 fn burst(server: &mut Server, now: u64, random: &mut Random, users: &Users) -> String {
     let owner = create(server, now, random, users);
     server.commit(now, super::truth::Actor::User);

@@ -1,4 +1,4 @@
-//! One world: the API server, replicas, executors and users on one thread, in virtual time.
+//! One world: the API server, replicas, executors and users, on one thread in virtual time.
 
 use super::attempt::{Answer, Request};
 use super::clock::Clock;
@@ -24,13 +24,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
-/// How long the collector has to do what is left when users and faults have gone.
+/// The time that the collector has for the remaining work after users and faults have ended.
 const CALM_S: u64 = 40 * 60;
-/// More steps than this at one instant are a machine that runs in circles.
+/// The maximum number of steps at one instant. More steps mean an endless loop.
 const STEPS_AT_ONCE_MAX: u64 = 20_000;
 const STEPS_MAX: u64 = 3_000_000;
 
-/// What happens at some time.
+/// An occurrence at some time.
 #[derive(Debug)]
 pub(super) enum Happening {
     ReplicaTick { replica: usize, epoch: u64 },
@@ -73,7 +73,7 @@ pub(super) enum Happening {
     Look,
 }
 
-/// A stream between an executor and a replica.
+/// The stream between an executor and a replica.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) replica: usize,
@@ -82,7 +82,7 @@ pub(super) struct Stream {
     pub(super) incarnation: u64,
     pub(super) open_at_leader: bool,
     pub(super) open_at_executor: bool,
-    /// When the last message of each direction arrives.
+    /// The arrival time of the last message in each direction.
     pub(super) to_leader_at: u64,
     pub(super) to_executor_at: u64,
 }
@@ -96,7 +96,7 @@ pub(super) struct World {
     pub(super) api: Random,
     pub(super) user: Random,
     pub(super) chaos: Random,
-    /// The time that executors wait for connections.
+    /// The random numbers of the time for which executors wait for connections.
     pub(super) connections: Random,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,
@@ -104,20 +104,20 @@ pub(super) struct World {
     pub(super) streams: BTreeMap<u64, Stream>,
     pub(super) last_stream: u64,
     pub(super) lease: Lease,
-    /// The store was restored: until then the Lease may say what is not so.
+    /// After a restore, the Lease may be wrong before this time.
     pub(super) lease_forged_until: u64,
     pub(super) backup: Option<Backup>,
-    /// The histories that the store had before it was restored.
+    /// The former histories of the store.
     pub(super) formers: Vec<Former>,
     pub(super) perilous: Perilous,
-    /// Pods whose grace period runs.
+    /// The pods in their grace period.
     dying: BTreeSet<Uid>,
     pub(super) calm: bool,
-    /// Until then reads lie about what is there.
+    /// Reads may answer falsely before this time.
     pub(super) lying_until: u64,
-    /// A kind whose requests are all answered by a bare 404, and until when.
+    /// A kind for which every request gets a bare 404, and the end of that time.
     pub(super) cold: Option<(usize, u64)>,
-    /// Until then writes of a kind meet a fault of one sort.
+    /// The state that each granted lease rests on.
     pub(super) grants: BTreeMap<LeaseId, Shown>,
     pub(super) tally: Tally,
     trace: Option<Vec<String>>,
@@ -169,7 +169,7 @@ impl World {
         world
     }
 
-    /// Objects, processes and the users' program.
+    /// The numbers of objects and processes, and the program of the users.
     fn people(&mut self) {
         for _ in 0..self.options.objects {
             let done = users::create(&mut self.server, 0, &mut self.user, &self.options.users);
@@ -202,7 +202,7 @@ impl World {
         self.at(span, Happening::Calm);
     }
 
-    /// Runs to the end. `Err` says what was violated.
+    /// Runs the world to its end. `Err` describes a violation.
     pub(super) fn run(&mut self) -> Result<(), String> {
         let (mut instant, mut at_once) = (0, 0);
         while !self.done {
@@ -317,7 +317,7 @@ impl World {
         self.violation.get_or_insert(why);
     }
 
-    /// A fault with this many chances in a thousand, counted where it strikes.
+    /// Draws a fault with this chance per thousand, and counts it if it occurs.
     pub(super) fn strikes(&mut self, name: &'static str, per_mille: u64) -> bool {
         if self.calm || per_mille == 0 {
             return false;
@@ -329,7 +329,7 @@ impl World {
         strikes
     }
 
-    /// The processes of an event are stopped until then.
+    /// Returns the end of the pause of the processes that the happening concerns.
     fn paused(&self, happening: &Happening) -> Option<u64> {
         let replica = |at: usize| self.replicas[at].paused_until;
         let executor = |at: usize| self.executors[at].paused_until;
@@ -398,7 +398,7 @@ impl World {
             if self.executors[at].paused_until <= self.now && self.strikes("executor stop", faults.drains) {
                 self.executor_drains(at);
             }
-            // One that is stopped already would find what came meanwhile in another order.
+            // A process that is paused already would receive its messages in another order.
             if self.executors[at].paused_until <= self.now && self.strikes("executor pause", faults.pauses) {
                 let until = self.now + self.chaos.between(S, 90 * S);
                 self.note(|| format!("executor {at} is stopped until {}s", until / S));
@@ -445,7 +445,8 @@ impl World {
             self.server.commit(self.now, Actor::User);
             self.spread();
         }
-        // Once, and shorter than the time between the two reads that a kind without lists is proven by.
+        // This fault occurs once. It is shorter than the time between the two reads that prove an absence for a kind
+        // without lists.
         if self.lying_until == 0 && self.strikes("lying reads", faults.false_not_found / 10) {
             self.lying_until = self.now + self.chaos.between(S, 60 * S);
         }
@@ -459,7 +460,7 @@ impl World {
         }
     }
 
-    /// What a kubelet does: a pod whose grace period is over is gone.
+    /// Removes pods after their grace period, as a kubelet does.
     pub(super) fn end_pods(&mut self) {
         let ends = |life: &&Life| life.kind == PODS && life.exists() && life.facts().terminating;
         let dying: Vec<Uid> =
@@ -483,7 +484,7 @@ impl World {
         }
     }
 
-    /// Faults and users stop; whatever is down comes back.
+    /// Ends faults and users, and starts every process that is down.
     fn calm_down(&mut self) {
         self.note(|| String::from("users and faults stop"));
         self.calm = true;
@@ -509,7 +510,7 @@ impl World {
         self.after(S, Happening::Look);
     }
 
-    /// Whether all is done.
+    /// Returns whether the world is at rest and all work is done.
     fn look(&mut self) {
         let left = law::unfinished(&self.server.truth, self.now);
         if !left.is_empty() {
@@ -528,7 +529,7 @@ impl World {
             }
             return self.after(5 * S, Happening::Look);
         }
-        // The fixpoint must last, and every replica must come to see it.
+        // The fixpoint must last, and every replica must see it.
         self.still_for += 1;
         if self.still_for < 40 {
             return self.after(5 * S, Happening::Look);

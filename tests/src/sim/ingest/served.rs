@@ -1,4 +1,4 @@
-//! What a replica is told to be served, and what it is told to be there and cannot see.
+//! Discovery: the kinds that a replica sees as served, and the kinds that exist and that it cannot see.
 
 use super::Line;
 use crate::sim::kinds::{KINDS, UNWATCHED};
@@ -11,7 +11,8 @@ impl World {
         if !self.is_epoch(at, epoch) {
             return;
         }
-        // As the graph service does: what cannot be seen counts first, and ceases to count last.
+        // The order is that of the graph service: new undiscovered groups come first, and groups that are discovered
+        // again come last.
         let hidden = self.replicas[at].undiscovered.filter(|(_, until)| self.now < *until);
         if let Some((group, _)) = hidden {
             let why = String::from("its server does not answer");
@@ -60,7 +61,7 @@ impl World {
     }
 
     fn unserve_kind(&mut self, at: usize, kind: usize) {
-        // What the watch still brings is taken first.
+        // The leader first takes the events that the watch still delivers.
         self.deliver(at, kind, usize::MAX);
         let collection = &mut self.replicas[at].collections[kind];
         collection.follow = None;

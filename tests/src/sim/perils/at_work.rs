@@ -1,4 +1,4 @@
-//! What the perils of a world do, and what of it the law has to know.
+//! The effects of the perils on a world, and the facts about them that the judge needs.
 
 use super::Perils;
 use crate::random::Random;
@@ -13,22 +13,22 @@ use sandbox::model::{Model, Policy, Snapshot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The name of an owner about which every question fails; its uid comes before all others.
+/// The name of an owner about which every question fails. Its uid sorts before all others.
 pub(in crate::sim) const UNREADABLE: &str = "unreadable";
 const UNREADABLE_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// More references of an object than the collector takes.
+/// The maximum number of references of one object that the collector reads.
 const REFERENCES_MAX: usize = 5_000;
 const WEBHOOK: &str = "policy.example.com";
 
-/// What perils keep of a world.
+/// The state that the perils keep of a world.
 #[derive(Debug)]
 pub(in crate::sim) struct Perilous {
     random: Random,
-    /// Older states of the store, for a member to answer from, with the time they are of.
+    /// Older states of the store from which a member may answer, each with its time.
     copies: Vec<(Snapshot, u64)>,
-    /// When a member last answered.
+    /// The last time at which a member answers.
     pub(in crate::sim) member_until: u64,
-    /// Until then the webhook denies every deletion.
+    /// The webhook denies every deletion before this time.
     webhook_until: u64,
     readds_left: u64,
 }
@@ -45,27 +45,28 @@ impl Perilous {
     }
 }
 
-/// A member of the API server that has an older copy of the store.
+/// A member of the API server with an older copy of the store.
 #[derive(Debug)]
 pub(in crate::sim) struct Member {
     pub(in crate::sim) model: Model,
-    /// The time that its copy is of.
+    /// The time of the copy.
     pub(in crate::sim) of: u64,
     pub(in crate::sim) share: u64,
     pub(in crate::sim) until: u64,
-    /// It answers lists and watches too: its copy is of the history that the store is in.
+    /// The member also answers lists and watches, because its copy belongs to the present history of the store.
     pub(in crate::sim) lists: bool,
 }
 
 impl Member {
-    /// Who has heard of nothing but this copy cannot tell that it is one: a process that has just started is spared.
+    /// Returns whether the copy is older than the position that a client knows. A process that has just started knows
+    /// nothing newer, so it never gets answers of a member.
     pub(in crate::sim) fn is_behind(&self, known: u64) -> bool {
         self.model.revision() < known
     }
 }
 
 impl World {
-    /// The initial objects.
+    /// Creates the objects of the perils.
     pub(in crate::sim) fn set_perils_up(&mut self) {
         let perils = self.options.perils.clone();
         self.server.truth.perils = perils.clone();
@@ -88,7 +89,7 @@ impl World {
         self.server.commit(0, Actor::User);
     }
 
-    /// Sometimes, while there are faults.
+    /// May start a member, while there are faults.
     pub(in crate::sim) fn make_perils(&mut self) {
         let perils = self.options.perils.clone();
         if perils.mirror && self.perilous.random.once_in(60) {
@@ -131,7 +132,7 @@ impl World {
         self.perilous.member_until = until;
     }
 
-    /// Faults stop. What a webhook denies for good it continues to deny.
+    /// Ends the faults. The webhook still denies the deletions that it denies for ever.
     pub(in crate::sim) fn calm_perils(&mut self) {
         self.server.member = None;
         self.break_members_watches();
@@ -142,7 +143,7 @@ impl World {
         self.server.truth.find_unserved(&self.server.model, self.now);
     }
 
-    /// The group that a replica which starts is not shown, and until when.
+    /// Draws the group that discovery hides from a replica that starts, and the end of that time.
     pub(in crate::sim) fn undiscovered(&mut self) -> Option<(&'static str, u64)> {
         let chance = self.options.perils.undiscovered;
         if chance == 0 || self.calm || !self.perilous.random.percent(chance) {
@@ -155,13 +156,13 @@ impl World {
         Some((group, until))
     }
 
-    /// What each request takes beyond the usual.
+    /// The additional time of each request.
     pub(in crate::sim) fn slowness(&mut self) -> u64 {
         let floor = self.options.perils.slow_ms * MS;
         if floor == 0 { 0 } else { self.perilous.random.between(floor * 9 / 10, floor) }
     }
 
-    /// Whether what is asked about the object of this name is answered with an error.
+    /// Returns whether the server answers questions about this object with an error.
     pub(in crate::sim) fn is_unreadable(&mut self, name: &str) -> bool {
         let unreadable = self.options.perils.poison && name == UNREADABLE;
         if unreadable {
@@ -170,7 +171,7 @@ impl World {
         unreadable
     }
 
-    /// What stands between a request and the server beyond the usual.
+    /// Draws an error that answers a request in place of the server.
     pub(in crate::sim) fn peril_refuses(&mut self, request: &Request) -> Option<Refused> {
         if !self.options.perils.poison {
             return None;
@@ -188,7 +189,7 @@ impl World {
         Some(Refused { code: 403, webhook: Some(String::from(WEBHOOK)), ..Refused::default() })
     }
 
-    /// After each step.
+    /// Runs the perils after each step.
     pub(in crate::sim) fn follow_perils(&mut self) {
         for (uid, removed) in std::mem::take(&mut self.server.stripped) {
             if self.perilous.readds_left > 0 && self.perilous.random.percent(40) {
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// A controller that does not know that an object lost references gives them to it again.
+    /// Gives removed references back to the object, as a controller does that does not know of the removal.
     pub(in crate::sim) fn readd(&mut self, uid: &Uid, references: &[OwnerReference]) {
         let Some(life) = self.server.truth.lives.get(uid).filter(|life| life.exists()).cloned() else { return };
         self.tally.fault("reference put back");
@@ -251,7 +252,7 @@ impl World {
         self.note(|| format!("user creates {name}, which has an unreadable owner: {done:?}"));
     }
 
-    /// Many owners of one object are deleted in foreground, and then in another way.
+    /// Deletes many owners of one object in foreground, and then in another way.
     pub(in crate::sim) fn crowd(&mut self, step: u8) {
         let count = self.options.perils.many_owners;
         let named =
@@ -295,17 +296,17 @@ impl World {
     }
 }
 
-/// Whether the webhook denies the deletion of what has this name, for good.
+/// Returns whether the webhook denies the deletion of the object with this name for ever.
 fn is_poisoned_name(name: &str) -> bool {
     name == "configmaps-0"
 }
 
-/// Whether an object cannot be deleted by the collector, whatever it tries.
+/// Returns whether no write of the collector can delete the object.
 pub(in crate::sim) fn is_poisoned(options: &Perils, life: &Life) -> bool {
     options.poison && life.kind == MIRRORED && is_poisoned_name(&life.object.name)
 }
 
-/// Whether an object has more references than the collector takes.
+/// Returns whether an object has more references than the collector reads.
 pub(in crate::sim) fn has_too_many(life: &Life) -> bool {
     let owners = &life.facts().owners;
     owners.len() > REFERENCES_MAX
