@@ -2,7 +2,7 @@
 //! them. Controllers of the API server delete the contents first.
 
 use crate::coverage::{Coverage, Kind, KindId, State};
-use crate::object::{Access, GroupResource, Name};
+use crate::object::{GroupResource, Name};
 
 /// The finalizer in `spec.finalizers` of a namespace until it is empty. It stands for the namespace controller.
 pub(crate) const NAMESPACE_FINALIZER: &str = "kubernetes";
@@ -43,22 +43,22 @@ impl Container {
     pub(crate) fn holds(&self, kind: &Kind, namespace: &str) -> bool {
         match self {
             Container::Namespace(name) => **name == *namespace && !namespace.is_empty(),
-            Container::Instances(of) => kind.served.as_ref().is_some_and(|served| served.group_resource == *of),
+            Container::Instances(of) => kind.served().is_some_and(|served| served.group_resource == *of),
         }
     }
 
     /// Collections that the graph does not show and that may hold contents of this container.
     pub(crate) fn unseen<'c>(&'c self, coverage: &'c Coverage) -> impl Iterator<Item = KindId> + 'c {
         let may_hide = |kind: &Kind| {
-            let Some(served) = &kind.served else { return false };
+            let Some(served) = kind.served() else { return false };
             let at = &served.group_resource;
             let is_event = *at.resource == *"events" && EVENTS.contains(&&*at.group);
             let concerns = match self {
                 Container::Namespace(_) => served.namespaced && served.deletable,
                 Container::Instances(of) => at == of,
             };
-            let seen = served.access == Access::Watched && kind.state == State::Synced && !kind.doubtful;
-            concerns && !seen && !(is_event && kind.state == State::Ignored)
+            let seen = kind.is_synced() && !kind.is_doubtful();
+            concerns && !seen && !(is_event && kind.state() == State::Ignored)
         };
         coverage.served().filter(move |(_, kind)| may_hide(kind)).map(|(id, _)| id)
     }

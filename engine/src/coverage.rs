@@ -1,47 +1,21 @@
-//! The served kinds, and the completeness and position of each collection.
+//! The served kinds, and the completeness and position of each collection. The states of one kind are in `kind`.
 
-use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind};
+use crate::object::{GroupResource, Name, ResourceVersion, ServedKind};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+mod kind;
+mod placement;
 mod rivals;
 mod stores;
 mod undiscovered;
 
-pub(crate) use stores::Placement;
-use stores::{leaps, raise};
+pub use kind::State;
+pub(crate) use kind::{Contradiction, Kind};
+use placement::Peak;
 pub use undiscovered::{ALL_RESOURCES, Undiscovered};
-
-/// How much of a collection the graph knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// The first list, or a new one, is in progress.
-    Listing,
-    /// Listed, and watched.
-    Synced,
-    /// It was synced; its watch has been lost for a while.
-    Stale,
-    /// Cannot be listed.
-    Failed,
-    /// Not watched: ignored by configuration, or without the required verbs.
-    Ignored,
-}
-
-impl State {
-    /// The word for logs, labels and screens.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Listing => "listing",
-            State::Synced => "synced",
-            State::Stale => "stale",
-            State::Failed => "failed",
-            State::Ignored => "ignored",
-        }
-    }
-}
 
 /// Number of kinds up to which the graph keeps kinds that no reference names.
 const KINDS_KEPT: usize = 1024;
@@ -54,169 +28,6 @@ const UNSERVED_KEPT: Duration = Duration::from_secs(3600);
 pub(crate) struct KindId {
     place: u32,
     generation: u32,
-}
-
-/// A group and kind, with the knowledge about its collection.
-#[derive(Clone, Debug)]
-pub(crate) struct Kind {
-    pub(crate) group: Name,
-    pub(crate) kind: Name,
-    /// `None` while it is not served.
-    pub(crate) served: Option<ServedKind>,
-    /// The last served scope. References are still judged by this scope after the kind is gone.
-    namespaced: Option<bool>,
-    pub(crate) state: State,
-    /// The graph has everything that the collection's watch has sent up to this version.
-    pub(crate) position: Option<ResourceVersion>,
-    /// Objects in the graph.
-    pub(crate) observed: usize,
-    /// The current or last list. Objects have the number of the last list that showed them.
-    pub(crate) list: u32,
-    /// Observed objects that the current list has shown.
-    pub(crate) fresh: usize,
-    pub(crate) error: String,
-    pub(crate) since: Time,
-    pub(crate) progress: Option<Time>,
-    /// When the watch was lost.
-    pub(crate) lost: Option<Time>,
-    /// The number of the last list that started before the store was restored. Until a newer list is complete, lower
-    /// versions are expected.
-    pub(crate) rewound: Option<u32>,
-    /// The highest version that any request has seen of the kind's store, and the time.
-    pub(crate) high: Option<(ResourceVersion, Time)>,
-    /// The highest seen version when the kind ceased to be served. A list that ends before this version belongs to
-    /// another history.
-    pub(crate) floor: Option<ResourceVersion>,
-    /// An aggregated API server served the kind. Its versions say nothing about the main store.
-    pub(crate) was_aggregated: bool,
-    /// The lowest known version among objects that the current list returned at an older version. A list that ends past
-    /// this version and still lacks the update belongs to another history.
-    pub(crate) regressed_to: Option<ResourceVersion>,
-    /// The connection of the watch broke, and the position of the store is not known yet.
-    pub(crate) doubtful: bool,
-    /// Invalid objects of the last list, which are not in the graph.
-    pub(crate) unusable: usize,
-    pub(crate) placement: Placement,
-    /// Recent contradictions between answers about the collection.
-    pub(crate) contradiction: Option<Contradiction>,
-    /// Several resources of the group have this kind. A reference does not say which one it means.
-    pub(crate) ambiguous: bool,
-}
-
-/// Contradictory answers of the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Contradiction {
-    /// The last contradiction, as text.
-    pub(crate) why: String,
-    /// The number of contradictions, each one soon after the previous one.
-    pub(crate) count: u32,
-    pub(crate) last: Time,
-}
-
-impl Kind {
-    /// Whether its objects are in the graph, or will be.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.served.as_ref().is_some_and(|served| served.access == Access::Watched)
-    }
-
-    /// Whether this list, and the watch that follows it, belong to a history that the store no longer has.
-    pub(crate) fn is_lost(&self, list: u32) -> bool {
-        self.rewound == Some(list)
-    }
-
-    /// Whether it is watched and may have objects that the graph does not show.
-    pub(crate) fn is_unseen(&self) -> bool {
-        self.is_watched() && self.state != State::Synced
-    }
-
-    /// Whether it is unseen, or must confirm its history first.
-    pub(crate) fn is_uncertain(&self) -> bool {
-        self.is_unseen() || (self.is_watched() && self.is_in_doubt())
-    }
-
-    /// Whether its knowledge may belong to another history of its store.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.doubtful || (self.is_aggregated() && self.rewound.is_some())
-    }
-
-    /// Whether it is namespaced, if known.
-    pub(crate) fn namespaced(&self) -> Option<bool> {
-        self.namespaced
-    }
-
-    /// Whether an aggregated API server with a store of its own serves it.
-    pub(crate) fn is_aggregated(&self) -> bool {
-        self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
-    }
-
-    /// Whether the first list is complete and the last list has not failed. Only then the absence of an object has a
-    /// meaning.
-    pub(crate) fn is_listed(&self) -> bool {
-        self.is_watched() && self.position.is_some() && self.state != State::Failed
-    }
-
-    /// Whether its versions are those of the main store, and are comparable with those of all other collections there.
-    pub(crate) fn is_in_main_store(&self) -> bool {
-        let is_main = self.served.as_ref().is_some_and(|served| served.backend == Backend::Main);
-        is_main && matches!(self.placement, Placement::Main { .. })
-    }
-
-    /// Whether the kind's store is known. Then the positions of the collection show the age of an answer.
-    pub(crate) fn is_placed(&self) -> bool {
-        self.placement == Placement::Apart || self.keeps_up()
-    }
-
-    /// Whether this version is too far ahead for the elapsed time. A store that is restored from a backup continues
-    /// after all earlier versions.
-    pub(crate) fn leaps(&self, now: Time, version: &ResourceVersion) -> bool {
-        leaps(self.high.as_ref(), now, version)
-    }
-
-    /// Records that its store was seen at this version.
-    fn raise(&mut self, now: Time, version: &ResourceVersion) {
-        raise(&mut self.high, now, version);
-    }
-
-    fn of(group: Name, kind: Name) -> Kind {
-        Kind {
-            group,
-            kind,
-            served: None,
-            namespaced: None,
-            state: State::Ignored,
-            position: None,
-            observed: 0,
-            list: 0,
-            fresh: 0,
-            error: String::new(),
-            since: Time::ZERO,
-            progress: None,
-            lost: None,
-            rewound: None,
-            high: None,
-            floor: None,
-            was_aggregated: false,
-            regressed_to: None,
-            doubtful: false,
-            unusable: 0,
-            placement: Placement::default(),
-            contradiction: None,
-            ambiguous: false,
-        }
-    }
-
-    fn is_listable(&self) -> bool {
-        self.served.as_ref().is_some_and(|served| served.access != Access::ReadOnly)
-    }
-
-    fn enter(&mut self, now: Time, state: State) -> bool {
-        let changed = self.state != state;
-        if changed {
-            self.state = state;
-            self.since = now;
-        }
-        changed
-    }
 }
 
 /// The result of advancing a collection's position.
@@ -242,7 +53,7 @@ pub(crate) struct Coverage {
     /// lead to the kind in `by_kind`.
     rivals: BTreeMap<GroupResource, KindId>,
     /// The highest version seen in any collection of the main store, and when.
-    main: Option<(ResourceVersion, Time)>,
+    main: Option<Peak>,
     /// The highest version of an object in any list of the main store, even of failed lists.
     shown: Option<ResourceVersion>,
 }
@@ -331,9 +142,8 @@ impl Coverage {
         for (number, place) in self.kinds.iter_mut().enumerate() {
             let Some(kind) = &place.kind else { continue };
             let id = KindId { place: number as u32, generation: place.generation };
-            let was_served = kind.high.is_some() || kind.floor.is_some() || kind.doubtful;
-            let counts = was_served && now.since(kind.since) < UNSERVED_KEPT;
-            if kind.served.is_some() || counts || used.contains(&id) {
+            let counts = kind.high().is_some() && now.since(kind.since()) < UNSERVED_KEPT;
+            if kind.served().is_some() || counts || used.contains(&id) {
                 continue;
             }
             let key = (kind.group.clone(), kind.kind.clone());
@@ -370,124 +180,55 @@ impl Coverage {
     pub(crate) fn serve(&mut self, now: Time, served: ServedKind) -> KindId {
         let id = self.place_of(&served.group_resource, &served.kind);
         self.by_resource.insert(served.group_resource.clone(), id);
-        let kind = self.kind_mut(id);
-        let was_watched = kind.is_watched();
-        kind.namespaced = Some(served.namespaced);
-        kind.served = Some(served);
-        if !kind.is_watched() {
-            kind.enter(now, State::Ignored);
-        } else if !was_watched {
-            kind.position = None;
-            kind.enter(now, State::Listing);
-            kind.since = now;
-        }
+        self.kind_mut(id).serve(now, served);
         id
     }
 
     /// Records that a kind is no longer served. The state of its collection becomes unknown.
     pub(crate) fn unserve(&mut self, now: Time, collection: &GroupResource) -> Option<KindId> {
         let id = self.by_resource.remove(collection)?;
-        let kind = self.kind_mut(id);
-        kind.was_aggregated = kind.is_aggregated();
-        kind.doubtful &= !kind.was_aggregated;
-        kind.served = None;
-        kind.floor = kind.high.as_ref().map(|(high, _)| high.clone());
-        kind.position = None;
-        kind.progress = None;
-        kind.lost = None;
-        kind.error.clear();
-        kind.enter(now, State::Ignored);
+        self.kind_mut(id).unserve(now);
         Some(id)
     }
 
-    /// A list starts. True if the state changed.
-    pub(crate) fn list_begun(&mut self, now: Time, id: KindId) -> bool {
-        let kind = self.kind_mut(id);
-        kind.list = kind.list.wrapping_add(1);
-        kind.fresh = 0;
-        kind.unusable = 0;
-        kind.regressed_to = None;
-        kind.lost = None;
-        // Readers see a failed collection as failed until a list has succeeded.
-        kind.state != State::Failed && kind.enter(now, State::Listing)
-    }
-
     /// The current list is complete as of `version`.
-    pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
-        let kind = self.kind_mut(id);
-        let floor = kind.floor.take();
-        let back = kind.position.iter().chain(&floor).any(|known| version.is_before(known));
-        let skipped = kind.regressed_to.take().is_some_and(|known| version.reached(&known));
-        let rewind = (back || skipped || kind.leaps(now, &version)) && kind.rewound.is_none();
-        if kind.rewound.is_some_and(|list| list != kind.list) {
-            kind.rewound = None;
-        }
-        if rewind {
-            kind.high = None;
-        }
+    pub(crate) fn end_list(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
+        let advance = self.kind_mut(id).end_list(now, version.clone());
         self.raise(now, id, &version);
-        let kind = self.kind_mut(id);
-        kind.position = Some(version);
-        kind.doubtful = false;
-        kind.error.clear();
-        kind.progress = Some(now);
-        kind.lost = None;
-        kind.enter(now, State::Synced);
-        if rewind { Advance::Rewind } else { Advance::Moved }
-    }
-
-    pub(crate) fn list_failed(&mut self, now: Time, id: KindId, error: String) -> bool {
-        let kind = self.kind_mut(id);
-        kind.error = error;
-        kind.enter(now, State::Failed)
+        advance
     }
 
     /// An event or bookmark of the watch has `version`.
     pub(crate) fn advance(&mut self, now: Time, id: KindId, version: &ResourceVersion) -> Advance {
-        let kind = self.kind_mut(id);
-        let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
-        if (back || kind.leaps(now, version)) && kind.rewound.is_none() {
-            return Advance::Rewind;
+        let advance = self.kind_mut(id).advance(now, version);
+        if advance == Advance::Moved {
+            self.raise(now, id, version);
         }
-        self.raise(now, id, version);
-        let kind = self.kind_mut(id);
-        kind.position = Some(version.clone());
-        kind.progress = Some(now);
-        Advance::Moved
+        advance
     }
 
-    /// Records a note about a watched collection. True if it is new.
-    pub(crate) fn note(&mut self, id: KindId, note: String) -> bool {
-        let kind = self.kind_mut(id);
-        let news = kind.state == State::Synced && kind.lost.is_none() && kind.error != note;
-        if news {
-            kind.error = note;
+    /// The main store was seen at `version`. Doubts the kinds that are not served, and were seen past that version. Such
+    /// a kind waits until it is served and listed. True if a kind waits.
+    pub(crate) fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
+        let mut waits = false;
+        for kind in self.all_mut() {
+            waits |= kind.doubt_unserved(version);
         }
-        news
+        waits
     }
 
-    pub(crate) fn watch_lost(&mut self, now: Time, id: KindId, error: String) {
-        let kind = self.kind_mut(id);
-        kind.error = error;
-        kind.lost.get_or_insert(now);
+    /// The main store was seen at `version`. Ends the doubt in unserved kinds that were not seen past it.
+    pub(crate) fn trust_unserved(&mut self, version: &ResourceVersion) {
+        self.all_mut().for_each(|kind| kind.trust_unserved(version));
     }
 
-    /// The watch is open again. True if the state changed.
-    pub(crate) fn watch_resumed(&mut self, now: Time, id: KindId) -> bool {
-        let kind = self.kind_mut(id);
-        kind.lost = None;
-        if matches!(kind.state, State::Synced | State::Stale) {
-            kind.error.clear();
-            kind.progress = Some(now);
+    /// The store of a kind was restored. A kind that is not served now may be served again, and its knowledge belongs to
+    /// the earlier history too.
+    pub(crate) fn lose_history(&mut self, id: KindId) {
+        if self.kind(id).is_aggregated() {
+            return self.kind_mut(id).lose_history();
         }
-        kind.state == State::Stale && kind.enter(now, State::Synced)
-    }
-
-    /// Marks a collection as stale if its watch has been lost for `after`. True if the state changed.
-    pub(crate) fn stale(&mut self, now: Time, id: KindId, after: Duration) -> bool {
-        let kind = self.kind_mut(id);
-        kind.state == State::Synced
-            && kind.lost.is_some_and(|lost| now.since(lost) >= after)
-            && kind.enter(now, State::Stale)
+        self.all_mut().for_each(Kind::lose_history);
+        self.forget_main_store();
     }
 }

@@ -297,7 +297,7 @@ impl Graph {
     pub(crate) fn object_ref(&self, coverage: &Coverage, id: NodeId) -> ObjectRef {
         let node = self.node(id);
         let kind = coverage.kind(node.kind());
-        let (version, resource) = match &kind.served {
+        let (version, resource) = match kind.served() {
             Some(served) => (served.version.clone(), served.group_resource.resource.clone()),
             None => (Name::from(""), Name::from("")),
         };

@@ -410,7 +410,7 @@ impl World {
             plan.entries.push(PlanEntry { object, effect, step, reasons });
         }
         plan.entries.sort_by(|a, b| (a.step, a.object.order()).cmp(&(b.step, b.object.order())));
-        let collection = |kind: KindId| Some(self.coverage.kind(kind).served.as_ref()?.group_resource.clone());
+        let collection = |kind: KindId| Some(self.coverage.kind(kind).served()?.group_resource.clone());
         plan.unsynced = unsynced.into_iter().filter_map(collection).collect();
         plan.unsynced.extend(self.hidden.iter().map(Undiscovered::group_resource));
         plan
@@ -530,8 +530,8 @@ fn plain(code: ReasonCode) -> Reason {
 
 fn unseen(coverage: &Coverage, kind: KindId) -> Reason {
     let kind = coverage.kind(kind);
-    let name = kind.served.as_ref().map_or_else(String::new, |served| format!("{}", served.group_resource));
-    Reason { detail: format!("{name} is {}", kind.state.as_str()), ..plain(ReasonCode::CollectionUnsynced) }
+    let name = kind.served().map_or_else(String::new, |served| format!("{}", served.group_resource));
+    Reason { detail: format!("{name} is {}", kind.state().as_str()), ..plain(ReasonCode::CollectionUnsynced) }
 }
 
 /// Why a kind that is missing in discovery may have unseen dependents.

@@ -146,7 +146,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
         }
         Known::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
         // The owner may be in a resource that the reference does not name.
-        Known::Absent(_) | Known::Virtual { .. } if kind.ambiguous && !graph.is_orphaned(owner) => {
+        Known::Absent(_) | Known::Virtual { .. } if kind.is_ambiguous() && !graph.is_orphaned(owner) => {
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         }
         // The object may come from a server that is ahead of the one whose list lacks the owner.
@@ -156,19 +156,17 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
         Known::Absent(_) => return Standing::Dangling,
         Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
     }
-    let Some(served) = &kind.served else {
+    if kind.served().is_none() {
         // Another group has shown this owner. This group may show the owner when the group is served again.
         let orphaned = matches!(known, Known::Virtual { .. }) && graph.is_orphaned(owner);
         return if orphaned { Standing::Orphaning } else { Standing::Unverified(Undecided::OwnerKindUnresolved) };
-    };
+    }
     match known {
         Known::Observed | Known::Read { .. } if owner.orphans_dependents() => Standing::Orphaning,
         Known::Observed | Known::Read { .. } if owner.deletes_dependents() => Standing::Waiting,
         Known::Observed | Known::Read { .. } => Standing::Solid,
         _ if graph.is_orphaned(owner) => Standing::Orphaning,
-        _ if served.access == crate::object::Access::Watched && kind.state == State::Listing => {
-            Standing::Unverified(Undecided::CollectionUnsynced)
-        }
+        _ if kind.state() == State::Listing => Standing::Unverified(Undecided::CollectionUnsynced),
         Known::Virtual { unreadable: true } => Standing::Unverified(Undecided::OwnerUnreadable),
         Known::Virtual { unreadable: false } | Known::Absent(_) => Standing::Unverified(Undecided::OwnerUnverified),
     }

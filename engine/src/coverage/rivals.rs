@@ -12,7 +12,7 @@ impl Coverage {
             return rival;
         }
         let first = self.kind_id(&resource.group, kind);
-        let of_first = self.kind(first).served.as_ref().map(|served| served.group_resource.clone());
+        let of_first = self.kind(first).served().map(|served| served.group_resource.clone());
         let Some(of_first) = of_first.filter(|other| other != resource) else { return first };
         let rival = self.add(resource.group.clone(), kind.clone());
         self.rivals.insert(of_first, first);
@@ -40,7 +40,7 @@ impl Coverage {
 
     /// Served resources of this kind.
     pub(crate) fn resources(&self, id: KindId) -> Vec<GroupResource> {
-        let served = self.namesakes(id).filter_map(|id| self.kind(id).served.as_ref());
+        let served = self.namesakes(id).filter_map(|id| self.kind(id).served());
         let mut resources: Vec<GroupResource> = served.map(|served| served.group_resource.clone()).collect();
         resources.sort();
         resources
@@ -55,7 +55,7 @@ impl Coverage {
         }
         let first = *self.by_kind.get(&(self.kind(id).group.clone(), self.kind(id).kind.clone()))?;
         let namesakes: Vec<KindId> = self.namesakes(id).collect();
-        let served = namesakes.iter().copied().filter(|&id| self.kind(id).served.is_some());
+        let served = namesakes.iter().copied().filter(|&id| self.kind(id).served().is_some());
         let (mut candidates, others): (Vec<KindId>, Vec<KindId>) = served.partition(|&id| self.kind(id).is_listable());
         if candidates.is_empty() {
             candidates = others;

@@ -1,63 +1,21 @@
 //! The stores of collections, and the highest seen version of each store.
 
-use super::{Coverage, Kind, KindId, State};
+use super::placement::{Peak, Placement, raise};
+use super::{Coverage, Kind, KindId};
 use crate::object::ResourceVersion;
 use crate::time::Time;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// Minimum step of a version that counts as a jump. The manual of `etcdutl --bump-revision` recommends adding a
-/// thousand million. No cluster writes as much in a moment.
-const LEAP_MIN: u128 = 100_000_000;
-/// Maximum rate of writes. No cluster writes faster for long.
-const WRITES_PER_SECOND_MAX: u128 = 50_000;
-
-pub(super) fn leaps(high: Option<&(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) -> bool {
-    let leaps = |(high, at): &(ResourceVersion, Time)| {
-        version.leaps(high, LEAP_MIN + WRITES_PER_SECOND_MAX * u128::from(now.since(*at).as_secs()))
-    };
-    high.is_some_and(leaps)
-}
-
-pub(super) fn raise(high: &mut Option<(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) {
-    if !high.as_ref().is_some_and(|(high, _)| version.is_before(high)) && !leaps(high.as_ref(), now, version) {
-        *high = Some((version.clone(), now));
-    }
-}
-
-/// Which store a collection is kept in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// In the main store, as far as is known.
-    Main {
-        /// The collection was seen at or past the highest version known of the main store.
-        keeps_up: bool,
-        /// The number of consecutive answers that contradict this placement.
-        against: u32,
-    },
-    /// In a store of its own, because of `--etcd-servers-overrides`. The administrator has named the collection.
-    Apart,
-    /// Unknown. The positions of answers differ from those of the other collections, and the administrator does not
-    /// name this collection. Either it has a store of its own, or another server answers for it. No list of it proves
-    /// anything.
-    Unknown {
-        /// The number of consecutive answers that agree with the main store.
-        along: u32,
-        /// The version of the last answer.
-        stood: Option<ResourceVersion>,
-    },
-}
-
-impl Default for Placement {
-    fn default() -> Placement {
-        Placement::Main { keeps_up: false, against: 0 }
-    }
-}
-
 impl Kind {
     /// Whether the collection was seen at or past the highest version known of the main store, and counts as part of it.
     pub(crate) fn keeps_up(&self) -> bool {
         matches!(self.placement, Placement::Main { keeps_up: true, .. })
+    }
+
+    /// Whether the kind's store is known. Then the positions of the collection show the age of an answer.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.placement == Placement::Apart || self.keeps_up()
     }
 
     /// Whether it is unknown which store the collection is kept in.
@@ -84,10 +42,10 @@ impl Kind {
 
     /// Records an answer that contradicts the placement of the collection in the main store.
     pub(crate) fn speak_against(&mut self) {
-        if let Placement::Main { keeps_up: false, against } = &mut self.placement
-            && self.state == State::Synced
-        {
-            *against = against.saturating_add(1);
+        let is_synced = self.is_synced();
+        match &mut self.placement {
+            Placement::Main { keeps_up: false, against } if is_synced => *against = against.saturating_add(1),
+            Placement::Main { .. } | Placement::Apart | Placement::Unknown { .. } => {}
         }
     }
 
@@ -114,12 +72,12 @@ impl Kind {
 impl Coverage {
     /// Records that the store of this collection was seen at this version.
     pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
-        let reaches_main = self.main.as_ref().is_some_and(|(main, _)| version.reached(main))
-            && !leaps(self.main.as_ref(), now, version);
+        let reaches_main =
+            self.main.as_ref().is_some_and(|main| version.reached(&main.version) && !main.leaps(now, version));
         let kind = self.kind_mut(id);
         kind.raise(now, version);
         // Data of an old history says nothing about the current store.
-        if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
+        if !kind.is_rewound() && kind.is_in_main_store() && version.is_ordered() {
             if !kind.keeps_up() && reaches_main {
                 kind.placement = Placement::Main { keeps_up: true, against: 0 };
             }
@@ -139,7 +97,7 @@ impl Coverage {
     /// Records that a list shows an object at this version.
     pub(crate) fn show(&mut self, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
-        let counts = kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered();
+        let counts = !kind.is_rewound() && kind.is_in_main_store() && version.is_ordered();
         if counts && !self.shown.as_ref().is_some_and(|shown| version.is_before(shown)) {
             self.shown = Some(version.clone());
         }
@@ -149,20 +107,18 @@ impl Coverage {
     /// one such floor. Every other collection has its own.
     pub(crate) fn floor(&self, id: KindId) -> Option<&ResourceVersion> {
         let kind = self.kind(id);
-        let own = kind.high.as_ref().map(|(high, _)| high);
-        let shared = [self.main.as_ref().map(|(high, _)| high), self.shown.as_ref()];
-        let shared = shared.into_iter().filter(|_| kind.is_in_main_store());
-        shared.chain([own]).flatten().reduce(|one, other| if one.is_before(other) { other } else { one })
+        let shared = [self.main(), self.shown.as_ref()].into_iter().filter(|_| kind.is_in_main_store());
+        shared.chain([kind.high()]).flatten().reduce(|one, other| if one.is_before(other) { other } else { one })
     }
 
     /// The highest version ever seen of the main store.
     pub(crate) fn main(&self) -> Option<&ResourceVersion> {
-        self.main.as_ref().map(|(main, _)| main)
+        self.main.as_ref().map(|main| &main.version)
     }
 
     /// Whether this version is too far beyond all known versions of the main store.
     pub(crate) fn is_far_ahead(&self, now: Time, id: KindId, version: &ResourceVersion) -> bool {
-        self.kind(id).is_in_main_store() && leaps(self.main.as_ref(), now, version)
+        self.kind(id).is_in_main_store() && self.main.as_ref().is_some_and(|main| main.leaps(now, version))
     }
 
     /// Forgets the position of the main store, and which collections it has, because its history has changed.
@@ -177,13 +133,13 @@ impl Coverage {
         self.compare_stores();
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Kind> {
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Kind> {
         self.kinds.iter_mut().filter_map(|place| place.kind.as_mut())
     }
 
     /// Collections of the main store that were not seen at or past the position that the others have shown.
     pub(crate) fn behind(&self) -> impl Iterator<Item = KindId> + '_ {
-        let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up();
+        let is_behind = |kind: &Kind| kind.is_synced() && kind.is_in_main_store() && !kind.keeps_up();
         self.served().filter(move |(_, kind)| is_behind(kind)).map(|(id, _)| id)
     }
 
@@ -208,17 +164,16 @@ impl Coverage {
     /// the assumed position.
     pub(crate) fn apart(&self, now: Time, rounds: u32) -> Option<Vec<KindId>> {
         let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against() >= rounds).collect();
-        let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
+        let level = self.served().filter(|(_, kind)| kind.is_synced() && kind.is_in_main_store()).count();
         if 2 * elsewhere.len() <= level {
             return (!elsewhere.is_empty()).then_some(elsewhere);
         }
-        let mut highs: Vec<&ResourceVersion> =
-            elsewhere.iter().filter_map(|&id| self.kind(id).high.as_ref().map(|(high, _)| high)).collect();
+        let mut highs: Vec<&ResourceVersion> = elsewhere.iter().filter_map(|&id| self.kind(id).high()).collect();
         highs.sort_by(|one, other| one.compare(other).unwrap_or(Ordering::Equal));
         let (Some(&furthest), Some(&middle)) = (highs.last(), highs.get(highs.len() / 2)) else { return None };
         let is_apart = |&(_, kind): &(KindId, &Kind)| {
-            let stands = |high: &(ResourceVersion, Time)| furthest.is_before(&high.0) || leaps(Some(high), now, middle);
-            kind.is_in_main_store() && kind.high.as_ref().is_some_and(stands)
+            let stands = |peak: &Peak| furthest.is_before(&peak.version) || peak.leaps(now, middle);
+            kind.is_in_main_store() && kind.peak().is_some_and(stands)
         };
         Some(self.served().filter(is_apart).map(|(id, _)| id).collect())
     }
@@ -231,8 +186,8 @@ impl Coverage {
         (self.main, self.shown) = (None, None);
         for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
             kind.begin_count();
-            if let Some((high, at)) = kind.high.clone().filter(|_| kind.is_in_main_store() && kind.rewound.is_none()) {
-                raise(&mut self.main, at, &high);
+            if let Some(Peak { version, at }) = kind.peak().filter(|_| kind.is_in_main_store() && !kind.is_rewound()) {
+                raise(&mut self.main, *at, version);
             }
         }
     }

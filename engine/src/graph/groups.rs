@@ -15,7 +15,7 @@ impl Graph {
         };
         // A reference by an unserved kind keeps an owner only while the reference can be removed: during orphaning
         // deletion.
-        let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
+        let served = move |node: &Node<'_>| coverage.kind(node.kind()).served().is_some();
         let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || (served(node) && namesake(node));
         let uid = this.uid();
         let few = self.few_by_uid(&uid);

@@ -78,13 +78,13 @@ impl Coverage {
         let is_version = version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         let is_there = |kind: &Kind| place.is_empty() || *kind.group == *place || (is_version && *kind.group == *group);
         let is_called = |kind: &Kind| {
-            let Some(served) = &kind.served else { return false };
+            let Some(served) = kind.served() else { return false };
             *served.group_resource.resource == *word
                 || kind.kind.to_lowercase() == word
                 || served.names.iter().any(|name| **name == *word)
         };
         let found = self.served().filter(|(_, kind)| is_there(kind) && is_called(kind));
-        found.filter_map(|(_, kind)| Some(kind.served.as_ref()?.group_resource.clone())).collect()
+        found.filter_map(|(_, kind)| Some(kind.served()?.group_resource.clone())).collect()
     }
 }
 

@@ -7,7 +7,7 @@
 //! at a time, with growing intervals, and each question concerns another node.
 
 use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
-use crate::coverage::{Coverage, KindId, State};
+use crate::coverage::{Coverage, KindId};
 use crate::evidence::Absence;
 use crate::follow::Failure;
 use crate::graph::{Known, NodeId};
@@ -253,7 +253,7 @@ impl Questions {
     pub(super) fn view(&self, coverage: &Coverage) -> View {
         let unanswered = |(&kind, row): (&KindId, &Row)| {
             let failing = row.failing.as_ref()?;
-            let served = coverage.kind(kind).served.as_ref()?;
+            let served = coverage.kind(kind).served()?;
             Some(Unanswered {
                 collection: served.group_resource.clone(),
                 owners: if failing.is_down() { row.len() + row.under_way } else { row.failed.len() },
@@ -291,7 +291,7 @@ impl Leader {
 
     /// Asks one question. Returns false if the question is no longer required.
     fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
-        let Some((served, node)) = self.world.coverage().kind(kind).served.clone().zip(self.world.graph().get(id))
+        let Some((served, node)) = self.world.coverage().kind(kind).served().cloned().zip(self.world.graph().get(id))
         else {
             return false;
         };
@@ -323,7 +323,7 @@ impl Leader {
     ) {
         let awaited = self.prober.questions_mut().end(kind, id, probe);
         let is_there = self.world.graph().get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
-        let Some(times) = awaited.filter(|_| is_there && self.world.coverage().kind(kind).served.is_some()) else {
+        let Some(times) = awaited.filter(|_| is_there && self.world.coverage().kind(kind).served().is_some()) else {
             // A repeated question waits in the queue again.
             return self.world.mark_uid(&uid);
         };
@@ -395,7 +395,7 @@ impl Leader {
                 "its collection is at version {version}, which cannot be compared with the other collections; if it has a separate etcd, add it to --separate-stores"
             )));
         }
-        let leaps = entry.leaps(self.cx.now, &version) && entry.rewound.is_none();
+        let leaps = entry.leaps(self.cx.now, &version) && !entry.is_rewound();
         let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
         if leaps || self.world.coverage().is_far_ahead(self.cx.now, kind, &version) {
             let why = format!("a list returned version {version}, far past all known versions");
@@ -416,8 +416,8 @@ impl Leader {
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
         if !is_observed {
             let entry = self.world.coverage().kind(kind);
-            let position = entry.position.clone().filter(|_| entry.state == State::Synced);
-            let for_long = self.cx.now.since(entry.since) >= LIST_AGAIN;
+            let position = entry.position().cloned().filter(|_| entry.is_synced());
+            let for_long = self.cx.now.since(entry.since()) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
                 if for_long {
                     self.world.relist(&mut self.cx, kind, "a direct read shows an object that the watch has not shown");

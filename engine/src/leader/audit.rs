@@ -2,7 +2,7 @@
 //! lost, because no event announces such a loss.
 
 use super::{Leader, ProbeAnswer, Purpose, Timer};
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::object::ResourceVersion;
 use alloc::format;
 use alloc::string::String;
@@ -58,7 +58,7 @@ impl Leader {
         if !entry.is_watched() {
             return;
         }
-        if entry.state == State::Synced && self.cx.term.is_some() {
+        if entry.is_synced() && self.cx.term.is_some() {
             return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
         }
         self.audit_in(kind, AUDIT_EVERY);
@@ -75,7 +75,7 @@ impl Leader {
             return self.audit_in(kind, AUDIT_EVERY);
         };
         let version = answer.resource_version;
-        let position = self.world.coverage().kind(kind).position.clone();
+        let position = self.world.coverage().kind(kind).position().cloned();
         if position.as_ref().is_some_and(|position| position.is_before(&version)) {
             // Changes that the watch has not shown yet may explain the difference.
             self.prober.keep_count(kind, Count { version, counted, again });
@@ -101,8 +101,8 @@ impl Leader {
     /// Handles the object count of the server at the current position of the watch.
     fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
         let entry = self.world.coverage().kind(kind);
-        let known = (entry.observed + entry.unusable) as u64;
-        if counted == known || entry.state != State::Synced {
+        let known = entry.listed() as u64;
+        if counted == known || !entry.is_synced() {
             self.audit_in(kind, AUDIT_EVERY);
         } else if again {
             self.world.relist(&mut self.cx, kind, "the object count of the API server differs from its watch");

@@ -15,7 +15,7 @@
 //! report is not true.
 
 use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::follow::Failure;
 use crate::graph::{Coordinates, Known, NodeId};
 use crate::lease::SessionId;
@@ -116,7 +116,7 @@ impl Leader {
         let Some(known) = node.resource_version().filter(|_| node.is_observed()) else { return };
         let version = &sighting.resource_version;
         if known == *version {
-            if !kind.is_aggregated() && kind.rewound.is_none() && differs(node.facts(), &sighting.facts) {
+            if !kind.is_aggregated() && !kind.is_rewound() && differs(node.facts(), &sighting.facts) {
                 self.untrue(
                     session,
                     "observed",
@@ -126,12 +126,12 @@ impl Leader {
             return;
         }
         let aggregated = kind.is_aggregated();
-        let is_back = version.is_before(since) && kind.rewound.is_none();
+        let is_back = version.is_before(since) && !kind.is_rewound();
         if version.is_before(&known) && (aggregated || !is_back) {
             // The watch has passed the observation of the attempt.
             return;
         }
-        let passed = kind.state == State::Synced && kind.position.as_ref().is_some_and(|at| at.reached(version));
+        let passed = kind.is_synced() && kind.has_reached(version);
         let leaps =
             kind.leaps(self.cx.now, version) || self.world.coverage().is_far_ahead(self.cx.now, node.kind(), version);
         let at_once = !aggregated && (is_back || passed || leaps || !version.is_ordered());
@@ -208,7 +208,7 @@ impl Leader {
         let object = claim.object.clone();
         let fresh = claim.contradicted > 0;
         let kind = self.world.kind_of(&object);
-        let Some(served) = self.world.coverage().kind(kind).served.clone().filter(|_| self.cx.term.is_some()) else {
+        let Some(served) = self.world.coverage().kind(kind).served().cloned().filter(|_| self.cx.term.is_some()) else {
             return self.settle_claim(uid);
         };
         let id = self.prober.begin(Purpose::Claim { kind, uid: uid.clone() }, self.world.known(kind));
@@ -282,7 +282,7 @@ impl Leader {
     ) -> Option<ProbeAnswer> {
         let version = answer.resource_version.clone();
         let entry = self.world.coverage().kind(kind);
-        if entry.rewound.is_some() || self.history.is_suspect() {
+        if entry.is_rewound() || self.history.is_suspect() {
             return None;
         }
         let leaps = entry.leaps(self.cx.now, &version);

@@ -5,7 +5,6 @@
 
 use super::ledger::{AcceptedDelete, Inherited};
 use super::{Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
-use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
@@ -189,10 +188,10 @@ impl Leader {
         let entry = self.world.coverage().kind(kind);
         // An unseen object of a served kind may exist. An object of an unserved kind will not be seen again.
         let unseen = self.world.graph().primary(uid).is_none() && inherited.gone.is_none();
-        if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
+        if unseen && entry.is_unseen() {
             return;
         }
-        let is_lost = unseen && entry.state != State::Synced;
+        let is_lost = unseen && !entry.is_synced();
         let Some(Inherited { logged, gone }) = self.ledger.end_inherited(uid) else { return };
         if self.dispatcher.is_decided(&logged) {
             return;
@@ -264,7 +263,7 @@ impl Leader {
             self.world.credit(uid);
         }
         let kind = self.world.kind_of(target);
-        if shown.is_some() || self.world.coverage().kind(kind).state == State::Synced {
+        if shown.is_some() || self.world.coverage().kind(kind).is_synced() {
             let grounds = self.world.grounds_of(&self.cx, uid, decision);
             self.cx.confirm(target.clone(), shown.flatten(), grounds);
         }

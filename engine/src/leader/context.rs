@@ -65,7 +65,7 @@ impl Context {
             let GroupResource { group, resource } = &served.group_resource;
             self.config.policy.assumes_no_dependents(group, Some(resource))
         };
-        kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
+        kind.is_uncertain() && !kind.served().is_some_and(assumed)
     }
 
     /// Returns the maximum number of writes per second, if the policy sets one.

@@ -116,7 +116,7 @@ impl Leader {
     /// position at the time of the question.
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &KnownVersions) {
         let entry = self.world.coverage().kind(kind);
-        let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
+        let is_of_main = entry.is_in_main_store() && !entry.is_rewound();
         // An unfinished list or a write may have shown the main store at a higher version than any collection has.
         let ahead = known.store.as_ref().filter(|seen| is_of_main && version.is_before(seen));
         match (self.history.agree(ahead.is_some()), ahead) {
@@ -149,7 +149,7 @@ impl Leader {
     pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         let now = self.cx.now;
         let entry = self.world.coverage().kind(kind);
-        let leapt = entry.leaps(now, version) && entry.rewound.is_none();
+        let leapt = entry.leaps(now, version) && !entry.is_rewound();
         if leapt {
             self.rewind(kind, format!("the store is at version {version}, far past all known versions"));
         } else {
@@ -177,7 +177,7 @@ impl Leader {
 
     /// Puts a collection in doubt after its connection broke. Decisions that depend on the collection wait.
     pub(super) fn doubt(&mut self, kind: KindId) {
-        if !self.world.coverage().kind(kind).doubtful {
+        if !self.world.coverage().kind(kind).is_doubtful() {
             self.world.set_doubtful(kind, true);
             self.history.blinded(self.barrier.next_round());
             self.ask_doubt(kind);
@@ -186,11 +186,11 @@ impl Leader {
 
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
         let entry = self.world.coverage().kind(kind);
-        if entry.served.is_none() {
+        if entry.served().is_none() {
             return;
         }
-        match entry.high.clone().filter(|_| entry.doubtful && entry.is_watched()) {
-            Some((high, _)) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
+        match entry.high().filter(|_| entry.is_doubtful() && entry.is_watched()).cloned() {
+            Some(high) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
             None => self.world.set_doubtful(kind, false),
         }
     }
@@ -219,7 +219,7 @@ impl Leader {
                 }
             }
             Err(_) => {
-                let failed = self.world.coverage().kind(kind).state == State::Failed;
+                let failed = self.world.coverage().kind(kind).state() == State::Failed;
                 let wait = if failed { DOUBT_AGAIN } else { SUSPECT_AGAIN };
                 self.cx.timers.set(self.cx.now + wait, Timer::Doubt(kind));
             }
@@ -230,7 +230,7 @@ impl Leader {
     pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
         let entry = self.world.coverage().kind(kind);
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
-        let collection = entry.served.as_ref().map_or_else(unserved, |served| served.group_resource.clone());
+        let collection = entry.served().map_or_else(unserved, |served| served.group_resource.clone());
         let blocker = Blocker::InDoubt { kind, collection };
         self.dispatcher.put_behind(&self.cx, uid, blocker);
     }

@@ -33,7 +33,7 @@ impl Leader {
         }
         let known = self.world.place_of(&served.group_resource, &served.kind);
         let before = self.world.coverage().kind(known).namespaced();
-        let state = self.world.coverage().kind(known).state;
+        let state = self.world.coverage().kind(known).state();
         let namespaced = served.namespaced;
         let was_watched = self.world.coverage().kind(known).is_watched();
         let kind = self.world.serve(&self.cx, known, served);
@@ -56,7 +56,7 @@ impl Leader {
         self.world.compare_resources(kind);
         self.world.mark_unobserved(kind);
         self.world.mark_dependents_of_kind(kind);
-        if self.world.coverage().kind(kind).state != state {
+        if self.world.coverage().kind(kind).state() != state {
             self.world.tell_collection(&mut self.cx, kind);
         }
     }
@@ -65,7 +65,7 @@ impl Leader {
         let Some(kind) = self.world.unserve(&self.cx, collection) else { return };
         self.barrier.unserved(kind);
         self.relisted(kind);
-        if self.world.coverage().kind(kind).doubtful {
+        if self.world.coverage().kind(kind).is_doubtful() {
             // The leader can no longer ask this collection. Another collection must report the position of the store.
             self.suspect();
         }
@@ -121,7 +121,7 @@ impl Leader {
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
         let entry = self.world.coverage().kind(kind);
-        let (list, all_fresh, was_lost) = (entry.list, entry.fresh == entry.observed, entry.rewound.is_some());
+        let (list, all_fresh, was_lost) = (entry.list(), entry.fresh() == entry.observed(), entry.is_rewound());
         if !all_fresh {
             for id in self.world.nodes_of(kind) {
                 let Some(node) = self.world.graph().get(id) else { continue };
@@ -151,7 +151,7 @@ impl Leader {
             self.rewind(kind, format!("a new list ended at version {version}, which is before the known positions"));
         }
         // Part of a list from another history may have been taken for the known history. Only the next list counts.
-        if self.world.coverage().kind(kind).rewound.is_none() {
+        if !self.world.coverage().kind(kind).is_rewound() {
             self.relisted(kind);
             if was_lost {
                 self.world.mark_dependents_of_kind(kind);
@@ -190,7 +190,7 @@ impl Leader {
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
         // Some servers send DELETED for an object that only left the view of the caller. During a list, the event
         // proves nothing.
-        let proven = entry.state == State::Synced && !entry.is_aggregated();
+        let proven = entry.is_synced() && !entry.is_aggregated();
         // For an object that the watch has never shown, DELETED is a proof only from a server with a known store.
         let proven = proven && (entry.is_placed() || self.world.graph().node(id).is_observed());
         if proven && !object.facts.orphans_dependents() {
@@ -209,7 +209,7 @@ impl Leader {
 
     /// Moves the position of a collection. Returns false if the version belongs to another history.
     pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
-        if self.world.coverage().kind(kind).lost.is_some() {
+        if self.world.coverage().kind(kind).lacks_watch() {
             self.world.watch_resumed(&mut self.cx, kind);
         }
         self.compare_count(kind, version);
@@ -249,8 +249,8 @@ impl Leader {
         let entry = self.world.coverage().kind(kind);
         // During a list, only the list and its watch show the object as current. A failed collection may be listed
         // again meanwhile.
-        let shown = source != Source::Ahead || !matches!(entry.state, State::Listing | State::Failed);
-        let current = entry.list;
+        let shown = source != Source::Ahead || !matches!(entry.state(), State::Listing | State::Failed);
+        let current = entry.list();
         let known = self.world.graph().find(&object.uid, &at).filter(|&id| self.world.graph().node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
@@ -262,8 +262,8 @@ impl Leader {
             if was_fresh {
                 list = current;
             }
-            let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&version));
-            if older && entry.rewound.is_none() {
+            let ahead = entry.position().is_none_or(|position| position.is_before(&version));
+            if older && !entry.is_rewound() {
                 if source == Source::List && ahead {
                     self.world.note_regression(kind, version);
                 }
@@ -293,9 +293,7 @@ impl Leader {
                 self.world.count_shown(kind);
             }
         }
-        if known.is_none()
-            && self.history.has_gone(&object.uid, kind)
-            && self.world.coverage().kind(kind).rewound.is_none()
+        if known.is_none() && self.history.has_gone(&object.uid, kind) && !self.world.coverage().kind(kind).is_rewound()
         {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
@@ -335,7 +333,7 @@ impl Leader {
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
         let node = self.world.graph().node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
-        let proof = proof.filter(|_| !self.world.coverage().kind(kind).ambiguous);
+        let proof = proof.filter(|_| !self.world.coverage().kind(kind).is_ambiguous());
         let deleted = left.version();
         let caused_by_us = self.leaves(id, left);
         let leaving = self.world.leave(&self.cx, id, caused_by_us);
@@ -357,7 +355,7 @@ impl Leader {
 
     /// Marks an unobserved owner as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
-        if !self.world.coverage().kind(self.world.graph().node(id).kind()).ambiguous {
+        if !self.world.coverage().kind(self.world.graph().node(id).kind()).is_ambiguous() {
             self.withdraw(id);
             self.world.set_absent(&mut self.cx, id, proof);
         }

@@ -159,7 +159,7 @@ impl Leader {
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());
-        let (Some(resource_version), true) = (node.resource_version(), kind.served.is_some()) else {
+        let (Some(resource_version), true) = (node.resource_version(), kind.served().is_some()) else {
             return self.withdraw(id);
         };
         let draft = Draft {
@@ -276,10 +276,10 @@ impl Leader {
     fn judge_owner(&mut self, id: NodeId) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());
-        let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
+        let listing = kind.state() == crate::coverage::State::Listing;
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
-        let asked = !node.is_absent() && !listing && !misplaced && !kind.ambiguous;
-        let access = kind.served.as_ref().filter(|_| asked).map(|served| served.access);
+        let asked = !node.is_absent() && !listing && !misplaced && !kind.is_ambiguous();
+        let access = kind.served().filter(|_| asked).map(|served| served.access);
         // A decision about the object ends here or with its lease.
         self.withdraw(id);
         let Some(access) = access else {

@@ -3,7 +3,7 @@
 use super::intake::Source;
 use super::{CheckBy, Event, Leader, Output, Probe, ProbeAnswer, ProbeId, asking, audit};
 use crate::barrier::Wanted;
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::follow::Failure;
 use crate::graph::NodeId;
 use crate::object::{Name, ResourceVersion, Uid};
@@ -188,7 +188,7 @@ impl Prober {
 
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
-        let Some(served) = &self.world.coverage().kind(kind).served else { return };
+        let Some(served) = self.world.coverage().kind(kind).served() else { return };
         let collection = served.group_resource.clone();
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
         let (kind_name, version) = (served.kind.clone(), served.version.clone());
@@ -317,7 +317,7 @@ impl Leader {
             return;
         }
         let watched = |(id, kind): (KindId, &crate::coverage::Kind)| {
-            let believed = kind.state == State::Synced && kind.lost.is_none() && !kind.is_in_doubt();
+            let believed = kind.is_followed();
             let matters = kind.is_watched() && (!kind.is_uncertain() || self.cx.may_hide_dependents(kind));
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
@@ -341,8 +341,7 @@ impl Leader {
     fn position_answered(&mut self, kind: KindId, answer: Result<ProbeAnswer, String>) {
         let (position, reached) = match answer {
             Ok(answer) => {
-                let position = &self.world.coverage().kind(kind).position;
-                let reached = position.as_ref().is_some_and(|position| position.reached(&answer.resource_version));
+                let reached = self.world.coverage().kind(kind).has_reached(&answer.resource_version);
                 let version = answer.resource_version.clone();
                 // The answer contained all objects, usually none.
                 let merged = answer.complete && self.merge(kind, answer);
@@ -367,11 +366,15 @@ impl Leader {
     /// outdated objects.
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
         let entry = self.world.coverage().kind(kind);
+        // The watch of the collection has ended since the request.
+        if !entry.is_watched() {
+            return false;
+        }
         // The watch is newer than the list. An object that is missing in the graph was deleted since.
-        if !entry.is_uncertain() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
+        if !entry.is_uncertain() && entry.has_reached(&answer.resource_version) {
             return true;
         }
-        let overtaken = entry.high.as_ref().is_some_and(|(high, _)| answer.resource_version.is_before(high));
+        let overtaken = entry.high().is_some_and(|high| answer.resource_version.is_before(high));
         if overtaken && answer.objects.iter().any(|object| self.history.has_gone(&object.uid, kind)) {
             return false;
         }

@@ -113,13 +113,13 @@ impl<'a> Queries<'a> {
     pub fn collections(&self) -> Vec<CollectionStatus> {
         let status = |kind: &crate::coverage::Kind| {
             Some(CollectionStatus {
-                kind: kind.served.clone()?,
-                state: kind.state,
-                position: kind.position.clone(),
-                objects: kind.observed,
-                error: kind.error.clone(),
-                since: kind.since,
-                progress: kind.progress,
+                kind: kind.served().cloned()?,
+                state: kind.state(),
+                position: kind.position().cloned(),
+                objects: kind.observed(),
+                error: String::from(kind.error()),
+                since: kind.since(),
+                progress: kind.progress(),
                 kept_apart: kind.is_unplaced(),
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
@@ -131,8 +131,8 @@ impl<'a> Queries<'a> {
     /// omitted, as are collections that are not listed again since a store rewind.
     pub fn positions(&self) -> Vec<(GroupResource, ResourceVersion)> {
         let position = |kind: &crate::coverage::Kind| {
-            let collection = kind.served.as_ref().filter(|_| kind.is_watched())?.group_resource.clone();
-            Some((collection, kind.position.clone().filter(|_| kind.rewound.is_none())?))
+            let collection = kind.served().filter(|_| kind.is_watched())?.group_resource.clone();
+            Some((collection, kind.position().cloned().filter(|_| !kind.is_rewound())?))
         };
         self.world.coverage().served().filter_map(|(_, kind)| position(kind)).collect()
     }
@@ -140,9 +140,9 @@ impl<'a> Queries<'a> {
     /// Returns the position of one collection, or `None` if the collection is not served.
     pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
         let kind = self.world.coverage().kind(self.world.coverage().find(collection)?);
-        let version = kind.served.as_ref()?.version.clone();
-        let position = kind.position.clone().filter(|_| kind.rewound.is_none());
-        Some(Reached { state: kind.state, position, version })
+        let version = kind.served()?.version.clone();
+        let position = kind.position().cloned().filter(|_| !kind.is_rewound());
+        Some(Reached { state: kind.state(), position, version })
     }
 
     /// Returns the number of store rewinds. Positions from before a rewind say nothing about positions after it.
@@ -162,7 +162,7 @@ impl<'a> Queries<'a> {
                 .filter(|node| node.kind() == id);
             here.filter_map(|node| node.resource_version()).any(|known| known == *version)
         };
-        self.world.coverage().kind(id).observed == objects.len() && objects.iter().all(shown)
+        self.world.coverage().kind(id).observed() == objects.len() && objects.iter().all(shown)
     }
 
     /// Returns at most `max` kinds in references that no API server serves or that several resources share.
@@ -171,11 +171,11 @@ impl<'a> Queries<'a> {
             let kind = self.world.coverage().kind(id);
             let dependents: usize =
                 self.world.graph().unobserved(id).map(|node| self.world.graph().node(node).dependent_count()).sum();
-            ((kind.served.is_none() || kind.ambiguous) && dependents > 0).then(|| UnresolvedKind {
+            ((kind.served().is_none() || kind.is_ambiguous()) && dependents > 0).then(|| UnresolvedKind {
                 group: kind.group.clone(),
                 kind: kind.kind.clone(),
                 resources: self.world.coverage().resources(id),
-                since: kind.since,
+                since: kind.since(),
                 dependents,
             })
         };

@@ -9,7 +9,6 @@ use super::closing::Left;
 use super::dispatcher::repeating::essence;
 use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
-use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
@@ -285,7 +284,7 @@ impl Leader {
                         owner_checks: Vec::new(),
                     }),
                 );
-                if self.world.coverage().kind(self.world.graph().node(id).kind()).served.is_some() {
+                if self.world.coverage().kind(self.world.graph().node(id).kind()).served().is_some() {
                     self.ask_about(id);
                 }
                 if let Some(by) = by {
@@ -373,7 +372,7 @@ impl Leader {
     pub(super) fn disagreement(&mut self, id: NodeId, version: Option<&ResourceVersion>) {
         let node = self.world.graph().node(id);
         let (kind, uid, name) = (node.kind(), node.uid(), String::from(node.name()));
-        let position = self.world.coverage().kind(kind).position.clone();
+        let position = self.world.coverage().kind(kind).position().cloned();
         // An object that changed after the list may have been created after the list.
         let was_there =
             |version: &ResourceVersion| node.resource_version().is_some_and(|known| !version.is_before(&known));
@@ -383,7 +382,7 @@ impl Leader {
                 format!("a list at version {version} does not show {name}, but the watch, at version {position}, does");
             self.contradicted(kind, why);
         }
-        if self.world.coverage().kind(kind).state == State::Synced {
+        if self.world.coverage().kind(kind).is_synced() {
             // The watch has lost the DELETED event, or has yet to show it.
             self.world.relist(
                 &mut self.cx,

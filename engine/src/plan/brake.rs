@@ -17,7 +17,7 @@ pub(crate) struct Brake {
 
 /// The first brake that holds an object of this kind and namespace.
 pub(super) fn brake<'b>(brakes: &'b [Brake], kind: &Kind, namespace: &str) -> Option<&'b Brake> {
-    let at = &kind.served.as_ref()?.group_resource;
+    let at = &kind.served()?.group_resource;
     if is_exempt(&at.group, &at.resource) {
         return None;
     }

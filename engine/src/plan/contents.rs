@@ -45,7 +45,7 @@ impl Contents {
         let by_place: BTreeMap<Container, NodeId> =
             self.places.iter().map(|(&id, filled)| (filled.place.clone(), id)).collect();
         for (id, node) in graph.iter().filter(|(_, node)| node.is_observed()) {
-            let served = coverage.kind(node.kind()).served.as_ref();
+            let served = coverage.kind(node.kind()).served();
             let instances = served.map(|served| Container::Instances(served.group_resource.clone()));
             let namespace = Some(node.at().namespace).filter(|name| !name.is_empty()).map(Container::Namespace);
             for place in instances.into_iter().chain(namespace) {

@@ -93,7 +93,7 @@ fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
     let serve = |coverage: &mut Coverage, graph: &mut Graph| {
         for (word, ..) in KINDS {
             let id = coverage.serve(Time::ZERO, served(word).unwrap());
-            coverage.list_ended(Time::ZERO, id, ResourceVersion::parse("1"));
+            coverage.end_list(Time::ZERO, id, ResourceVersion::parse("1"));
             for owner in graph.unobserved(id).collect::<Vec<_>>() {
                 if graph.get(owner).is_some() {
                     graph.relink_dependents(coverage, owner);

@@ -2,7 +2,7 @@
 
 use super::Queries;
 use crate::containers::{Container, DEFINITION_FINALIZER};
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::graph::{Known, NodeId};
 use crate::leader::Mode;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
@@ -75,9 +75,9 @@ impl Queries<'_> {
             Known::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
             Known::Virtual { unreadable } => {
                 let kind = self.world.coverage().kind(node.kind());
-                let code = match (&kind.served, unreadable) {
+                let code = match (kind.served(), unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
-                    (Some(_), _) if kind.ambiguous => ReasonCode::OwnerKindUnresolved,
+                    (Some(_), _) if kind.is_ambiguous() => ReasonCode::OwnerKindUnresolved,
                     (Some(_), true) => ReasonCode::OwnerUnreadable,
                     (Some(_), false) if kind.is_unseen() => ReasonCode::CollectionUnsynced,
                     (Some(_), false) => ReasonCode::OwnerUnverified,
@@ -235,7 +235,7 @@ impl Queries<'_> {
             .kind(self.world.graph().node(self.world.graph().dependents(self.world.coverage(), id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("no API server serves {}{dot}{} any more", kind.kind, kind.group);
-        Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
+        Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
     /// Returns the collections that may hide dependents.
@@ -251,13 +251,13 @@ impl Queries<'_> {
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
         let kind = self.world.coverage().kind(kind);
-        let served = kind.served.as_ref()?;
-        let colon = if kind.error.is_empty() { "" } else { ": " };
-        let detail = match kind.state != State::Synced {
-            true => format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error),
+        let served = kind.served()?;
+        let colon = if kind.error().is_empty() { "" } else { ": " };
+        let detail = match !kind.is_synced() {
+            true => format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error()),
             false => in_doubt(&served.group_resource),
         };
-        Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
+        Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
     /// Returns the reasons why a decision is not carried out at once.
@@ -317,12 +317,12 @@ impl Queries<'_> {
         let of = self.world.graph().node(id).kind();
         let kind = self.world.coverage().kind(of);
         let dot = if kind.group.is_empty() { "" } else { "." };
-        let Some(served) = kind.served.as_ref().filter(|_| !kind.ambiguous) else {
+        let Some(served) = kind.served().filter(|_| !kind.is_ambiguous()) else {
             let how = how_served(&self.world.coverage().resources(of));
             return format!("{}{dot}{} is {how}", kind.kind, kind.group);
         };
-        let colon = if kind.error.is_empty() { "" } else { ": " };
-        format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error)
+        let colon = if kind.error().is_empty() { "" } else { ": " };
+        format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error())
     }
 }
 

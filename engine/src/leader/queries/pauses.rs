@@ -1,7 +1,6 @@
 //! Queries for pauses and for the items that they hold.
 
 use super::Queries;
-use crate::coverage::State;
 use crate::hold::meaning::resolved;
 use crate::hold::{Hold, Scope};
 use crate::late_writes::Writers;
@@ -54,8 +53,7 @@ impl Queries<'_> {
     /// matches nothing, in a sentence.
     pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
-        let synced =
-            self.world.coverage().find(&namespaces).filter(|&id| self.world.coverage().kind(id).state == State::Synced);
+        let synced = self.world.coverage().find(&namespaces).filter(|&id| self.world.coverage().kind(id).is_synced());
         let has_namespace = |name: &Name| {
             synced?;
             let there = self.uids_at("", "Namespace", "", name, 1);

@@ -50,24 +50,24 @@ impl World {
     }
 
     pub(in crate::leader) fn watch_resumed(&mut self, cx: &mut Context, kind: KindId) {
-        if self.coverage.watch_resumed(cx.now, kind) {
+        if self.coverage.kind_mut(kind).resume_watch(cx.now) {
             self.tell_collection(cx, kind);
             self.mark_deletions();
         }
     }
 
     pub(in crate::leader) fn stale_due(&mut self, cx: &mut Context, kind: KindId) {
-        if self.coverage.stale(cx.now, kind, cx.config.stale_after) {
+        if self.coverage.kind_mut(kind).expire(cx.now, cx.config.stale_after) {
             self.tell_collection(cx, kind);
             self.mark_deletions();
         }
     }
 
     pub(in crate::leader) fn freshen(&mut self, kind: KindId, id: NodeId, was_fresh: bool) {
-        let entry = self.coverage.kind_mut(kind);
-        entry.fresh += usize::from(!was_fresh);
-        let list = entry.list;
-        self.graph.set_list(id, list);
+        if !was_fresh {
+            self.count_shown(kind);
+        }
+        self.graph.set_list(id, self.coverage.kind(kind).list());
     }
 
     /// Returns how long the last owner of a node has been absent.
@@ -79,7 +79,7 @@ impl World {
 
     pub(in crate::leader) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
         let unobserved = self.graph.unobserved(kind);
-        let observed = self.coverage.kind(kind).observed;
+        let observed = self.coverage.kind(kind).observed();
         // Most kinds that are added or removed have no objects. The early return avoids a search of a large graph.
         if observed == 0 {
             return unobserved.collect();
@@ -90,7 +90,7 @@ impl World {
 
     pub(in crate::leader) fn unusable(&mut self, cx: &mut Context, collection: GroupResource, why: String) {
         if let Some(kind) = self.coverage.find(&collection) {
-            self.coverage.kind_mut(kind).unusable += 1;
+            self.coverage.kind_mut(kind).count_unusable();
             self.is_not_empty(kind);
         }
         cx.event(Event::Unusable { collection, why });
@@ -98,17 +98,17 @@ impl World {
 
     pub(in crate::leader) fn tell_collection(&mut self, cx: &mut Context, kind: KindId) {
         let entry = self.coverage.kind(kind);
-        let Some(served) = &entry.served else { return };
+        let Some(served) = entry.served() else { return };
         let event = Event::Collection {
             collection: served.group_resource.clone(),
-            state: entry.state,
-            error: entry.error.clone(),
+            state: entry.state(),
+            error: String::from(entry.error()),
         };
         cx.event(event);
     }
 
     pub(in crate::leader) fn relist(&mut self, cx: &mut Context, kind: KindId, why: &str) {
-        if let Some(served) = &self.coverage.kind(kind).served {
+        if let Some(served) = self.coverage.kind(kind).served() {
             let collection = served.group_resource.clone();
             cx.outputs.push_back(Output::Relist { collection, why: String::from(why) });
         }
@@ -130,21 +130,21 @@ impl World {
     }
 
     pub(in crate::leader) fn kept_apart(&self) -> Vec<GroupResource> {
-        let of = |kind| self.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
+        let of = |kind| self.coverage.kind(kind).served().map(|served| served.group_resource.clone());
         self.coverage.unplaced().filter_map(of).collect()
     }
 
     pub(in crate::leader) fn inconsistent(&self) -> Vec<(GroupResource, String)> {
         let why = |(_, kind): (KindId, &Kind)| {
             let contradiction = kind.contradiction.as_ref()?;
-            Some((kind.served.as_ref()?.group_resource.clone(), contradiction.why.clone()))
+            Some((kind.served()?.group_resource.clone(), contradiction.why.clone()))
         };
         self.coverage.served().filter_map(why).collect()
     }
 
     /// Returns the known versions of a collection and of its stores.
     pub(in crate::leader) fn known(&self, kind: KindId) -> KnownVersions {
-        let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
+        let own = self.coverage.kind(kind).high().cloned();
         KnownVersions { own, store: self.coverage.floor(kind).cloned(), main: self.coverage.main().cloned() }
     }
 
@@ -159,7 +159,7 @@ impl World {
 
     /// Handles a resource that discovery shows. `known` is the kind that the resource replaces.
     pub(in crate::leader) fn serve(&mut self, cx: &Context, known: KindId, served: ServedKind) -> KindId {
-        if self.coverage.kind(known).served.is_none() {
+        if self.coverage.kind(known).served().is_none() {
             self.emptied.remove(&known);
         }
         let kept_apart = cx.config.policy.separate_stores.contains(&served.group_resource);
@@ -175,7 +175,7 @@ impl World {
     /// Begins a list. Objects that the list has not shown yet may be dependents.
     pub(in crate::leader) fn begin_list(&mut self, cx: &mut Context, kind: KindId) {
         self.graph.lose_sight_of_orphaned(kind);
-        if self.coverage.list_begun(cx.now, kind) {
+        if self.coverage.kind_mut(kind).begin_list(cx.now) {
             self.tell_collection(cx, kind);
             // Decisions that are not granted yet wait for the list.
             self.mark_deletions();
@@ -188,11 +188,11 @@ impl World {
     }
 
     pub(in crate::leader) fn end_list(&mut self, cx: &Context, kind: KindId, version: ResourceVersion) -> Advance {
-        self.coverage.list_ended(cx.now, kind, version)
+        self.coverage.end_list(cx.now, kind, version)
     }
 
     pub(in crate::leader) fn fail_list(&mut self, cx: &mut Context, kind: KindId, error: String) {
-        if self.coverage.list_failed(cx.now, kind, error) {
+        if self.coverage.kind_mut(kind).fail_list(cx.now, error) {
             self.tell_collection(cx, kind);
             self.mark_unobserved(kind);
             self.mark_dependents_of_unobserved(kind);
@@ -206,13 +206,13 @@ impl World {
 
     /// Records the end of a watch. The collection becomes stale if the watch does not resume in time.
     pub(in crate::leader) fn lose_watch(&mut self, cx: &mut Context, kind: KindId, error: String) {
-        self.coverage.watch_lost(cx.now, kind, error);
+        self.coverage.kind_mut(kind).lose_watch(cx.now, error);
         cx.timers.set(cx.now + cx.config.stale_after, Timer::Stale(kind));
     }
 
     /// Shows an error of a collection that is still watched. An empty error clears it.
     pub(in crate::leader) fn note_error(&mut self, cx: &mut Context, kind: KindId, error: String) {
-        if self.coverage.note(kind, error) {
+        if self.coverage.kind_mut(kind).note(error) {
             self.tell_collection(cx, kind);
         }
     }
@@ -229,7 +229,7 @@ impl World {
 
     /// Sets whether a collection is in doubt: true after its connection broke, false after it reported its position.
     pub(in crate::leader) fn set_doubtful(&mut self, kind: KindId, doubtful: bool) {
-        self.coverage.kind_mut(kind).doubtful = doubtful;
+        self.coverage.kind_mut(kind).set_doubtful(doubtful);
     }
 
     pub(in crate::leader) fn compare_stores(&mut self) {
@@ -244,7 +244,7 @@ impl World {
             // collections.
             self.void_lists(cx, kind);
             self.mark_dependents_of_kind(kind);
-            if let Some(served) = &self.coverage.kind(kind).served {
+            if let Some(served) = self.coverage.kind(kind).served() {
                 cx.event(Event::KeptApart { collection: served.group_resource.clone() });
             }
         }

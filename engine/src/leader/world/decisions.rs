@@ -140,7 +140,7 @@ impl World {
     /// served kinds are removed one by one.
     pub(in crate::leader) fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
         let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
-        let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
+        let unserved = self.coverage.kind(self.graph.node(first).kind()).served().is_none();
         unserved.then_some(Undecided::DependentsUnseen)
     }
 

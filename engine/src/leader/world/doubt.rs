@@ -5,7 +5,7 @@ use super::super::Timer;
 use super::super::context::Context;
 use super::World;
 use crate::coverage::Contradiction;
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::evidence::{Inquiry, Proof};
 use crate::graph::{self, NodeId};
 use crate::object::ResourceVersion;
@@ -60,12 +60,8 @@ impl World {
     /// Returns the collections of the main store that can report its position, with their highest known versions. The
     /// collection with the highest version comes first.
     pub(in crate::leader) fn witnesses(&self) -> Vec<(KindId, ResourceVersion)> {
-        let usable = |kind: &crate::coverage::Kind| {
-            kind.is_watched() && !kind.is_aggregated() && kind.position.is_some() && kind.state != State::Failed
-        };
         let known = |(id, kind): (KindId, &crate::coverage::Kind)| {
-            let (high, _) = kind.high.as_ref().filter(|_| usable(kind))?;
-            Some((id, high.clone()))
+            Some((id, kind.high().filter(|_| !kind.is_aggregated() && kind.is_listed())?.clone()))
         };
         let mut witnesses: Vec<(KindId, ResourceVersion)> = self.coverage.served().filter_map(known).collect();
         witnesses.sort_by(|(one, high), (other, lower)| high.furthest_first(lower).then(one.cmp(other)));
@@ -83,28 +79,12 @@ impl World {
         version.is_before(seen) || self.coverage.kind(kind).leaps(cx.now, version)
     }
 
-    /// Puts kinds that are not served in doubt where they were seen past `version`. Such a kind waits until it is
-    /// served and listed. Returns true if a kind waits.
     pub(in crate::leader) fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
-        let mut waits = false;
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
-            if let (None, Some(floor), false) = (&entry.served, &entry.floor, entry.was_aggregated) {
-                entry.doubtful = !version.reached(floor);
-                waits |= entry.doubtful;
-            }
-        }
-        waits
+        self.coverage.doubt_unserved(version)
     }
 
-    /// Ends the doubt in unserved kinds that were seen at or before `version`.
     pub(in crate::leader) fn trust_unserved(&mut self, version: &ResourceVersion) {
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
-            if let (None, Some(floor)) = (&entry.served, &entry.floor) {
-                entry.doubtful &= !version.reached(floor);
-            }
-        }
+        self.coverage.trust_unserved(version);
     }
 
     /// Returns a collection in doubt that a decision about this node depends on. The judging of an owner checks
@@ -131,7 +111,7 @@ impl World {
         if count == 1 {
             cx.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
         }
-        if let Some(served) = &entry.served {
+        if let Some(served) = entry.served() {
             cx.event(Event::Inconsistent { collection: served.group_resource.clone(), why });
         }
         if is_fresh {
@@ -142,7 +122,7 @@ impl World {
     /// Records that the store of a collection was rewound. The collections of the store are listed again and may show
     /// lower versions. Returns `None` if the kind is no longer served.
     pub(in crate::leader) fn lose_history(&mut self, cx: &mut Context, kind: KindId, why: String) -> Option<Lost> {
-        let collection = self.coverage.kind(kind).served.as_ref()?.group_resource.clone();
+        let collection = self.coverage.kind(kind).served()?.group_resource.clone();
         let everything = !self.coverage.kind(kind).is_aggregated();
         cx.event(Event::Rewound { collection, why });
         let kinds: Vec<KindId> = self
@@ -156,20 +136,7 @@ impl World {
         for &id in &kinds {
             self.relist(cx, id, "the store was rewound");
         }
-        // A kind that is not served now may be served again. Its knowledge belongs to the earlier history too.
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
-            if id == kind || everything {
-                // A collection that is not watched has no list that a new list replaces.
-                entry.rewound = (entry.served.is_none() || entry.is_watched()).then_some(entry.list);
-                entry.high = None;
-                entry.floor = None;
-                entry.doubtful = false;
-            }
-        }
-        if everything {
-            self.coverage.forget_main_store();
-        }
+        self.coverage.lose_history(kind);
         Some(Lost { kinds, everything })
     }
 
@@ -194,7 +161,7 @@ impl World {
     pub(in crate::leader) fn of_lost_kinds(&self) -> Vec<NodeId> {
         let is_lost = |id: &KindId| {
             let kind = self.coverage.kind(*id);
-            kind.served.is_none() && kind.rewound.is_some()
+            kind.served().is_none() && kind.is_rewound()
         };
         self.coverage.ids().filter(is_lost).flat_map(|kind| self.nodes_of(kind)).collect()
     }

@@ -3,7 +3,7 @@
 use super::super::Timer;
 use super::super::context::Context;
 use super::World;
-use crate::coverage::{KindId, State};
+use crate::coverage::KindId;
 use crate::graph::{Known, NodeId};
 use crate::object::Uid;
 use crate::time::Time;
@@ -62,8 +62,7 @@ impl World {
 
     /// Returns whether the watch of this kind would show a new object.
     pub(in crate::leader) fn is_followed(&self, kind: KindId) -> bool {
-        let entry = self.coverage.kind(kind);
-        entry.is_watched() && entry.state == State::Synced && entry.lost.is_none() && !entry.is_in_doubt()
+        self.coverage.kind(kind).is_followed()
     }
 
     /// Discards the report of a definition, because an object of this kind exists.
@@ -86,10 +85,10 @@ impl World {
     pub(in crate::leader) fn end_emptied(&mut self, now: Time, kind: KindId) -> Option<(Uid, BTreeSet<Uid>)> {
         let entry = self.coverage.kind(kind);
         let gone = self.emptied.get(&kind)?.gone?;
-        if entry.served.is_some() || now.since(gone.max(entry.since)) < SETTLES {
+        if entry.served().is_some() || now.since(gone.max(entry.since())) < SETTLES {
             return None;
         }
-        let belongs = entry.since.since(gone) <= COUNTS;
+        let belongs = entry.since().since(gone) <= COUNTS;
         let emptied = self.emptied.remove(&kind).filter(|_| belongs)?;
         Some((emptied.crd, emptied.owners?))
     }

@@ -6,14 +6,16 @@ use alloc::string::String;
 
 impl World {
     pub(in crate::leader) fn inconsistent_counts(&self) -> Option<String> {
-        let counts = self.graph.observed_by_kind(|kind| self.coverage.kind(kind).list);
+        let counts = self.graph.observed_by_kind(|kind| self.coverage.kind(kind).list());
         self.coverage.ids().find_map(|id| {
             let kind = self.coverage.kind(id);
             let (all, fresh) = counts.get(&id).copied().unwrap_or_default();
-            ((kind.observed, kind.fresh) != (all, fresh)).then(|| {
+            ((kind.observed(), kind.fresh()) != (all, fresh)).then(|| {
                 format!(
                     "the graph has {all} {}, {fresh} of the current list; the counters say {} and {}",
-                    kind.kind, kind.observed, kind.fresh
+                    kind.kind,
+                    kind.observed(),
+                    kind.fresh()
                 )
             })
         })

@@ -35,9 +35,7 @@ impl World {
     ) -> (NodeId, Change) {
         let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);
         if change.appeared {
-            let entry = self.coverage.kind_mut(kind);
-            entry.observed += 1;
-            entry.fresh += usize::from(shown);
+            self.coverage.kind_mut(kind).count_in(shown);
         }
         (id, change)
     }
@@ -49,7 +47,7 @@ impl World {
         self.mark_other_claims(id);
         let ghost = |other: &NodeId| {
             let node = self.graph.node(*other);
-            *other != id && node.is_observed() && self.coverage.kind(node.kind()).served.is_none()
+            *other != id && node.is_observed() && self.coverage.kind(node.kind()).served().is_none()
         };
         let uid = self.graph.node(id).uid();
         self.graph.by_uid(&uid).filter(ghost).collect()
@@ -68,15 +66,13 @@ impl World {
 
     /// Counts a known object that the current list shows.
     pub(in crate::leader) fn count_shown(&mut self, kind: KindId) {
-        self.coverage.kind_mut(kind).fresh += 1;
+        self.coverage.kind_mut(kind).count_shown();
     }
 
     /// Records that the current list shows an object at an earlier version than the known one, which the watch has not
     /// reached.
     pub(in crate::leader) fn note_regression(&mut self, kind: KindId, known: ResourceVersion) {
-        let entry = self.coverage.kind_mut(kind);
-        let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&known));
-        entry.regressed_to = Some(lowest.unwrap_or(known));
+        self.coverage.kind_mut(kind).regress(known);
     }
 
     /// Ends the orphaning of an owner, because the watches have shown all dependents of the owner.
@@ -88,7 +84,7 @@ impl World {
     pub(in crate::leader) fn leave(&mut self, cx: &Context, id: NodeId, caused_by_us: bool) -> Leaving {
         let node = self.graph.node(id);
         let kind = node.kind();
-        let was_fresh = node.list() == Some(self.coverage.kind(kind).list);
+        let was_fresh = node.list() == Some(self.coverage.kind(kind).list());
         let deletion_time =
             if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
         let leaving = Leaving {
@@ -99,9 +95,7 @@ impl World {
             resource_version: node.resource_version(),
             deletion_time,
         };
-        let entry = self.coverage.kind_mut(kind);
-        entry.observed -= 1;
-        entry.fresh -= usize::from(was_fresh);
+        self.coverage.kind_mut(kind).count_out(was_fresh);
         self.deletions.remove(&id);
         self.undecided.remove(id);
         leaving

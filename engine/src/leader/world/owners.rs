@@ -89,5 +89,5 @@ impl World {
 fn ground(coverage: &Coverage, kind: KindId) -> Option<Ground<'_>> {
     let entry = coverage.kind(kind);
     let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
-    Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
+    Some(Ground { kind: entry.served()?, listed: entry.is_listed(), contradictions })
 }
