@@ -327,12 +327,12 @@ impl Leader {
         self.forget_dropped();
     }
 
-    /// Runs `then` for the kind of a collection if discovery has shown the kind.
+    /// Runs `then` for the kind of a watched collection.
     fn with_kind(&mut self, collection: &GroupResource, then: impl FnOnce(&mut Leader, KindId)) {
-        match self.world.coverage().find(collection) {
+        match self.world.coverage().find(collection).filter(|&kind| self.world.coverage().kind(kind).is_watched()) {
             Some(kind) => then(self, kind),
-            // The collection's task may have sent a fact before the kind was removed.
-            None => self.cx.event(Event::Rejected { why: format!("a fact about {collection}, which is not served") }),
+            // The collection's task may have sent a fact before the kind was removed, or was not watched any more.
+            None => self.cx.event(Event::Rejected { why: format!("a fact about {collection}, which is not watched") }),
         }
     }
 

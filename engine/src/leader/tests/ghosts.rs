@@ -67,6 +67,25 @@ fn a_dependent_of_a_kind_that_is_watched_no_more_is_not_written_to() {
     assert_eq!((bench.grants(), bench.leader.queries().status().nodes), (vec![], 0));
 }
 
+#[test]
+fn a_collection_that_is_watched_no_more_shows_nothing() {
+    let mut bench = Bench::bare();
+    for resource in ["configmaps", "things"] {
+        bench.serve(resource);
+    }
+    bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.probes.iter().any(|probe| probe.collection == collection("configmaps")));
+    bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("configmaps") }));
+    let dependent = object("configmaps", "a", 101).blocking("things", "o");
+    bench.answer_probes(101, &[("configmaps", dependent.clone())]);
+    bench.list("configmaps", 102, vec![dependent.clone()]);
+    bench.seen("configmaps", dependent);
+    assert_eq!(bench.leader.queries().status().nodes, 1);
+    assert_eq!(bench.leader.queries().reached(&collection("configmaps")).unwrap().position, None);
+}
+
 /// Resolves the reference of `dependent` to `o` of kind `resource`. Then the kind is served in the other scope, and
 /// listed without `o`.
 fn scope_changes(resource: &str, dependent: Object, of: &str) -> Bench {
