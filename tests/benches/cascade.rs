@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     if !observed && slow == 0 {
         contenders.push(Contender::Adaptive);
     }
-    let programs = Programs::build_with("tests")?;
+    let programs = Programs::build_with("floor")?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();
     for policy in words("POLICIES", &POLICIES)? {

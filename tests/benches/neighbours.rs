@@ -20,7 +20,7 @@ async fn main() -> anyhow::Result<()> {
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let seconds = number("SECONDS", IDLE_SECONDS)?;
     let idle = Duration::from_secs(seconds as u64);
-    let programs = Programs::build_with("tests")?;
+    let programs = Programs::build_with("floor")?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();
     // How fast we are is known once it was seen, and half of it is what the last two contenders may do. This run counts like any other.

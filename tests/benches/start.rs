@@ -16,7 +16,7 @@ const WORKERS: u32 = 20;
 async fn main() -> anyhow::Result<()> {
     let Some(binaries) = begin() else { return Ok(()) };
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
-    let programs = Programs::build_with("tests")?;
+    let programs = Programs::build_with("reader")?;
     let mut world = World::create(&binaries, &programs, objects).await?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();

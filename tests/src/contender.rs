@@ -228,7 +228,7 @@ async fn floor(
     let mut arguments =
         [&kubeconfig, cascade.namespace, &in_flight, cascade.policy, &files].map(str::to_owned).to_vec();
     arguments.extend(rate.map(|rate| rate.to_string()));
-    let process = Process::spawn("floor", plane.directory(), &programs.path("floor"), &arguments)?;
+    let process = Process::spawn("floor", plane.directory(), &programs.client("floor"), &arguments)?;
     let ready = format!("{files}.ready");
     until("the floor is ready", SOON, || async { Ok(fs::exists(&ready)?) }, |ready| *ready).await?;
     Ok(Collector::Floor(process, files))

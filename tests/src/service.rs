@@ -20,6 +20,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub struct Programs {
     directory: PathBuf,
+    clients: PathBuf,
 }
 
 impl Programs {
@@ -27,49 +28,61 @@ impl Programs {
     pub fn build() -> anyhow::Result<Programs> {
         static BUILT: Mutex<Option<Programs>> = Mutex::new(None);
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-        let programs = built.take().map_or_else(|| Programs::build_all(&[]), Ok)?;
+        let programs = built.take().map_or_else(|| Programs::build_all(None), Ok)?;
         Ok(built.insert(programs).clone())
     }
 
-    /// For a benchmark, the same and the programs of one more package.
-    pub fn build_with(package: &str) -> anyhow::Result<Programs> {
-        Programs::build_all(&[package])
+    /// Builds the programs and, for a benchmark, the client that they are measured against.
+    pub fn build_with(client: &str) -> anyhow::Result<Programs> {
+        Programs::build_all(Some(client))
     }
 
-    fn build_all(more: &[&str]) -> anyhow::Result<Programs> {
+    fn build_all(client: Option<&str>) -> anyhow::Result<Programs> {
         let this = std::env::current_exe().context("finding the test's own program")?;
         // target/<profile>/deps/<test>
         let directory =
             this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins"]);
         let is_bench = directory.ends_with("release");
-        if is_bench {
-            // A benchmark measures the programs as the images have them.
-            let packages = [&["graph-service", "executor-service", "cli"], more].concat();
-            cargo.args(["--profile", "dist"]).args(packages.iter().flat_map(|package| ["-p", package]));
-        } else {
-            // With a test among the targets, dependencies have the features that `cargo test --workspace` gives them. With others, most of the
-            // tree would be compiled once more.
-            cargo.args(["--workspace", "--test", "tidy"]);
+        if !is_bench {
+            // With a test among the targets, dependencies have the features that `cargo test --workspace` gives them. With others, most of
+            // the tree would be compiled once more.
+            cargo_build(&["--bins", "--workspace", "--test", "tidy"])?;
+            return Ok(Programs { clients: directory.clone(), directory });
         }
-        // What cargo tells the test about its own package would make build scripts run again that ask for these, and with them half
-        // of all dependencies.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"].iter().any(|of| text.starts_with(of)) {
-                cargo.env_remove(&name);
-            }
+        // A benchmark measures the programs as the images have them.
+        cargo_build(&["--bins", "--profile", "dist", "-p", "graph-service", "-p", "executor-service", "-p", "cli"])?;
+        if let Some(client) = client {
+            // The profile of releases would link each client for minutes.
+            cargo_build(&["--release", "-p", "tests", "--bin", client])?;
         }
-        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("running cargo")?;
-        ensure!(output.status.success(), "building the programs: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(Programs { directory: if is_bench { directory.with_file_name("dist") } else { directory } })
+        Ok(Programs { clients: directory.clone(), directory: directory.with_file_name("dist") })
     }
 
     /// The path of one.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+
+    /// The path of a client that a benchmark compares with.
+    pub fn client(&self, name: &str) -> PathBuf {
+        self.clients.join(name)
+    }
+}
+
+fn cargo_build(arguments: &[&str]) -> anyhow::Result<()> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet"]).args(arguments);
+    // Cargo tells the test about its own package. Build scripts that ask for this information would run again, and with them half of all
+    // dependencies.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"].iter().any(|of| text.starts_with(of)) {
+            cargo.env_remove(&name);
+        }
+    }
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("running cargo")?;
+    ensure!(output.status.success(), "building the programs: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
 }
 
 /// A running program with an admin server.

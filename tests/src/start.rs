@@ -99,7 +99,7 @@ impl World {
         let file = directory.path().join("read").display().to_string();
         let arguments = [self.plane.kubeconfig().display().to_string(), way.word().to_owned(), file.clone()];
         let begun = Instant::now();
-        let mut process = Process::spawn("reader", directory.path(), &self.programs.path("reader"), &arguments)?;
+        let mut process = Process::spawn("reader", directory.path(), &self.programs.client("reader"), &arguments)?;
         let code = process.ended(WITHIN).await?;
         ensure!(code == 0, "the reader failed: {}", process.output());
         let everything = begun.elapsed().as_secs_f64();
