@@ -1,4 +1,4 @@
-//! How fast a graph service answers about a large world on a real API server, while things are deleted in it.
+//! Measures the latency of a graph service's answers about a large world on a real API server, during deletions.
 
 use crate::bench::Samples;
 use crate::controlplane::{Binaries, ControlPlane};
@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 
-/// Dependents of an ordinary owner, which is one page.
+/// The dependents of an ordinary owner. They fill one page.
 const FAMILY: usize = 100;
-/// Dependents of the owner that is previewed.
+/// The dependents of the owner in the preview.
 const TREE: usize = 10_000;
 const ASKED: usize = 2_000;
 const PREVIEWED: usize = 20;
@@ -27,22 +27,22 @@ const PREVIEWED: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub objects: usize,
-    /// Of the first page of 100, at rest: of an owner of 100 dependents, and of one of 10 000.
+    /// The first page of 100 dependents, at rest: of an owner with 100 dependents, and of an owner with 10 000.
     pub page_of_few: Samples,
     pub page_of_many: Samples,
     /// The latency of the answers, in ms.
     pub get: Samples,
     pub dependents: Samples,
     pub explain: Samples,
-    /// Of the first page, which has the whole plan behind it.
+    /// The latency of the first page, which needs the whole plan.
     pub preview: Samples,
-    /// Deleted meanwhile.
+    /// The objects that were deleted during the measurement.
     pub collected: usize,
-    /// No round of the engine took longer, by the service's own histogram.
+    /// The upper bound of the longest round of the engine, by the service's own histogram.
     pub round_below: f64,
 }
 
-/// Builds a world of about this many objects and asks about it.
+/// Builds a world of about this many objects, and measures the answers about it.
 pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<Figures> {
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;
@@ -76,7 +76,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     Ok(figures)
 }
 
-/// Creates and deletes families until it is stopped.
+/// Creates and deletes families until the caller stops it.
 async fn keep_busy(client: Client) -> anyhow::Result<()> {
     let maps = configmaps("busy");
     for round in 0_u64.. {
@@ -144,7 +144,8 @@ async fn uid_of(client: &Client, maps: &str, name: &str) -> anyhow::Result<Strin
     object["metadata"]["uid"].as_str().map(str::to_owned).context("an object has a uid")
 }
 
-/// Rounds of the engine by what they took, not summed: the bound in seconds and how many were below it, but not below the one before.
+/// The rounds of the engine by duration: the upper bound of each bucket in seconds, and the rounds in that bucket
+/// alone.
 async fn rounds(fleet: &Fleet) -> anyhow::Result<Vec<(f64, f64)>> {
     let (_, metrics) = fleet.graph.get("/metrics").await?;
     let mut below = 0.0;

@@ -1,4 +1,4 @@
-//! How the benchmarks begin, and what they leave behind.
+//! The beginning and the results of benchmarks.
 
 mod budget;
 mod machine;
@@ -16,17 +16,18 @@ pub use machine::Machine;
 pub use rounds::{Rounds, Run};
 pub use samples::Samples;
 
-/// The real control plane, where a benchmark is to run on it: `cargo test --benches` starts benchmarks too, and wants none of their time.
+/// Returns the real control plane for a benchmark, or `None`. `cargo test --benches` also starts benchmarks, and must
+/// not wait for them.
 pub fn begin() -> Option<Binaries> {
     if wanted() { require() } else { None }
 }
 
-/// Whether this process measures.
+/// Returns whether this process measures.
 pub fn wanted() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// The number above 0 in an environment variable, or this one.
+/// Returns the number in an environment variable if it is above 0, and `otherwise` without one.
 pub fn number(name: &str, otherwise: usize) -> anyhow::Result<usize> {
     let Ok(text) = std::env::var(name) else { return Ok(otherwise) };
     let number = text.parse().with_context(|| format!("{name} is {text:?}, and should be a number"))?;
@@ -34,7 +35,7 @@ pub fn number(name: &str, otherwise: usize) -> anyhow::Result<usize> {
     Ok(number)
 }
 
-/// Those of the words that an environment variable has, separated by commas, or all.
+/// Returns the words that an environment variable lists, separated by commas. Without the variable, returns all words.
 pub fn words<'a>(name: &str, all: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
     let Ok(text) = std::env::var(name) else { return Ok(all.to_vec()) };
     let word = |word: &str| {
@@ -44,7 +45,8 @@ pub fn words<'a>(name: &str, all: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
     text.split(',').map(word).collect()
 }
 
-/// Every contender once a round. Each begins once in every place, so that no one always comes after the same other.
+/// Returns the order of the contenders in each round. Each contender begins once in every place, so that none always
+/// follows the same other one.
 pub fn turns<T: Copy>(contenders: &[T], rounds: usize) -> Vec<(usize, T)> {
     let places = contenders.len();
     let turn = |round| (0..places).map(move |turn| (round, contenders[(turn + round) % places]));
@@ -54,18 +56,18 @@ pub fn turns<T: Copy>(contenders: &[T], rounds: usize) -> Vec<(usize, T)> {
 /// The result of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its name and the variables that it ran with.
+    /// The name of the benchmark, and the variables of the run.
     pub bench: &'static str,
     pub settings: Vec<(&'static str, usize)>,
-    /// Held against the budgets.
+    /// The figures that have a budget.
     pub figures: Vec<Figure>,
-    /// Everything that was measured.
+    /// All measurements.
     pub runs: Value,
 }
 
 impl Report {
-    /// Writes it into the file that the variable `JSON` names, with machine, date and commit. A path is of the top of the tree: cargo runs
-    /// benchmarks in the directory of their crate.
+    /// Writes the result into the file that the variable `JSON` names, with machine, date and commit. A relative path
+    /// starts at the top of the tree, because cargo runs benchmarks in the directory of their crate.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -82,7 +84,7 @@ impl Report {
     }
 }
 
-/// The figures, each beside its budget.
+/// The figures, each with its budget.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.figures.iter().try_for_each(|figure| writeln!(f, "{figure}"))

@@ -1,4 +1,5 @@
-//! The same cascade under the floor, under upstream's collector and under ours, in turns, each on a control plane of its own.
+//! Runs the same cascade under the floor, under upstream's collector and under ours, in turns. Each run has its own
+//! control plane.
 
 use crate::bench::{self, Figure, Rounds};
 use crate::contender::{Cascade, Collector, Contender};
@@ -13,11 +14,11 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Owners of a cascade.
+/// The number of owners in a cascade.
 pub const OWNERS: usize = 20;
 const NAMESPACE: &str = "cascade";
 
-/// A policy, and who carries it out.
+/// A deletion policy, and the contender that carries it out.
 type Who = (&'static str, Contender);
 
 /// The result of one run.
@@ -26,18 +27,18 @@ pub struct Run {
     pub contender: Contender,
     pub policy: &'static str,
     pub objects: usize,
-    /// Requests were made slower.
+    /// The run added a delay to requests.
     pub slow: bool,
     pub seconds: f64,
-    /// DELETE, PATCH and GET that the API server counted, without those of the benchmark.
+    /// The DELETE, PATCH and GET requests that the API server counted, without those of the benchmark.
     pub requests: u64,
-    /// Processor seconds of all processes of the contender, and of the API server.
+    /// The processor seconds of all processes of the contender, and of the API server.
     pub cpu: f64,
     pub server_cpu: f64,
-    /// The most memory held by the contender's largest process and by the API server, in MiB.
+    /// The maximum memory of the contender's largest process, and of the API server, in MiB.
     pub memory: f64,
     pub server_memory: f64,
-    /// Spans received by the end, if tracing is on.
+    /// The number of spans at the end, if tracing is on.
     pub spans: usize,
 }
 
@@ -47,33 +48,33 @@ impl Run {
         self.objects as f64 / self.seconds
     }
 
-    /// By the server's own count.
+    /// Requests per object, by the count of the API server.
     pub fn requests_per_object(&self) -> f64 {
         self.requests as f64 / self.objects as f64
     }
 
-    /// Milliseconds, of the API server.
+    /// Processor time of the API server per object, in milliseconds.
     pub fn server_cpu_per_object(&self) -> f64 {
         self.server_cpu * 1e3 / self.objects as f64
     }
 
-    /// Milliseconds, of all its processes.
+    /// Processor time of all processes of the contender per object, in milliseconds.
     pub fn cpu_per_object(&self) -> f64 {
         self.cpu * 1e3 / self.objects as f64
     }
 }
 
-/// The measured contender.
+/// The contender of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub policy: &'static str,
-    /// About so many.
+    /// The approximate number of objects.
     pub objects: usize,
-    /// What every request of the contender takes longer.
+    /// The added delay of every request of the contender.
     pub slow: Duration,
 }
 
-/// One cascade.
+/// Runs one cascade.
 pub async fn run(binaries: &Binaries, programs: &Programs, contender: Contender, task: Task) -> anyhow::Result<Run> {
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;
@@ -111,14 +112,14 @@ pub async fn run(binaries: &Binaries, programs: &Programs, contender: Contender,
     Ok(Run { contender, policy, objects, slow, seconds, requests, cpu, server_cpu, memory, server_memory, spans })
 }
 
-/// The best median rate among those that `counts`, and whose it is.
+/// Returns the best median rate among the contenders for which `counts` is true, and that contender.
 fn best(rounds: &Rounds<Run>, policy: &str, counts: impl Fn(Contender) -> bool) -> Option<(Who, f64)> {
     let everybody = rounds.everybody().into_iter().filter(|(of, contender)| *of == policy && counts(*contender));
     let rates = everybody.map(|who| (who, rounds.samples(who, Run::rate).median()));
     rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
-/// Ours with a given number of requests in flight.
+/// Returns whether the contender is ours with a fixed number of requests in flight.
 fn is_fixed(contender: Contender) -> bool {
     matches!(contender, Contender::Ours(_))
 }
@@ -127,7 +128,7 @@ fn is_upstream(contender: Contender) -> bool {
     matches!(contender, Contender::Upstream(_))
 }
 
-/// What one policy comes to: our best against upstream's best and against the floor of as many in flight.
+/// Compares one policy: our best against upstream's best, and against the floor with as many requests in flight.
 fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str, rate: &'static str) -> Vec<Figure> {
     let ours = best(rounds, policy, is_fixed);
     let (Some((ours, _)), Some((upstream, _))) = (ours, best(rounds, policy, is_upstream)) else { return Vec::new() };
@@ -151,7 +152,7 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
-/// The cost of readers, with as many requests in flight.
+/// Compares the cost of readers with the same number of requests in flight.
 fn observed(rounds: &Rounds<Run>) -> Option<Figure> {
     let watched = |who: &Who| matches!(who, ("Background", Contender::Observed(_)));
     let (policy, contender) = rounds.everybody().into_iter().find(watched)?;

@@ -1,4 +1,5 @@
-//! Authorities and certificates for services, in a directory that changes as a mounted Secret does: all files at once.
+//! Authorities and certificates for services. They are in a directory whose files all change at once, as in a mounted
+//! Secret.
 
 use anyhow::Context;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
@@ -6,14 +7,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Where the present files are, as in a mounted Secret.
+/// The directory of the present files, as in a mounted Secret.
 const DATA: &str = "..data";
 
 /// A certificate authority.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate and its key, as PEM.
+/// A certificate and its key in PEM.
 #[derive(Clone, Debug)]
 pub struct Signed {
     pub certificate: String,
@@ -34,12 +35,13 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate of user `name` and group `ownergraph:tests`, which also serves these hosts.
+    /// Issues a certificate for the user `name` in the group `ownergraph:tests`. The certificate also serves these
+    /// hosts.
     pub fn sign(&self, name: &str, hosts: &[&str]) -> anyhow::Result<Signed> {
         self.sign_between(name, hosts, 2020, 4090)
     }
 
-    /// The same, valid from and until the first day of these years.
+    /// Issues such a certificate, valid from the first day of the one year until the first day of the other.
     pub fn sign_between(&self, name: &str, hosts: &[&str], from: i32, until: i32) -> anyhow::Result<Signed> {
         let mut params = CertificateParams::new(hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>())?;
         params.distinguished_name = DistinguishedName::new();
@@ -53,7 +55,7 @@ impl Authority {
     }
 }
 
-/// A Secret with `tls.crt`, `tls.key` and `ca.crt`, as it is mounted into a pod.
+/// A mounted Secret with `tls.crt`, `tls.key` and `ca.crt`.
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
@@ -61,7 +63,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it at `path`. The authorities are those that its holder trusts.
+    /// Mounts the Secret at `path`. The authorities are those that its holder trusts.
     pub fn new(path: PathBuf, signed: &Signed, authorities: &[&Authority]) -> anyhow::Result<Mounted> {
         fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
         let mut mounted = Mounted { path, versions: 0 };
@@ -72,7 +74,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Puts other files in the place of all, at once.
+    /// Replaces all files at once.
     pub fn change(&mut self, signed: &Signed, authorities: &[&Authority]) -> anyhow::Result<()> {
         self.versions += 1;
         let version = format!("..{}", self.versions);
@@ -87,7 +89,7 @@ impl Mounted {
         fs::rename(&next, self.path.join(DATA)).with_context(|| format!("changing {}", self.path.display()))
     }
 
-    /// The path of one of its files.
+    /// Returns the path of one file.
     pub fn file(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }

@@ -1,5 +1,5 @@
-//! Everything that runs is killed, paused, asked to stop and cut off from everything else, while cascades of all policies run; and an
-//! oracle that knows what each cascade must leave.
+//! Kills, pauses, stops and disconnects every process while cascades of all policies run. An oracle knows the result of
+//! each cascade.
 
 mod faults;
 mod oracle;
@@ -31,11 +31,11 @@ use users::{NAMESPACES, Remains, Shared, User};
 const GRAPHS: usize = 3;
 const EXECUTORS: usize = 4;
 const USERS: usize = 3;
-/// After the last fault everything must be done within this time; the figures say how long it took.
+/// The maximum time from the last fault to the end of all work. The figures say how long it took.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
-/// For everything that may take a while on a busy machine.
+/// The time limit of other waits, long enough for a busy machine.
 const AT_LAST: Duration = Duration::from_secs(60);
-/// Lines of the journal that a failure shows.
+/// The number of journal lines that a failure shows.
 const JOURNAL_TAIL: usize = 40;
 
 /// The durations of the election.
@@ -47,20 +47,20 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Short, so that much happens.
+    /// Short durations, so that many elections happen.
     pub const SHORT: Leases = Leases {
         lease_duration: Duration::from_secs(6),
         renew_deadline: Duration::from_secs(4),
         retry_period: Duration::from_secs(1),
     };
-    /// The service's own.
+    /// The default durations of the service.
     pub const DEFAULT: Leases = Leases {
         lease_duration: Duration::from_secs(18),
         renew_deadline: Duration::from_secs(12),
         retry_period: Duration::from_secs(2),
     };
 
-    /// As the graph service's flags.
+    /// The durations as flags of the graph service.
     pub fn flags(self) -> Vec<String> {
         let flag = |name: &str, value: Duration| [format!("--{name}"), format!("{}ms", value.as_millis())];
         [
@@ -72,11 +72,11 @@ impl Leases {
     }
 }
 
-/// One run.
+/// The parameters of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub seed: u64,
-    /// For how long things break.
+    /// The duration of the phase with faults.
     pub lasts: Duration,
     pub leases: Leases,
 }
@@ -87,17 +87,17 @@ pub struct Figures {
     pub options: Options,
     pub faults: BTreeMap<Kind, usize>,
     pub skipped: usize,
-    /// Objects deleted or relieved of a reference, by the policy of their owner's deletion.
+    /// The objects that were deleted or lost a reference, by the policy of their owner's deletion.
     pub collected: BTreeMap<String, u64>,
-    /// Acquisitions of the Lease.
+    /// The number of acquisitions of the Lease.
     pub terms: u64,
-    /// The longest time in which there was something to do and nothing was done.
+    /// The longest time with open work and without progress.
     pub longest_stall: Duration,
-    /// From the end of the last fault to the last object.
+    /// The time from the end of the last fault to the last object.
     pub settled_after: Duration,
 }
 
-/// Starts a deployment on a control plane of its own, disturbs it, and holds what happened against what should have.
+/// Starts a deployment on its own control plane, disturbs it, and compares the result with the expected one.
 pub async fn run(binaries: &Binaries, programs: &Programs, options: Options) -> anyhow::Result<Figures> {
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;
@@ -141,7 +141,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, options: Options) -> 
     })
 }
 
-/// Objects that nothing may touch: unowned ones, and ones whose owners live.
+/// Creates objects that must stay: unowned objects, and objects with living owners.
 async fn bystanders(client: &Client) -> anyhow::Result<Vec<Value>> {
     families(client, "bystanders", "alive", 10, 40).await?;
     let unowned = (0..390).map(|number| load::configmap(&format!("unowned-{number}"), &[])).collect();
@@ -168,7 +168,7 @@ async fn deploy(plane: &ControlPlane, programs: &Programs, options: Options) -> 
     Ok(Deployment { replicas, graph_wires, executor_wires, client: plane.client().await? })
 }
 
-/// Users and watches.
+/// Starts the users and the watches.
 struct Tasks {
     users: JoinSet<anyhow::Result<Vec<Remains>>>,
     watches: JoinSet<anyhow::Result<()>>,
@@ -190,7 +190,7 @@ impl Tasks {
         Ok(Tasks { users, watches, stop })
     }
 
-    /// Ends only where something is wrong.
+    /// Ends only after an error.
     async fn watch(&mut self, shared: &Shared) -> anyhow::Result<()> {
         let mut looks = interval(Duration::from_millis(250));
         loop {
@@ -205,7 +205,7 @@ impl Tasks {
     }
 }
 
-/// The users go, and everything they have left comes to its end.
+/// Stops the users, and waits until all their work is done.
 async fn settle(tasks: &mut Tasks, shared: &Shared) -> anyhow::Result<Vec<Remains>> {
     tasks.stop.send_replace(true);
     let mut remains = Vec::new();
@@ -239,7 +239,7 @@ async fn judge(
     Ok(())
 }
 
-/// What each replica says of itself, and each executor of its session.
+/// Collects the status of each replica, and the session of each executor.
 #[derive(Debug, Default)]
 struct Census {
     leaders: f64,
@@ -268,7 +268,7 @@ async fn census(deployment: &Deployment) -> anyhow::Result<Census> {
     Ok(census)
 }
 
-/// All are asked to stop, and do.
+/// Asks all processes to stop, and waits until they have stopped.
 async fn stop(deployment: &mut Deployment) -> anyhow::Result<()> {
     let Replicas { executors, graphs, .. } = &mut deployment.replicas;
     for member in executors.iter_mut().chain(graphs) {
@@ -281,7 +281,7 @@ async fn stop(deployment: &mut Deployment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a failure needs to be understood.
+/// Collects the facts that explain a failure.
 fn told(options: Options, deployment: &Deployment, done: &Done) -> String {
     let tail = &done.journal[done.journal.len().saturating_sub(JOURNAL_TAIL)..];
     let alarms = deployment.replicas.alarms().unwrap_or_default();
@@ -289,12 +289,12 @@ fn told(options: Options, deployment: &Deployment, done: &Done) -> String {
 }
 
 impl Figures {
-    /// Objects of all policies.
+    /// Checks that the run had objects of all policies.
     pub fn objects(&self) -> u64 {
         self.collected.values().sum()
     }
 
-    /// Faults of all kinds.
+    /// Checks that the run had faults of all kinds.
     pub fn faults(&self) -> usize {
         self.faults.values().sum()
     }

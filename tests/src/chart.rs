@@ -1,4 +1,4 @@
-//! The chart as Helm renders it. Helm is built from `tests/charttools/go.mod`, beside the control plane.
+//! The output of Helm for the chart. The tests build Helm from `tests/charttools/go.mod`, next to the control plane.
 
 use crate::process;
 use anyhow::{Context, bail, ensure};
@@ -13,10 +13,10 @@ mod rights;
 
 pub use rights::{Right, Table, reduced, rights, spelt_out, table};
 
-/// The namespace that everything is rendered for, unless a test asks for another one.
+/// The default namespace of an installation.
 pub const NAMESPACE: &str = "ownergraph";
 const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
-/// Beside the program: what it was built from.
+/// The file next to the program that says from which versions it was built.
 const STAMP: &str = "helm.built-from";
 
 /// The top of the tree.
@@ -24,7 +24,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a folder of the workspace")
 }
 
-/// The values files that the chart is tested with.
+/// The values files with which the chart is tested.
 pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(root().join("deploy/chart/ci"))?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -33,14 +33,15 @@ pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Helm's program.
+/// The program of Helm.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,
 }
 
 impl Helm {
-    /// Builds Helm where that is not done, or gives `None` after saying that there is no Go toolchain. With `CI=true` that is an error.
+    /// Builds Helm if it is missing. Returns `None` with a message if there is no Go toolchain. With `CI=true`, this is
+    /// an error.
     pub fn require() -> anyhow::Result<Option<Helm>> {
         let directory = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
         let directory = root().join(directory).join("controlplane");
@@ -67,19 +68,19 @@ impl Helm {
         Ok(Some(Helm { program }))
     }
 
-    /// What an installation with these flags would create, in the order in which it would.
+    /// Returns the objects that an installation with these flags creates, in the order of creation.
     pub fn template(&self, flags: &[&str]) -> anyhow::Result<String> {
         self.template_in(NAMESPACE, flags)
     }
 
-    /// The same in another namespace.
+    /// Returns these objects for another namespace.
     pub fn template_in(&self, namespace: &str, flags: &[&str]) -> anyhow::Result<String> {
         let output = self.run(&["template", "ownergraph", ".", "--namespace", namespace], flags)?;
         ensure!(output.status.success(), "helm template {flags:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs it in the chart's directory.
+    /// Runs Helm in the chart's directory.
     pub fn run(&self, command: &[&str], flags: &[&str]) -> anyhow::Result<Output> {
         let mut helm = Command::new(&self.program);
         helm.args(command).args(flags).current_dir(root().join("deploy/chart")).env("HELM_DEBUG", "false");
@@ -108,19 +109,19 @@ fn build(module: &Path, program: &Path) -> anyhow::Result<()> {
     fs::rename(&part, program).with_context(|| format!("renaming {}", part.display()))
 }
 
-/// The objects of a stream of YAML documents.
+/// Parses the objects of a stream of YAML documents.
 pub fn objects(yaml: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("reading what Helm rendered")?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// The one object of that kind and name.
+/// Returns the single object of this kind and name.
 pub fn object<'a>(objects: &'a [Value], kind: &str, name: &str) -> anyhow::Result<&'a Value> {
     let found = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
     found.with_context(|| format!("no {kind} {name} is rendered"))
 }
 
-/// The Deployment of a component, under any name.
+/// Returns the Deployment of a component, under any name.
 pub fn deployment<'a>(objects: &'a [Value], component: &str) -> anyhow::Result<&'a Value> {
     let is_its = |object: &&Value| {
         object["kind"] == "Deployment" && object["metadata"]["labels"]["app.kubernetes.io/component"] == component
@@ -128,7 +129,7 @@ pub fn deployment<'a>(objects: &'a [Value], component: &str) -> anyhow::Result<&
     objects.iter().find(is_its).with_context(|| format!("no Deployment of {component} is rendered"))
 }
 
-/// The flags of a Deployment's container, with its variables as a pod of that name would have them.
+/// Returns the flags of a Deployment's container, with the variables that a pod of this name has.
 pub fn arguments(objects: &[Value], component: &str, pod: &str) -> anyhow::Result<Vec<String>> {
     let deployment = deployment(objects, component)?;
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
@@ -142,7 +143,7 @@ pub fn arguments(objects: &[Value], component: &str, pod: &str) -> anyhow::Resul
     Ok(arguments)
 }
 
-/// A pod as the Deployment would have it made.
+/// Returns a pod of the Deployment's template.
 pub fn pod(deployment: &Value, name: &str) -> Value {
     let template = &deployment["spec"]["template"];
     json!({
@@ -151,7 +152,8 @@ pub fn pod(deployment: &Value, name: &str) -> Value {
     })
 }
 
-/// Definitions of the kinds that the objects are of and that are not the API server's own, with room for anything.
+/// Returns definitions for all kinds of these objects that the API server does not have. Their schemas accept
+/// everything.
 pub fn foreign_definitions(objects: &[Value]) -> Vec<Value> {
     let mut known = BTreeSet::new();
     let foreign = objects.iter().filter_map(|object| {

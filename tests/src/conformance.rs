@@ -1,6 +1,6 @@
-//! What upstream's own tests ask for, asked of this collector: [`CATALOGUE`] says of each of them what covers it, [`cases`] are end
-//! states that a collector has to reach, and [`requests`] are answers that an API server has to give. Cases and requests are data, and
-//! run by the same code on the sandbox and on a real API server.
+//! Upstream's own tests, applied to this collector. [`CATALOGUE`] says what covers each of them. [`cases`] are end
+//! states that a collector must reach. [`requests`] are answers that an API server must give. Cases and requests are
+//! data. The same code runs them on the sandbox and on a real API server.
 
 pub mod cases;
 pub mod catalogue;

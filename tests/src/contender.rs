@@ -1,4 +1,4 @@
-//! Who is compared: a bare client, upstream's collector, and ours.
+//! The contenders of the comparisons: a bare client, upstream's collector, and ours.
 
 use crate::controlplane::{CollectorOptions, ControlPlane, UpstreamCollector};
 use crate::load::{configmaps, get, until, until_left};
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(120);
 const WITHIN: Duration = Duration::from_secs(1200);
-/// Client limits of upstream: lifted.
+/// The client limits of upstream, so high that they have no effect.
 const UNLIMITED: u32 = 100_000;
-/// Of a bare client that is held to a rate.
+/// The requests in flight of a bare client with a limited rate.
 const HELD_IN_FLIGHT: u32 = 64;
 
 /// The ratio of traced cascades, if tracing is on. It is ten times the default, because a benchmark has few cascades
@@ -27,29 +27,30 @@ const SAMPLED: &str = "0.1";
 /// The client that deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// One request per object and nothing else, so many in flight.
+    /// A client that sends one request per object and nothing else. The number is that of the requests in flight.
     Floor(u32),
-    /// The same, with this many requests a second, and at most `HELD_IN_FLIGHT` of them in flight.
+    /// Such a client with this many requests per second, and at most `HELD_IN_FLIGHT` of them in flight.
     FloorHeld(u32),
-    /// Upstream's collector with so many workers and without limits of its client.
+    /// Upstream's collector with this many workers, and without limits of its client.
     Upstream(u32),
     /// One graph service and one executor with this many requests in flight.
     Ours(u32),
-    /// The same, without a flag: with as many in flight as the API server takes well.
+    /// One graph service and one executor without a flag. The executor adapts its requests in flight to the API server.
     Adaptive,
-    /// The same, where the graph service allows so many writes a second.
+    /// One graph service that permits this many writes per second, and one executor.
     Held(u32),
-    /// As `Ours`, watched as in production: every process is scraped each second, and `SAMPLED` of all cascades are traced.
+    /// As `Ours`, observed as in production: a scrape of every process each second, and traces of `SAMPLED` of all
+    /// cascades.
     Observed(u32),
 }
 
 impl Contender {
-    /// Whether it is ours.
+    /// Returns whether the contender is ours.
     pub fn is_ours(self) -> bool {
         matches!(self, Contender::Ours(_) | Contender::Adaptive | Contender::Held(_))
     }
 
-    /// Upstream's flags.
+    /// Returns the flags of upstream.
     pub fn upstream(workers: u32, kubeconfig: Option<&Path>) -> CollectorOptions {
         CollectorOptions {
             requests_per_second: Some(UNLIMITED),
@@ -77,26 +78,26 @@ impl fmt::Display for Contender {
 /// The objects to collect.
 #[derive(Clone, Copy, Debug)]
 pub struct Cascade<'a> {
-    /// ConfigMaps in this namespace.
+    /// The ConfigMaps in this namespace.
     pub namespace: &'a str,
     pub policy: &'a str,
-    /// That are there before it begins.
+    /// The number of objects before the contender begins.
     pub objects: usize,
 }
 
-/// A contender that runs and has seen everything.
+/// A contender that runs and has seen all objects.
 #[derive(Debug)]
 pub enum Collector {
-    /// With the beginning of the names of the files by which it is told and tells.
+    /// The contender, and the common beginning of the names of its files.
     Floor(Process, String),
     Upstream(UpstreamCollector),
     Ours(Box<Fleet>),
-    /// With readers.
+    /// The programs, the receiver of their traces, and the scraper of their metrics.
     Observed(Box<Fleet>, otlp::Collector, Scraping),
 }
 
 impl Collector {
-    /// Starts one that reaches the API server by this kubeconfig.
+    /// Starts a contender that reaches the API server with this kubeconfig.
     pub async fn start(
         programs: &Programs,
         plane: &ControlPlane,
@@ -162,7 +163,7 @@ impl Collector {
         }
     }
 
-    /// Spans that have come so far.
+    /// Returns the number of spans so far.
     pub fn spans(&self) -> usize {
         match self {
             Collector::Observed(_, traces, _) => traces.spans().len(),
@@ -170,7 +171,7 @@ impl Collector {
         }
     }
 
-    /// Processor seconds so far, and the most memory of the largest process, in MiB.
+    /// Returns the processor seconds so far, and the maximum memory of the largest process in MiB.
     pub fn taken(&self) -> anyhow::Result<(f64, f64)> {
         if let Collector::Floor(_, files) = self {
             let Ok(text) = fs::read_to_string(format!("{files}.done")) else { return Ok((0.0, 0.0)) };
@@ -185,7 +186,7 @@ impl Collector {
         Ok((cpu, memory))
     }
 
-    /// Waits for the end; how many GETs that took.
+    /// Waits for the end. Returns the number of GET requests that this took.
     pub async fn finish(&mut self, client: &Client, cascade: &Cascade<'_>, owners: &[String]) -> anyhow::Result<u64> {
         let maps = configmaps(cascade.namespace);
         if let Collector::Floor(process, files) = self {
@@ -198,7 +199,7 @@ impl Collector {
             until_left(client, &maps, 0, WITHIN).await?;
             return Ok(0);
         }
-        // An owner goes once none of its dependents refers to it.
+        // An owner goes when no dependent refers to it any more.
         let mut asked = 0;
         for owner in owners {
             let path = format!("{maps}/{owner}");

@@ -1,4 +1,5 @@
-//! A real Kubernetes control plane for tests: etcd and kube-apiserver on loopback, with upstream's garbage collector on request.
+//! A real Kubernetes control plane for tests: etcd and kube-apiserver on loopback, with upstream's garbage collector on
+//! request.
 //!
 //! ```text
 //! let Some(binaries) = controlplane::require() else { return Ok(()) };
@@ -6,7 +7,8 @@
 //! let configmaps: Api<ConfigMap> = Api::default_namespaced(plane.client().await?);
 //! ```
 //!
-//! Its processes and its directory are gone when the value is dropped, and also when the test process ends in any other way.
+//! The processes and the directory of the control plane go when the value is dropped, and also when the test process
+//! ends in any other way.
 
 mod binaries;
 mod credentials;
@@ -37,34 +39,35 @@ use credentials::Credentials;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(50);
-/// One probe; a paused or stuck server does not answer at all.
+/// The time limit of one probe. A paused or stuck server does not answer.
 const PROBE_WITHIN: Duration = Duration::from_secs(5);
 /// Retries with another port if another process took the free one first.
 const START_TRIES_MAX: usize = 5;
 /// The `default` namespace appears shortly after the server calls itself ready.
 const READY_PATHS: [&str; 2] = ["/readyz", "/api/v1/namespaces/default"];
 
-/// A new client by this kubeconfig. The services' own connections rather than kube's, which leave Nagle's algorithm on: many a request with
-/// a body would wait 40 ms, whatever the server does.
+/// Returns a new client for this kubeconfig. It uses the connections of the services. kube's own connections leave
+/// Nagle's algorithm on, so many requests with a body would wait 40 ms.
 pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let access = Access { kubeconfig: Some(kubeconfig.to_owned()), ..Access::default() };
     Ok(connect(&access).await?.client)
 }
 
-/// Options that differ from the default control plane.
+/// The options in which a control plane differs from the default one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Added to kube-apiserver's flags, after ours.
+    /// Further flags of kube-apiserver, after ours.
     pub apiserver_flags: Vec<String>,
-    /// Users beside `admin` (in `system:masters`), `reader` and `tenant` (both without rights until the test grants some).
+    /// Further users, next to `admin` (in `system:masters`), and `reader` and `tenant` (both without rights until the
+    /// test grants some).
     pub users: Vec<User>,
 }
 
-/// A running etcd and kube-apiserver with RBAC, without a controller manager: deleted namespaces are not emptied, and the aggregated
-/// roles `view`, `edit` and `admin` stay without rules.
+/// An etcd and a kube-apiserver with RBAC, without a controller manager. Therefore deleted namespaces are not emptied,
+/// and the aggregated roles `view`, `edit` and `admin` have no rules.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Dropped in this order: servers before the directory that they write into.
+    // The servers are dropped before the directory that they write into.
     apiserver: Option<Process>,
     etcd: Process,
     binaries: Binaries,
@@ -76,20 +79,22 @@ pub struct ControlPlane {
     directory: Directory,
 }
 
-/// The control plane that tests of one process share. They use different namespaces and names. A test that stops or pauses servers, or counts
-/// requests, starts its own control plane. Of the tests that run a collector on this one, one runs at a time.
+/// Returns the control plane that the tests of one process share. They use different namespaces and names. A test that
+/// stops or pauses servers, or counts requests, starts its own control plane. Tests that run a collector on the shared
+/// control plane take turns.
 pub async fn shared(binaries: &Binaries) -> anyhow::Result<&'static ControlPlane> {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
     SHARED.get_or_try_init(|| ControlPlane::start(binaries)).await
 }
 
 impl ControlPlane {
-    /// Starts one with default options and waits until it is ready, usually 2 to 4 s.
+    /// Starts a control plane with default options, and waits until it is ready. This usually takes 2 to 4 s.
     pub async fn start(binaries: &Binaries) -> anyhow::Result<Self> {
         Self::start_with(binaries, Options::default()).await
     }
 
-    /// Starts one and waits until it is ready, at most a minute. Errors carry the end of the log of the server at fault.
+    /// Starts a control plane, and waits at most a minute until it is ready. An error has the end of the log of the
+    /// faulty server.
     pub async fn start_with(binaries: &Binaries, options: Options) -> anyhow::Result<Self> {
         let directory = Directory::create()?;
         let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
@@ -98,11 +103,11 @@ impl ControlPlane {
         Self::launch(binaries, directory, credentials, options.apiserver_flags).await
     }
 
-    /// Starts a second control plane with the same users, whose etcd has a copy of the data as they are now, and waits until it is ready.
+    /// Starts a second control plane with the same users and a copy of the present data, and waits until it is ready.
     pub async fn copy(&self) -> anyhow::Result<Self> {
         let directory = Directory::create()?;
         let credentials = self.credentials.copy_to(directory.path())?;
-        // What a process that stands still has written so far is what one that was killed leaves, and etcd starts with that.
+        // The files of a paused etcd look like those of a killed etcd. etcd starts from them.
         self.etcd.pause()?;
         let copied = copy_directory(&self.directory.path().join(ETCD_DATA), &directory.path().join(ETCD_DATA));
         self.etcd.resume()?;
@@ -140,7 +145,8 @@ impl ControlPlane {
         bail!("kube-apiserver found its port taken {START_TRIES_MAX} times")
     }
 
-    /// Starts the API server after [`Self::stop_apiserver`], on the same port and data, and waits until it is ready.
+    /// Starts the API server again after [`Self::stop_apiserver`], with the same port and data, and waits until it is
+    /// ready.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         ensure!(self.apiserver.is_none(), "kube-apiserver runs already");
         let flags = self.all_apiserver_flags();
@@ -152,17 +158,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Kills the API server (SIGKILL); etcd keeps its data.
+    /// Kills the API server (SIGKILL). etcd keeps its data.
     pub fn stop_apiserver(&mut self) {
         self.apiserver = None;
     }
 
-    /// The API server's process, unless it is stopped.
+    /// Returns the process of the API server, unless it is stopped.
     pub fn apiserver(&self) -> Option<&Process> {
         self.apiserver.as_ref()
     }
 
-    /// etcd's process.
+    /// Returns the process of etcd.
     pub fn etcd(&self) -> &Process {
         &self.etcd
     }
@@ -187,7 +193,7 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// The kubeconfig of another user, known since the start.
+    /// Returns the kubeconfig of another user that was named at the start.
     pub fn kubeconfig_of(&self, user: &str) -> anyhow::Result<PathBuf> {
         ensure!(self.credentials.token(user).is_some(), "no user {user:?}: name it in the options at the start");
         Ok(self.credentials.kubeconfig_file(user))
@@ -198,7 +204,7 @@ impl ControlPlane {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Writes the kubeconfig of `admin` for another loopback address of the API server, such as a proxy's.
+    /// Writes a kubeconfig of `admin` for another loopback address, such as the address of a proxy.
     pub fn kubeconfig_by(&self, address: SocketAddr, file: &Path) -> anyhow::Result<()> {
         let text = fs::read_to_string(&self.kubeconfig).context("reading the kubeconfig")?;
         ensure!(text.contains(&self.url), "the kubeconfig does not name {}", self.url);
@@ -206,34 +212,35 @@ impl ControlPlane {
         fs::write(file, text).with_context(|| format!("writing {}", file.display()))
     }
 
-    /// A directory for the test's own files, removed with the control plane.
+    /// Returns a directory for the test's own files. It is removed with the control plane.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// kubectl as `admin`, with its caches in the control plane's directory: they are kept by address, and ports come back.
+    /// Runs kubectl as `admin`. Its caches are in the control plane's directory, because it keeps them by address, and
+    /// ports are used again.
     pub fn kubectl(&self) -> Command {
         let mut kubectl = Command::new(self.binaries.program("kubectl"));
         kubectl.env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", self.directory.path().join("kubectl-cache"));
         kubectl
     }
 
-    /// A new client of `admin`, bound to the runtime that calls this. It repeats no request by itself.
+    /// Returns a new client of `admin`, bound to the runtime of the caller. The client repeats no request.
     pub async fn client(&self) -> anyhow::Result<Client> {
         self.client_of(ADMIN).await
     }
 
-    /// A new client of another user, known since the start.
+    /// Returns a new client of another user that was named at the start.
     pub async fn client_of(&self, user: &str) -> anyhow::Result<Client> {
         client(&self.kubeconfig_of(user)?).await
     }
 
-    /// The API server's own count of requests; two of them and [`RequestCounts::since`] tell what happened in between.
+    /// Returns the API server's own count of requests. [`RequestCounts::since`] compares two of them.
     pub async fn server_metrics(&self) -> anyhow::Result<RequestCounts> {
         RequestCounts::parse(&get(&self.client().await?, "/metrics").await?)
     }
 
-    /// Starts upstream's garbage collector, and waits until it has seen everything.
+    /// Starts upstream's garbage collector, and waits until it has listed everything.
     pub async fn start_upstream_collector(&self, options: &CollectorOptions) -> anyhow::Result<UpstreamCollector> {
         UpstreamCollector::start(&self.binaries, self.directory.path(), &self.kubeconfig, options).await
     }
@@ -255,8 +262,8 @@ impl ControlPlane {
     }
 }
 
-/// No Endpoints object for the `kubernetes` service: upstream refuses loopback addresses in it. No ServiceAccount admission: nothing
-/// here makes the service accounts that it would ask Pods for.
+/// There is no Endpoints object for the `kubernetes` service, because upstream refuses loopback addresses in it. There
+/// is no ServiceAccount admission, because nothing creates the service accounts that it demands of Pods.
 const APISERVER_FLAGS: [&str; 7] = [
     "--bind-address=127.0.0.1",
     "--advertise-address=127.0.0.1",
@@ -267,10 +274,11 @@ const APISERVER_FLAGS: [&str; 7] = [
     "--disable-admission-plugins=ServiceAccount",
 ];
 
-/// etcd listens on Unix sockets in its working directory. It insists on an address with a port, and takes the whole for a file name.
+/// etcd listens on Unix sockets in its working directory. etcd demands an address with a port, and uses the whole
+/// address as a file name.
 const ETCD_CLIENTS: &str = "localhost:2379";
 const ETCD_PEERS: &str = "localhost:2380";
-/// Its data, below the control plane's directory.
+/// The data of etcd, below the control plane's directory.
 const ETCD_DATA: &str = "etcd";
 
 fn copy_directory(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -292,7 +300,7 @@ fn start_etcd(binaries: &Binaries, directory: &Path) -> anyhow::Result<Process> 
     let flags = [
         "--name=only".to_owned(),
         format!("--data-dir={}", directory.join(ETCD_DATA).display()),
-        // A test's data need not survive the machine, and killing the process loses nothing that was written.
+        // The data need not survive a crash of the machine. A kill of the process loses no completed write.
         "--unsafe-no-fsync".to_owned(),
         format!("--listen-client-urls={clients}"),
         format!("--advertise-client-urls={clients}"),

@@ -1,10 +1,10 @@
-//! Our collector beside upstream's on a real API server: the same worlds, the same users, the same ends.
+//! Compares our collector with upstream's on a real API server: the same worlds, the same users, the same ends.
 //!
-//! A seed stands for a world and a program of user operations. All seeds of a run live side by side on one control plane. They run
-//! once with our collector and twice with upstream's, and oftener where they differ; when nothing is written any more, every object
-//! is compared. It has to end as in one of upstream's runs. Where upstream's runs go different ways, it may end in another, as long
-//! as the rules allow every single write of our collector. Whatever upstream did, each of our writes must be by the rules, and our
-//! end must leave nothing to do by them.
+//! A seed gives a world and a program of user operations. All seeds of a run are on one control plane, side by side.
+//! They run once with our collector and twice with upstream's, and more often where the ends differ. When all writes
+//! have stopped, the test compares every object. Its end must be the end of one of upstream's runs. If upstream's runs
+//! differ among themselves, our end may be a different one, as long as the rules allow every write of our collector. In
+//! any case, each of our writes must obey the rules, and our end must leave no work undone.
 
 mod differences;
 mod end;
@@ -36,15 +36,16 @@ use execute::execute;
 use futures::future::try_join_all;
 use std::collections::BTreeMap;
 
-/// Runs of upstream's collector with every seed, side by side: most of their time they wait for quiet.
+/// The number of upstream's runs with every seed, side by side. These runs mostly wait until all writes have stopped.
 const UPSTREAM_RUNS: &[Pace] = &[Pace::Free, Pace::Free];
-/// More of them for the seeds that differ, until none does: two that agree at one speed do not make a seed free of races.
+/// The maximum number of further runs for seeds whose ends differ. Two runs of the same speed can agree although the
+/// seed has a race.
 const UPSTREAM_RUNS_MORE: [&[Pace]; 2] = [
     &[Pace::OneWorker, Pace::UsersFirst, Pace::UsersFirstOneWorker, Pace::CollectorFirst],
     &[Pace::Free, Pace::OneWorker, Pace::UsersFirst, Pace::CollectorFirst],
 ];
 
-/// Runs the seeds once with ours and at least twice with upstream's collector, and compares.
+/// Runs the seeds once with our collector and at least twice with upstream's, and compares the ends.
 pub async fn compare(
     binaries: &Binaries,
     programs: &Programs,
@@ -77,7 +78,7 @@ pub async fn compare(
     Ok(Report { outcomes })
 }
 
-/// Runs of upstream's collector side by side; how each seed went in each.
+/// Runs upstream's collector several times, side by side. Returns the end of each seed in each run.
 async fn run_upstream(
     binaries: &Binaries,
     paces: &[Pace],

@@ -1,4 +1,4 @@
-//! The sandbox as an API server on loopback, for tests that need no real one.
+//! The sandbox as an API server on loopback, for tests that need no real API server.
 
 use anyhow::Context;
 use sandbox::Server;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// The group in every certificate of [`crate::certificates`].
 const GROUP: &str = "ownergraph:tests";
 
-/// What a graph service asks about its callers, all of it.
+/// The rights with which a graph service may ask about its callers.
 fn all_rights(subject: &str) -> Vec<Right> {
     let resources = [
         ("lease", "workitems"),
@@ -40,20 +40,20 @@ fn all_rights(subject: &str) -> Vec<Right> {
     resources.into_iter().map(resource).chain(paths.into_iter().map(path)).collect()
 }
 
-/// A sandbox that is served on loopback while this value lives.
+/// A sandbox that serves on loopback as long as this value exists.
 #[allow(missing_debug_implementations, reason = "a client shows nothing")]
 pub struct Api {
     pub server: Server,
     pub address: SocketAddr,
     pub kubeconfig: PathBuf,
-    /// The same, as a flag's value.
+    /// The address as the value of a flag.
     pub flag: String,
     pub client: kube::Client,
     _task: JoinSet<()>,
 }
 
 impl Api {
-    /// Starts one and writes its kubeconfig into `directory`.
+    /// Starts a sandbox, and writes its kubeconfig into `directory`.
     pub async fn start(directory: &Path) -> anyhow::Result<Api> {
         let server = Server::new(1);
         server.with_model(|model| model.callers_mut().rights.extend(all_rights(GROUP)));
@@ -64,7 +64,7 @@ impl Api {
         let mut task = JoinSet::new();
         let serving = server.clone();
         task.spawn(async move {
-            // It ends with the test; a failure to serve shows as unanswered requests.
+            // The task ends with the test. If it fails, requests stay unanswered.
             let _ended = serving.serve(listener, std::future::pending()).await;
         });
         let client = kube::Client::new(server.router(), "default");

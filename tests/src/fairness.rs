@@ -22,14 +22,15 @@ const WITHIN: Duration = Duration::from_secs(1800);
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
-    /// Of the cascade, when the ten were deleted.
+    /// The number of objects of the cascade that were gone when the ten objects were deleted.
     pub left: usize,
-    /// Seconds until the ten of another namespace were gone, and the ten of another owner in the same one.
+    /// The seconds until the ten objects of another namespace were gone, and those of another owner in the same
+    /// namespace.
     pub other_namespace: f64,
     pub same_namespace: f64,
 }
 
-/// One cascade of about this many objects, with two owners of ten deleted when half of it is done.
+/// Runs one cascade of about this many objects. At half of it, deletes two owners of ten objects each.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,
@@ -44,7 +45,7 @@ pub async fn run(
     }
     let owners = families(&client, CROWDED, "o", OWNERS, objects / OWNERS).await?;
     let cascade = Cascade { namespace: CROWDED, policy: "Background", objects };
-    // Dropped last: it is what all this waits for.
+    // The control plane is dropped last, because the other values use it.
     let _collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
     let maps = configmaps(CROWDED);
     for owner in &owners {

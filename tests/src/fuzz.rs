@@ -1,5 +1,6 @@
-//! What reads bytes from outside, as functions of bytes that must not panic, hang or grow without bound. Short runs are a test
-//! (`tests/tests/fuzz.rs`), long ones are `tests/fuzz/run.sh`, which looks for inputs that reach new code. Both begin with the corpus.
+//! The readers of foreign bytes, as functions that must not panic, hang or grow without bound. `tests/tests/fuzz.rs`
+//! runs them briefly. `tests/fuzz/run.sh` runs them for a long time, and searches for inputs that reach new code. Both
+//! start with the corpus.
 
 mod calls;
 mod decoders;
@@ -14,13 +15,13 @@ use std::path::{Path, PathBuf};
 #[allow(missing_debug_implementations, reason = "a function shows nothing")]
 pub struct Target {
     pub name: &'static str,
-    /// Fails by a panic.
+    /// Reads the bytes. A failure is a panic.
     pub read: fn(&[u8]),
-    /// The number of inputs of a short run.
+    /// The number of inputs in a short run.
     pub short_run: usize,
 }
 
-/// All of them.
+/// All readers.
 pub const TARGETS: [Target; 16] = [
     Target { name: "metadata-json", read: decoders::metadata_json, short_run: 4_000 },
     Target { name: "metadata-protobuf", read: decoders::metadata_protobuf, short_run: 4_000 },
@@ -41,12 +42,12 @@ pub const TARGETS: [Target; 16] = [
 ];
 
 impl Target {
-    /// The one of this name.
+    /// Returns the reader with this name.
     pub fn named(name: &str) -> Option<Target> {
         TARGETS.into_iter().find(|target| target.name == name)
     }
 
-    /// Where its inputs are kept.
+    /// Returns the directory of its inputs.
     pub fn corpus(&self) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(self.name)
     }

@@ -1,4 +1,4 @@
-//! From the end of an owner to the end of the last of its hundred dependents, where nothing else is to be done.
+//! Measures the time from the end of an owner to the end of the last of its hundred dependents, without other work.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::{Cascade, Collector, Contender};
@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout};
 
 const NAMESPACE: &str = "idle";
 const FAMILY: usize = 100;
-/// Objects that are deleted one after the other to see what that takes.
+/// The objects that are deleted one after another to measure a single DELETE.
 const LONE: usize = 50;
-/// What is allowed beside the requests themselves, in ms.
+/// The time in ms that a contender may need in addition to its requests.
 const ALLOWED_MILLIS: f64 = 50.0;
-/// The delay between the creation of a family and its deletion. By then every watcher has processed the creation.
+/// The delay between the creation of a family and its deletion. It is enough for every watcher to process the creation.
 const SETTLED: Duration = Duration::from_millis(500);
 const WITHIN: Duration = Duration::from_secs(120);
 
@@ -29,22 +29,22 @@ const WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
-    /// Requests that it has in flight at once.
+    /// The number of requests in flight.
     pub in_flight: u32,
-    /// One DELETE, by a client that does nothing else.
+    /// The duration of one DELETE by a client that does nothing else.
     pub round_trip: f64,
-    /// From the event that tells of the owner's end to the one of the last dependent's.
+    /// The time from the event of the owner's end to the event of the last dependent's end.
     pub last: Samples,
 }
 
 impl Run {
-    /// What the requests take twice over, and a little.
+    /// Returns the limit: twice the time of the requests, and a little.
     pub fn allowed(&self) -> f64 {
         2.0 * self.round_trip * (FAMILY as f64 / f64::from(self.in_flight)) + ALLOWED_MILLIS
     }
 }
 
-/// So many families, one after the other.
+/// Measures this many families, one after another.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,
@@ -89,7 +89,7 @@ async fn round_trip(client: &Client) -> anyhow::Result<f64> {
     Ok(samples.median())
 }
 
-/// One family's end; the bare client, which knows what to delete, deletes so many of its dependents at once by itself.
+/// Measures the end of one family. The bare client knows the dependents, and deletes this many at once.
 async fn one(client: &Client, number: usize, bare: Option<usize>) -> anyhow::Result<Duration> {
     let owner = families(client, NAMESPACE, &format!("o{number}"), 1, FAMILY).await?.remove(0);
     tokio::time::sleep(SETTLED).await;

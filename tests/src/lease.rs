@@ -1,4 +1,4 @@
-//! Measures how fast work gets from the graph service to executors and back, without the latency of an API server.
+//! Measures how fast work goes from the graph service to executors and back, without the latency of an API server.
 //!
 //! The graph service is the real one, a process of its own, and so is its gRPC on loopback. Its API server is in memory
 //! and idle during the measurement. The executors report each lease as done at once.
@@ -22,15 +22,15 @@ use tonic::transport::Channel;
 
 const NAMESPACE: &str = "default";
 const EXECUTORS: usize = 4;
-/// The most that an executor may hold.
+/// The maximum number of leases that an executor may hold.
 const WINDOW: u32 = 1024;
-/// Leases one at a time.
+/// The number of single leases.
 const LIGHT: usize = 2_000;
 const OWNERS: usize = 20;
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Of leases one at a time, in the place of a clock.
+/// The time of single leases, in place of a clock.
 const HEARTBEAT_AFTER: usize = 100;
-/// Counts in flight from the executors.
+/// The number of acknowledged results, from the executors.
 const ACKNOWLEDGEMENTS_MAX: usize = 1024;
 const SOON: Duration = Duration::from_secs(300);
 
@@ -38,9 +38,9 @@ const SOON: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub struct Run {
     pub leases: usize,
-    /// Until the last acknowledgement.
+    /// The seconds until the last acknowledgement.
     pub seconds: f64,
-    /// From a result to the next grant, in ms.
+    /// The time from a result to the next grant, in ms.
     pub light: Samples,
 }
 
@@ -51,7 +51,7 @@ impl Run {
     }
 }
 
-/// So many leases as fast as they go, and before that some one at a time.
+/// Measures single leases first, and then this many leases at full speed.
 pub async fn run(programs: &Programs, leases: usize) -> anyhow::Result<Run> {
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;
@@ -105,7 +105,7 @@ async fn connect(grpc: &str) -> anyhow::Result<Channel> {
     endpoint.connect().await.with_context(|| format!("connecting to {grpc}"))
 }
 
-/// What it took from each result to the next grant, in ms.
+/// Returns the time from each result to the next grant, in ms.
 async fn one_by_one(grpc: &str, cluster: &str) -> anyhow::Result<Samples> {
     let mut puppet = Puppet::over((connect(grpc).await?, ())).await?;
     puppet.greet(hello("light", "1", cluster, 1)).await?;
@@ -122,13 +122,13 @@ async fn one_by_one(grpc: &str, cluster: &str) -> anyhow::Result<Samples> {
         samples.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     answer(&puppet, leases).await;
-    // The stream may end once the leader has the last result.
+    // The stream may end after the leader has the last result.
     let acknowledged = |message| matches!(message, ToExecutor::ReportAck { .. }).then_some(());
     puppet.await_that(acknowledged).await?;
     Ok(samples)
 }
 
-/// Works until the receiver of the count of acknowledged results is dropped.
+/// Works until the receiver of the count is dropped.
 async fn work(channel: Channel, hello: Hello, told: mpsc::Sender<usize>) -> anyhow::Result<()> {
     let mut puppet = Puppet::over((channel, ())).await?;
     puppet.greet(hello).await?;
@@ -158,7 +158,7 @@ fn heartbeat(sequence: u64) -> ToLeader {
     ToLeader::Heartbeat { sequence, started: 0, buffered: 0 }
 }
 
-/// Says of each that it is begun and done.
+/// Reports the start and the end of each lease.
 async fn answer(puppet: &Puppet<()>, leases: Vec<WorkLease>) {
     puppet.say(ToLeader::Started { leases: leases.iter().map(|lease| lease.id).collect() }).await;
     let reports = leases.iter().map(|lease| WorkReport::new(lease, Outcome::Done, 200)).collect();
@@ -169,7 +169,7 @@ fn light(rounds: &Rounds<Run>, percent: usize) -> Samples {
     rounds.samples((), |run| run.light.percentile(percent))
 }
 
-/// Only ours take part.
+/// The test's own executors are the only ones.
 impl bench::Run for Run {
     type Who = ();
 

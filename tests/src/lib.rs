@@ -1,4 +1,4 @@
-//! The tests that need more than one crate, and what they share.
+//! The tests that need more than one crate, and the code that they share.
 
 pub mod asking;
 pub mod bench;

@@ -1,8 +1,9 @@
-//! The catalogue of wrong answers: what an API server, or a proxy in front of it, can say of an owner that lives.
+//! The catalogue of wrong answers of an API server, or of a proxy in front of it, about an owner that exists.
 //!
-//! A [`Wrong`] is an answer that would make a careless reader believe that the owner is gone, with one or two defects. A [`Told`] says which
-//! question gets it. Each pair of them is one world: an owner that lives, with a dependent, and a dependent of an owner that is gone.
-//! No collector may delete the first dependent, whatever it is told; and every collector deletes the second once the lies end.
+//! A [`Wrong`] is an answer with one or two defects. A careless reader would conclude from it that the owner is gone. A
+//! [`Told`] says which question gets the answer. Each pair is one world with two dependents: the owner of the first
+//! exists, and the owner of the second is gone. No collector may delete the first dependent, whatever the answers.
+//! Every collector deletes the second one when the wrong answers end.
 
 mod answer;
 mod document;

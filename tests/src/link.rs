@@ -1,7 +1,7 @@
-//! A wire between two processes that can be held or cut: a TCP proxy on loopback.
+//! A connection between two processes that a test can hold or cut: a TCP proxy on loopback.
 //!
-//! A held wire is a partition as TCP sees it: nothing arrives, nothing breaks, and what was in flight arrives when the partition ends.
-//! A cut one breaks every connection and refuses new ones.
+//! A held wire is a network partition. Nothing arrives and nothing breaks. The data in flight arrive when the partition
+//! ends. A cut wire breaks every connection and refuses new ones.
 
 use anyhow::Context;
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How much a client may send before it has said who it is.
+/// The maximum number of bytes that a client may send before the link knows it.
 const INTRODUCTION_MAX_BYTES: usize = 16 * 1024;
 const CONNECTIONS_MAX: usize = 256;
 
-/// The outcome of what is sent.
+/// The treatment of the data on a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Open,
@@ -26,7 +26,7 @@ pub enum Wire {
     Cut,
 }
 
-/// A listening address, and the wires that lead from there to one server.
+/// A listening address, and the wires from it to one server.
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
@@ -39,22 +39,22 @@ struct Wires {
     target: SocketAddr,
     /// The wires, each with the bytes that identify its client. Empty if all clients share one wire.
     wires: Vec<(String, watch::Sender<Wire>)>,
-    /// Pieces in flight to the server that a held wire keeps.
+    /// The pieces of data on the way to the server that a held wire keeps.
     kept: AtomicUsize,
-    /// Milliseconds before a new connection reaches the server.
+    /// The milliseconds before a new connection reaches the server.
     slow: AtomicU64,
-    /// Changes when every connection breaks.
+    /// The value changes when every connection breaks.
     breaks: watch::Sender<()>,
 }
 
 impl Link {
-    /// One wire for all clients.
+    /// Opens a link with one wire for all clients.
     pub async fn to(target: SocketAddr) -> anyhow::Result<Link> {
         Link::start(target, vec![String::new()]).await
     }
 
-    /// A wire for each client: the first of these words that a client sends selects its wire. Each client must send a
-    /// word before it receives data.
+    /// Opens a link with a wire for each client. The first of these words that a client sends selects its wire. Each
+    /// client must send a word before it receives data.
     pub async fn for_each(target: SocketAddr, words: &[String]) -> anyhow::Result<Link> {
         Link::start(target, words.to_vec()).await
     }
@@ -75,25 +75,25 @@ impl Link {
         Ok(Link { address, wires, _task: task })
     }
 
-    /// The address to connect to.
+    /// The address of the link.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes one wire, or with an empty word all.
+    /// Changes one wire. An empty word changes all wires.
     pub fn set(&self, word: &str, wire: Wire) {
         for (_, sender) in self.wires.wires.iter().filter(|(known, _)| word.is_empty() || known == word) {
             sender.send_replace(wire);
         }
     }
 
-    /// Breaks every connection. From now on a new one takes so long until it reaches the server.
+    /// Breaks every connection. New connections reach the server after this delay.
     pub fn reconnect_slowly(&self, by: Duration) {
         self.wires.slow.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
         self.wires.breaks.send_replace(());
     }
 
-    /// Pieces in flight to the server that a held wire keeps.
+    /// The number of pieces of data on the way to the server that a held wire keeps.
     pub fn kept(&self) -> usize {
         self.wires.kept.load(Ordering::Relaxed)
     }
@@ -106,13 +106,13 @@ async fn accept(listener: TcpListener, wires: Arc<Wires>) {
         if connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
-        // For example, no file descriptors are left: the client sees a connection without an answer, and retries.
+        // If no file descriptors are left, the client sees a connection without an answer, and retries.
         let Ok((client, _)) = listener.accept().await else { continue };
         connections.spawn(connection(client, Arc::clone(&wires)));
     }
 }
 
-/// Ends when either side has ended; what breaks shows to both as a closed connection.
+/// Ends when either side has ended. Both sides see an error as a closed connection.
 async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
     let mut breaks = wires.breaks.subscribe();
     let slow = Duration::from_millis(wires.slow.load(Ordering::SeqCst));
@@ -142,7 +142,7 @@ async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
     }
 }
 
-/// What the client has sent until it was known, and its wire. `None` if it has gone before, or has no wire.
+/// Returns the first bytes of the client and its wire. `None` if the client left early, or has no wire.
 async fn introduced(client: &mut TcpStream, wires: &Wires) -> Option<(Vec<u8>, watch::Receiver<Wire>)> {
     let mut said = Vec::new();
     loop {
@@ -165,11 +165,11 @@ async fn pass(wire: &mut watch::Receiver<Wire>, kept: Option<&AtomicUsize>) {
         return;
     }
     let _one_more = kept.map(Kept::one_more);
-    // An error means that the link is being dropped, and this task with it.
+    // An error means that the link is dropped, and this task with it.
     let _dropped = wire.wait_for(|wire| *wire != Wire::Held).await;
 }
 
-/// Counts while it lives, however that ends.
+/// Adds one to a count as long as the value exists.
 struct Kept<'a>(&'a AtomicUsize);
 
 impl Kept<'_> {

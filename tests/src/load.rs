@@ -1,4 +1,4 @@
-//! Objects by the thousand at a real API server, and questions about them.
+//! Creates thousands of objects at a real API server, and asks about them.
 
 use anyhow::{Context, bail, ensure};
 use http::{Method, Request};
@@ -12,25 +12,25 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-/// Requests in flight at once.
+/// The number of requests in flight.
 const IN_FLIGHT: usize = 24;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const ASK_SOON: Duration = Duration::from_millis(10);
 const ASK_AT_FIRST: Duration = Duration::from_millis(200);
 const ASK_SELDOM: Duration = Duration::from_secs(5);
 
-/// Sends one request; the answer as JSON, errors with the server's words.
+/// Sends one request. Returns the answer as JSON. An error has the server's words.
 pub async fn send(client: &Client, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
     let request = request(method.clone(), path, media::JSON, body.unwrap_or(&Value::Null))?;
     client.request(request).await.with_context(|| format!("{method} {path}"))
 }
 
-/// Creates an object from JSON; the answer.
+/// Creates an object from JSON. Returns the answer.
 pub async fn create(client: &Client, collection: &str, object: &Value) -> anyhow::Result<Value> {
     send(client, Method::POST, collection, Some(object)).await
 }
 
-/// Deletes with a policy: `Background`, `Foreground` or `Orphan`.
+/// Deletes an object with a policy: `Background`, `Foreground` or `Orphan`.
 pub async fn delete(client: &Client, path: &str, policy: &str) -> anyhow::Result<()> {
     let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy });
     send(client, Method::DELETE, path, Some(&options)).await.map(|_| ())
@@ -42,17 +42,17 @@ pub async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     create(client, "/api/v1/namespaces", &object).await.map(|_| ())
 }
 
-/// The path of a namespace's ConfigMaps.
+/// Returns the path of a namespace's ConfigMaps.
 pub fn configmaps(namespace: &str) -> String {
     collection_path("", "v1", "configmaps", namespace)
 }
 
-/// A ConfigMap with these references.
+/// Returns a ConfigMap with these references.
 pub fn configmap(name: &str, owners: &[Value]) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "ownerReferences": owners } })
 }
 
-/// A blocking reference to an object as the server gave it back.
+/// Returns a blocking reference to an object from an answer of the server.
 pub fn reference_to(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -60,7 +60,7 @@ pub fn reference_to(owner: &Value) -> Value {
     })
 }
 
-/// Creates many objects in one collection, a bounded number at a time.
+/// Creates many objects in one collection, with a bounded number of requests in flight.
 pub async fn create_all(client: &Client, collection: &str, objects: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let mut created = Vec::with_capacity(objects.len());
     let mut under_way: JoinSet<anyhow::Result<Value>> = JoinSet::new();
@@ -77,7 +77,7 @@ pub async fn create_all(client: &Client, collection: &str, objects: Vec<Value>) 
     Ok(created)
 }
 
-/// Deletes many objects of one collection, a bounded number at a time.
+/// Deletes many objects of one collection, with a bounded number of requests in flight.
 pub async fn delete_all(client: &Client, collection: &str, names: Vec<String>) -> anyhow::Result<()> {
     let mut under_way: JoinSet<anyhow::Result<()>> = JoinSet::new();
     for name in names {
@@ -93,7 +93,8 @@ pub async fn delete_all(client: &Client, collection: &str, names: Vec<String>) -
     Ok(())
 }
 
-/// `owners` ConfigMaps named `PREFIX-N`, each with `dependents` named `PREFIX-N-M` that block its deletion. Gives the owners' names.
+/// Creates `owners` ConfigMaps named `PREFIX-N`, each with `dependents` named `PREFIX-N-M` that block its deletion.
+/// Returns the names of the owners.
 pub async fn families(
     client: &Client,
     namespace: &str,
@@ -113,7 +114,7 @@ pub async fn families(
     Ok(names)
 }
 
-/// All objects of a collection.
+/// Returns all objects of a collection.
 pub async fn list(client: &Client, collection: impl Into<String>) -> anyhow::Result<Vec<Value>> {
     let collection = collection.into();
     let answer = send(client, Method::GET, &collection, None).await?;
@@ -123,7 +124,7 @@ pub async fn list(client: &Client, collection: impl Into<String>) -> anyhow::Res
     }
 }
 
-/// The object, or `None` if there is none.
+/// Returns the object, or `None` if it does not exist.
 pub async fn get(client: &Client, path: impl Into<String>) -> anyhow::Result<Option<Value>> {
     let path = path.into();
     match client.request::<Value>(Request::get(&path).body(Vec::new())?).await {
@@ -133,7 +134,7 @@ pub async fn get(client: &Client, path: impl Into<String>) -> anyhow::Result<Opt
     }
 }
 
-/// Asks again until the answer is as wanted.
+/// Repeats a question until the answer is the wanted one.
 pub async fn until<T: Debug, F: Future<Output = anyhow::Result<T>>>(
     what: &str,
     within: Duration,
@@ -143,7 +144,7 @@ pub async fn until<T: Debug, F: Future<Output = anyhow::Result<T>>>(
     until_every(ASK_EVERY, what, within, ask, wanted).await
 }
 
-/// The same for benchmarks, in which a few milliseconds count.
+/// Repeats a question as [`until`] does, with the shorter interval that benchmarks need.
 pub async fn until_soon<T: Debug, F: Future<Output = anyhow::Result<T>>>(
     what: &str,
     within: Duration,
@@ -194,7 +195,7 @@ pub async fn until_left(client: &Client, collection: &str, wanted: usize, within
     Ok(())
 }
 
-/// How many objects a collection has, without their bodies.
+/// Returns the number of objects in a collection, without their bodies.
 pub async fn count(client: &Client, collection: &str) -> anyhow::Result<usize> {
     let answer = send(client, Method::GET, &format!("{collection}?limit=1"), None).await?;
     let shown = answer["items"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! `docs/metrics.md`, and whether what a program shows is what the page says.
+//! Writes `docs/metrics.md`, and compares it with the metrics that a program shows.
 
 use anyhow::{Context, bail};
 use runtime::metrics::{Description, Kind, Values};
@@ -11,7 +11,7 @@ metrics of both services, with those of its executors added up. Gauges are compu
 updated. Labels have the listed values, or the stated number of values.\n\n`deploy/dashboards` has a dashboard for Grafana, `deploy/alerts` rules for Prometheus, and \
 [runbooks](runbooks/) a page for each alert.\n";
 
-/// The described metrics of each program, with the section of each.
+/// The described metrics of each program, with the section of the program.
 pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 4] {
     [
         ("graph-service", "Of the graph service, for each replica.", graph_service::described()),
@@ -21,10 +21,10 @@ pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 4] {
     ]
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
-    // Writing to a string does not fail.
+    // A write to a string does not fail.
     for (title, about, described) in programs() {
         let _infallible = write!(
             page,
@@ -47,28 +47,28 @@ fn label(label: &runtime::metrics::Label) -> String {
     }
 }
 
-/// One line of what a program shows.
+/// One line of a program's metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Without the endings of histograms.
+    /// The name of the metric, without the suffixes of histograms.
     pub family: String,
     pub labels: BTreeMap<String, String>,
     pub value: f64,
 }
 
-/// The metrics output of a program.
+/// The metrics of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
-    /// Type and help by name.
+    /// The type and the help by name.
     pub families: BTreeMap<String, (String, String)>,
     pub samples: Vec<Sample>,
 }
 
 impl Scrape {
-    /// Reads the older text form.
+    /// Parses the older text format.
     ///
     /// # Errors
-    /// It is not that.
+    /// The text has another format.
     pub fn read(text: &str) -> anyhow::Result<Scrape> {
         let mut scrape = Scrape::default();
         let mut helps = BTreeMap::new();
@@ -88,7 +88,7 @@ impl Scrape {
         Ok(scrape)
     }
 
-    /// Where this differs from what is described.
+    /// Lists the differences from the descriptions.
     pub fn differences(&self, described: &[Description]) -> Vec<String> {
         let mut found = Vec::new();
         let known: BTreeMap<&str, &Description> = described.iter().map(|known| (known.name.as_str(), known)).collect();
@@ -135,7 +135,7 @@ fn sample(line: &str, families: &BTreeMap<String, (String, String)>) -> anyhow::
         None => (series, ""),
     };
     let mut read = BTreeMap::new();
-    // No value of ours has a quote or a comma in it.
+    // No value of ours contains a quote or a comma.
     for pair in labels.split(',').filter(|pair| !pair.is_empty()) {
         let Some((label, value)) = pair.split_once("=\"") else { bail!("label {pair:?}") };
         read.insert(label.to_owned(), value.trim_end_matches('"').to_owned());
@@ -147,7 +147,7 @@ fn sample(line: &str, families: &BTreeMap<String, (String, String)>) -> anyhow::
     Ok(Sample { family, labels: read, value: value.parse().context("the value")? })
 }
 
-/// The metrics that an expression names, each with the labels that its selectors name.
+/// Returns the metrics that an expression names, each with the labels of its selectors.
 pub fn used(expression: &str) -> Vec<(String, Vec<String>)> {
     let word = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == ':';
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! A NATS server with JetStream, as Debian has it, on loopback and with a store of its own.
+//! A NATS server with JetStream, as packaged by Debian, on loopback with its own store.
 
 use crate::process::{Directory, Process, free_port};
 use anyhow::{Context, bail};
@@ -11,13 +11,13 @@ use tokio::time::{Instant, interval, timeout};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// Debian installs it outside most users' PATH.
+/// The path of Debian's program, which is outside most users' PATH.
 const ELSEWHERE: &str = "/usr/sbin/nats-server";
 
-/// The program, or `None` if it is not installed; that is an error where `CI` is set.
+/// Returns the program, or `None` if it is not installed.
 ///
 /// # Panics
-/// It is not installed and must not be missing.
+/// The program is not installed, and `CI` is set.
 pub fn require() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|place| place.join("nats-server")).chain([ELSEWHERE.into()]);
@@ -29,7 +29,7 @@ pub fn require() -> Option<PathBuf> {
     found
 }
 
-/// A server that can be killed and started again with what it has stored.
+/// A server that a test can kill and start again with its store.
 #[derive(Debug)]
 pub struct Nats {
     program: PathBuf,
@@ -37,12 +37,12 @@ pub struct Nats {
     more: Vec<String>,
     process: Option<Process>,
     starts: usize,
-    // Dropped last: the process writes into it.
+    // The directory is dropped last, because the process writes into it.
     directory: Directory,
 }
 
 impl Nats {
-    /// Starts one with an empty store, and with these arguments beside its own.
+    /// Starts a server with an empty store, with these further arguments.
     pub async fn start(program: &Path, more: &[&str]) -> anyhow::Result<Nats> {
         let (program, port, directory) = (program.to_owned(), free_port()?, Directory::create()?);
         let more = more.iter().map(|&argument| argument.to_owned()).collect();
@@ -51,7 +51,7 @@ impl Nats {
         Ok(nats)
     }
 
-    /// What `--decision-log` takes, where it asks for no more.
+    /// Returns the value of `--decision-log` without further options.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address())
     }
@@ -60,14 +60,14 @@ impl Nats {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Ends it without asking.
+    /// Kills the server.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         let mut process = self.process.take().context("it does not run")?;
         process.kill()?;
         process.ended(READY_WITHIN).await.map(|_| ())
     }
 
-    /// Starts it with what it had stored.
+    /// Starts the server again with its store.
     pub async fn again(&mut self) -> anyhow::Result<()> {
         let store = self.directory.path().join("store").display().to_string();
         let port = self.port.to_string();
@@ -95,7 +95,7 @@ impl Nats {
         bail!("it does not greet in {READY_WITHIN:?}; {}", process.log_tail())
     }
 
-    /// The sequence of the last message of the one stream that there is.
+    /// Returns the sequence of the last message in the single stream.
     pub async fn last_sequence(&self) -> anyhow::Result<u64> {
         let client = async_nats::connect(self.url()).await.context("connecting to the NATS server")?;
         let jetstream = async_nats::jetstream::new(client);

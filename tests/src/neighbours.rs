@@ -19,12 +19,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 const NAMESPACE: &str = "cascade";
 const NEIGHBOUR: &str = "neighbour";
-/// Between two requests of the neighbour, of which every second is a GET.
+/// The time between two requests of the neighbour. Every second request is a GET.
 const EVERY: Duration = Duration::from_millis(10);
-/// A neighbour with more requests in flight waits with the next; what it waits counts.
+/// The maximum number of the neighbour's requests in flight. Further requests wait, and the wait counts as latency.
 const UNDER_WAY_MAX: usize = 256;
 
-/// The result of one run; times in ms.
+/// The result of one run. Times are in ms.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
@@ -41,7 +41,7 @@ pub struct Times {
     create: Samples,
 }
 
-/// For what.
+/// The requests that the latency is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Get,
@@ -64,7 +64,8 @@ impl Times {
     }
 }
 
-/// One cascade of about this many objects. Before it begins, the same neighbour asks for so long beside the same idle collector.
+/// Runs one cascade of about this many objects. The neighbour first measures the same collector at rest, for the given
+/// time.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,
@@ -96,8 +97,8 @@ pub async fn run(
     Ok(Run { contender, rate, idle, beside: beside.stop().await? })
 }
 
-/// A client with a connection of its own. It does not wait for one answer before it asks again, and counts from the moment at which it
-/// meant to ask: a server that stands still for a second is seen by all who would have asked in that second.
+/// A client with its own connection. It does not wait for an answer before the next request. The latency counts from
+/// the planned time of a request, so a server that stops for a second delays every request of that second.
 struct Neighbour {
     stop: oneshot::Sender<()>,
     task: JoinSet<anyhow::Result<Times>>,
@@ -113,7 +114,7 @@ impl Neighbour {
     }
 
     async fn stop(mut self) -> anyhow::Result<Times> {
-        // Where it has ended before, the reason comes from its task.
+        // If the task ended early, its result has the reason.
         let _ended = self.stop.send(());
         match self.task.join_next().await {
             Some(times) => times?,
@@ -137,14 +138,14 @@ async fn ask(client: Client, prefix: &'static str, mut stopped: oneshot::Receive
             _stop = &mut stopped => break,
         }
     }
-    // Those asked last count as well, or a server that no longer answers would look fast.
+    // The last requests count too. Without them, a server that no longer answers would look fast.
     while let Some(done) = under_way.join_next().await {
         times.take(done??);
     }
     Ok(times)
 }
 
-/// One request, and what it took.
+/// Sends one request, and returns its latency.
 async fn one(client: Client, prefix: &str, number: usize, meant: Instant) -> anyhow::Result<(Of, f64)> {
     let maps = configmaps(NEIGHBOUR);
     let is_get = number.is_multiple_of(2);
@@ -160,7 +161,7 @@ fn p99(rounds: &Rounds<Run>, contender: Contender, of: Of) -> Samples {
     rounds.samples(contender, |run| run.beside.of(of).percentile(99))
 }
 
-/// As many times as beside the same collector when it has nothing to do.
+/// Returns the ratio to the latency beside the same collector at rest.
 fn over_idle(rounds: &Rounds<Run>, contender: Contender, of: Of) -> Samples {
     rounds.samples(contender, |run| run.beside.of(of).percentile(99) / run.idle.of(of).percentile(99))
 }
@@ -186,7 +187,8 @@ impl bench::Run for Run {
         })
     }
 
-    /// Ours at full speed against the floor, and ours held against idle and against the floor at the same pace.
+    /// Compares ours at full speed with the floor, and ours at a limited rate with rest and with the floor at the same
+    /// rate.
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
         let first = |is: fn(&Contender) -> bool| rounds.all().iter().map(|run| run.contender).find(is);
         let floor = first(|contender| matches!(contender, Contender::Floor(_)));

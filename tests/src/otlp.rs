@@ -1,4 +1,4 @@
-//! A collector of traces: takes spans by OTLP over gRPC, as long as it lives.
+//! A receiver of traces. It accepts spans by OTLP over gRPC as long as it exists.
 
 use anyhow::Context as _;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
@@ -18,10 +18,10 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// What is kept; of more, only the number is known.
+/// The maximum number of kept spans. Further spans are only counted.
 const KEPT_MAX: usize = 10_000;
 
-/// See the module.
+/// The receiver of traces.
 #[derive(Debug)]
 pub struct Collector {
     port: u16,
@@ -29,18 +29,18 @@ pub struct Collector {
     _serving: JoinSet<()>,
 }
 
-/// A span, and whose it is.
+/// A span, and the service that sent it.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// `service.name`.
+    /// The attribute `service.name`.
     pub service: String,
     pub span: Span,
-    /// Headers of the request that it came with.
+    /// The headers of the request with the span.
     pub headers: Arc<MetadataMap>,
 }
 
 impl Taken {
-    /// The text or number of an attribute; empty where it has none of that name.
+    /// Returns the text or number of an attribute. The text is empty if the span has no such attribute.
     pub fn attribute(&self, name: &str) -> String {
         text(&self.span.attributes, name)
     }
@@ -80,7 +80,7 @@ impl TraceService for Sink {
 }
 
 impl Collector {
-    /// Starts one on loopback.
+    /// Starts a receiver on loopback.
     pub async fn start() -> anyhow::Result<Collector> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the collector of traces")?;
         let port = listener.local_addr()?.port();
@@ -96,25 +96,25 @@ impl Collector {
         Ok(Collector { port, taken, _serving: serving })
     }
 
-    /// `HOST:PORT`.
+    /// Returns the address as `HOST:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// For `--otlp-endpoint`.
+    /// Returns the value for `--otlp-endpoint`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// What has come so far.
+    /// Returns the spans so far.
     pub fn spans(&self) -> Vec<Taken> {
         self.taken.borrow().clone()
     }
 
-    /// Waits until what has come satisfies `enough`.
+    /// Waits until the spans satisfy `enough`.
     ///
     /// # Errors
-    /// It does not in time; the text names every span there is.
+    /// The time limit passed. The text names every span.
     pub async fn until(&self, within: Duration, enough: impl Fn(&[Taken]) -> bool) -> anyhow::Result<Vec<Taken>> {
         let mut taken = self.taken.clone();
         let found =

@@ -1,4 +1,4 @@
-//! The document about performance, written from what the benchmarks left.
+//! Writes the document about performance from the results of the benchmarks.
 
 use crate::bench::{BUDGETS, Budget, Machine, Samples};
 use anyhow::{Context, bail, ensure};
@@ -8,13 +8,13 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::Path;
 
-/// Largest file that is read.
+/// The maximum size of a file.
 const FILE_MAX_BYTES: u64 = 64 << 20;
 const MIB: f64 = 1024.0 * 1024.0;
-/// Objects of the engine's own benchmark for which there are budgets of their own.
+/// The numbers of objects in the engine's benchmark that have their own budgets.
 const MILLION: f64 = 1e6;
 
-/// Promises that are no benchmarks.
+/// The promises that tests check, and not benchmarks.
 const BY_TESTS: &str = "\
 * A warm standby grants within the Lease's duration and two seconds, and within a second after a clean handover: `cargo test -p tests --test timed takeover::`.
 * A pause stops new writes within a second: `cargo test -p tests --test timed pause::`.
@@ -26,17 +26,18 @@ const BY_TESTS: &str = "\
 struct Left {
     bench: String,
     settings: Map<String, Value>,
-    /// `None` if it does not say.
+    /// `None` if the file does not say it.
     machine: Option<Machine>,
-    /// By name of the budget: median, least, most.
+    /// The figures by the name of the budget: median, least and most.
     figures: Vec<(String, [f64; 3])>,
     runs: Vec<Map<String, Value>>,
 }
 
-/// The document, from all `*.json` in a directory. Beside them, `BUDGET.md` says why that budget is not kept, or is
-/// kept in this run only.
+/// Returns the document, from all `*.json` files of a directory. A file `BUDGET.md` next to them gives the reason why a
+/// budget is not kept, or is kept in this run only.
 ///
 /// # Errors
+/// A file is unreadable, or is no result of a benchmark.
 /// A file cannot be read, or is none of a benchmark.
 pub fn document(directory: &Path) -> anyhow::Result<String> {
     let mut paths = Vec::new();
@@ -89,7 +90,7 @@ fn read(path: &Path) -> anyhow::Result<Left> {
     Ok(Left { bench, settings, machine: json.get("machine").map(Machine::of), figures, runs })
 }
 
-/// The engine depends on nothing, so its benchmark knows of no budgets.
+/// The engine has no dependencies, so its benchmark does not know the budgets.
 fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
     let number = |name: &str| json[name].as_f64().with_context(|| format!("no {name}"));
     let (objects, bytes) = (number("objects")?, number("bytesPerObject")?);
@@ -100,7 +101,7 @@ fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
     } else if near(10.0) {
         vec![("memory-10m", memory), ("bytes-per-object", bytes), ("batch", number("worstBatchMillis")?)]
     } else {
-        // Indexes of few objects are mostly room for more.
+        // The indexes of a few objects consist mostly of spare room.
         Vec::new()
     };
     let figures = figures.into_iter().map(|(id, figure)| (id.to_owned(), [figure; 3])).collect();
@@ -108,7 +109,7 @@ fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
     Ok(Left { bench, settings, machine: None, figures, runs: vec![flat(json)] })
 }
 
-/// Without objects in objects.
+/// Removes objects inside objects.
 fn flat(json: &Value) -> Map<String, Value> {
     fn put(into: &mut Map<String, Value>, name: &str, json: &Value) {
         match json {
@@ -172,7 +173,7 @@ fn budgets(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every file that has a figure for a budget.
+/// Returns every file with a figure for a budget.
 fn of<'a>(left: &'a [Left], id: &str) -> Vec<(&'a Left, [f64; 3])> {
     let figures = |left: &'a Left| left.figures.iter().map(move |(name, figure)| (left, name, *figure));
     left.iter().flat_map(figures).filter(|(_, name, _)| *name == id).map(|(left, _, figure)| (left, figure)).collect()
@@ -195,7 +196,7 @@ fn short(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<(
     Ok(())
 }
 
-/// A budget that one run keeps by little is not kept by all.
+/// Another run may miss a budget that one run keeps by little.
 fn barely(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<()> {
     writeln!(text, "## Kept in this run, and not in every one\n")?;
     for Budget { id, what, limit, .. } in BUDGETS {
@@ -208,7 +209,7 @@ fn barely(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// What is written of a budget by hand.
+/// Returns the hand-written reason of a budget.
 fn why(directory: &Path, id: &str) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(directory.join(format!("{id}.md"))) {
         Ok(why) => Ok(Some(why.trim().replace('\n', "\n  "))),
@@ -235,7 +236,7 @@ fn everything(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
         let settings: Vec<String> = left.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
         writeln!(text, "\n### {}, {}\n", left.bench, settings.join(", "))?;
         let groups = groups(&left.runs);
-        // A benchmark measures the same of each contender, or leaves it out.
+        // A benchmark has the same measurements for each contender, or leaves one out.
         let mut numbers: Vec<&str> = Vec::new();
         for name in groups.iter().flat_map(|(_, numbers)| numbers.keys()) {
             if !numbers.contains(&name.as_str()) {
@@ -247,7 +248,7 @@ fn everything(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
             samples.map_or_else(String::new, |samples| shown([samples.median(), samples.least(), samples.most()]))
         };
         let names: Vec<String> = groups.iter().map(|(name, _)| name.clone()).collect();
-        // Rather long than wide.
+        // The table is rather long than wide.
         if groups.len() > numbers.len() {
             let rows = groups.iter().map(|group| numbers.iter().map(|number| cell(number, group)).collect());
             table(text, &numbers.iter().map(|&number| number.to_owned()).collect::<Vec<_>>(), names.iter().zip(rows))?;
@@ -271,7 +272,7 @@ fn table<N: fmt::Display>(
     Ok(())
 }
 
-/// Runs of the same words, with their numbers.
+/// Groups the runs with the same words, with their numbers.
 fn groups(runs: &[Map<String, Value>]) -> Vec<(String, BTreeMap<String, Samples>)> {
     let mut groups: Vec<(String, BTreeMap<String, Samples>)> = Vec::new();
     for run in runs {
@@ -288,7 +289,7 @@ fn groups(runs: &[Map<String, Value>]) -> Vec<(String, BTreeMap<String, Samples>
     groups
 }
 
-/// How large the world was.
+/// Returns the size of the world.
 fn size(left: &Left) -> String {
     let of = |name: &str| left.settings.get(name).and_then(Value::as_u64);
     let what = of("OBJECTS").map(|objects| format!("{} objects", grouped(objects)));
@@ -310,7 +311,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// Three digits that count, and the spread where there is one.
+/// Formats a number with three significant digits, and with its spread if it has one.
 fn shown([median, least, most]: [f64; 3]) -> String {
     let digits = |figure: f64| match figure.abs() {
         large if large >= 1e3 => grouped(figure.round() as u64),
@@ -319,7 +320,7 @@ fn shown([median, least, most]: [f64; 3]) -> String {
         large if large >= 1.0 || large == 0.0 => format!("{figure:.2}"),
         _ => format!("{figure:.3}"),
     };
-    // The same to the last digit: one round, or a number that is given.
+    // The values agree in all shown digits: there was one round, or the number is a parameter.
     if least.total_cmp(&most).is_eq() {
         digits(median)
     } else {

@@ -30,21 +30,21 @@ kill "$watcher"; wait "$watcher"
 exit "$status"
 "#;
 
-/// Removes a directory when standard input ends. The servers that write into it are being killed at the same moment, so a file
-/// may still appear while it works; then it tries again, at most 50 times.
+/// Removes a directory when standard input ends. The servers that write into the directory are killed at the same
+/// moment, and may still create files. Therefore the command repeats the removal, at most 50 times.
 const SWEEP: &str = r#"
 read -r _
 tries=0
 until rm -rf "$1" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
 "#;
 
-/// Ports are taken from below the range that Linux and macOS give to outgoing connections, so that none takes a server's port
-/// between its stop and its restart.
+/// The range of ports for servers. It is below the range that Linux and macOS use for outgoing connections, so that no
+/// connection takes a server's port between a stop and a restart.
 const FIRST_PORT: u16 = 20_000;
 const LAST_PORT: u16 = 32_000;
 const PORT_TRIES_MAX: usize = 1_000;
 
-/// Looks at a process that was asked to stop, with other threads' turns in between.
+/// The number of looks at a process that was asked to stop. Other threads run between two looks.
 const PAUSE_LOOKS_MAX: usize = 100_000;
 
 const LOG_TAIL_LINES: usize = 20;
@@ -78,12 +78,12 @@ impl Process {
         Ok(Self { supervisor, pid, name: name.to_owned(), log })
     }
 
-    /// The server's own process id, for `/proc`.
+    /// Returns the process id of the server itself, for `/proc`.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The output of the server so far.
+    /// Returns the output of the server so far.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -98,7 +98,7 @@ impl Process {
         self.signal("KILL")
     }
 
-    /// Waits until the server has ended; its exit code, or 128 and the number of the signal that ended it.
+    /// Waits until the server has ended. Returns its exit code, or 128 plus the number of the signal that ended it.
     pub async fn ended(&mut self, within: Duration) -> anyhow::Result<i32> {
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         let deadline = tokio::time::Instant::now() + within;
@@ -116,15 +116,15 @@ impl Process {
         }
     }
 
-    /// Everything the server has written so far.
+    /// Returns everything that the server has written so far.
     pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Stops the server from running, without ending it: its sockets stay open and nothing answers.
+    /// Stops the server without ending it. Its sockets stay open, and nothing answers.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal("STOP")?;
-        // The signal is in flight when `kill` returns: a thread that runs may still answer one request.
+        // The signal is in flight when `kill` returns, so a running thread may still answer one request.
         for _ in 0..PAUSE_LOOKS_MAX {
             if self.has_stopped()? {
                 return Ok(());
@@ -134,7 +134,7 @@ impl Process {
         anyhow::bail!("{} (process {}) does not stop", self.name, self.pid)
     }
 
-    /// Whether every thread is in state `T`. Where there is no `/proc`, the signal is taken at its word.
+    /// Returns whether every thread is in state `T`. Without `/proc`, assumes that the signal had its effect.
     fn has_stopped(&self) -> anyhow::Result<bool> {
         let threads = PathBuf::from(format!("/proc/{}/task", self.pid));
         if !threads.exists() {
@@ -142,7 +142,7 @@ impl Process {
         }
         for thread in fs::read_dir(&threads).with_context(|| format!("reading {}", threads.display()))? {
             let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
-            // The state follows the name, which stands in parentheses and may hold anything.
+            // The state follows the name. The name is in parentheses, and may contain any character.
             if stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with('T')) {
                 return Ok(false);
             }
@@ -150,7 +150,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Lets a paused server run again.
+    /// Continues a paused server.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal("CONT")
     }
@@ -165,12 +165,12 @@ impl Process {
         Ok(())
     }
 
-    /// How the server ended, if it has.
+    /// Returns the exit status of the server, if it has ended.
     pub fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.supervisor.try_wait().with_context(|| format!("asking whether {} still runs", self.name))
     }
 
-    /// The last lines of the log under a heading, for error messages.
+    /// Returns the last lines of the log under a heading, for error messages.
     pub fn log_tail(&self) -> String {
         format!("last lines of {}:\n{}", self.log.display(), tail(&self.log))
     }
@@ -182,7 +182,7 @@ impl Drop for Process {
     }
 }
 
-/// A temporary directory that is removed also when the test process is killed or leaves it in a `static`.
+/// A temporary directory. It is removed even if a signal kills the test process, or if the value is in a `static`.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -213,20 +213,22 @@ impl Drop for Directory {
     }
 }
 
-/// A shell in its own process group: an interrupt from the terminal ends the tests, and the pipe ends the shell.
+/// Starts a shell in its own process group. An interrupt from the terminal ends the tests, and the pipe then ends the
+/// shell.
 fn supervise(script: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "supervise"]).stdin(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     shell
 }
 
-/// Closes the pipe, on which the shell does its work and ends. A failure to wait means that it was already gone.
+/// Closes the pipe. The shell then does its work and ends. If the wait fails, the shell was already gone.
 fn end(shell: &mut Child) {
     drop(shell.stdin.take());
     let _ = shell.wait();
 }
 
-/// A loopback port that is free now, and that this process has not handed out before: a program that is given one binds it only later.
+/// Returns a free loopback port that this process has not returned before, because a program binds its port some time
+/// after it learns it.
 pub fn free_port() -> anyhow::Result<u16> {
     static NEXT: LazyLock<AtomicUsize> =
         LazyLock::new(|| AtomicUsize::new(uuid::Uuid::new_v4().as_fields().0 as usize));
@@ -240,7 +242,7 @@ pub fn free_port() -> anyhow::Result<u16> {
     anyhow::bail!("no free port on 127.0.0.1 between {FIRST_PORT} and {LAST_PORT} in {PORT_TRIES_MAX} tries")
 }
 
-/// The last lines of a file, or why it cannot be read.
+/// Returns the last lines of a file, or the reason why the file is unreadable.
 pub(crate) fn tail(file: &Path) -> String {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! Prometheus and promtool, as Debian has them, on loopback and with a store of its own.
+//! Prometheus and promtool, as packaged by Debian, on loopback with their own store.
 
 use crate::load::until;
 use crate::process::{Directory, Process, free_port};
@@ -14,17 +14,17 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_MAX_BYTES: usize = 16 << 20;
 
-/// Where both programs are.
+/// The paths of both programs.
 #[derive(Clone, Debug)]
 pub struct Tools {
     prometheus: PathBuf,
     promtool: PathBuf,
 }
 
-/// The programs, or `None` if they are not installed; that is an error where `CI` is set.
+/// Returns the programs, or `None` if they are not installed.
 ///
 /// # Panics
-/// They are not installed and must not be missing.
+/// The programs are not installed, and `CI` is set.
 pub fn require() -> Option<Tools> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let find =
@@ -38,10 +38,10 @@ pub fn require() -> Option<Tools> {
 }
 
 impl Tools {
-    /// Runs promtool with this on its standard input.
+    /// Runs promtool with this text as its standard input.
     ///
     /// # Errors
-    /// It finds a fault, which the error has.
+    /// promtool found a fault. The error has its output.
     pub fn promtool(&self, arguments: &[&str], input: &str) -> anyhow::Result<()> {
         let mut command = Command::new(&self.promtool);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,10 +53,10 @@ impl Tools {
         Ok(())
     }
 
-    /// Starts a server that looks at `targets` every second, by these rules.
+    /// Starts a server that scrapes `targets` every second, with these rules.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub async fn start(&self, targets: &[&str], rules: &Path) -> anyhow::Result<Prometheus> {
         let directory = Directory::create()?;
         let config = serde_json::json!({
@@ -64,7 +64,7 @@ impl Tools {
             "rule_files": [rules],
             "scrape_configs": [{ "job_name": "ownergraph", "static_configs": [{ "targets": targets }] }],
         });
-        // JSON is YAML.
+        // JSON is also YAML.
         std::fs::write(directory.path().join("prometheus.yml"), config.to_string())?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let arguments = [
@@ -91,15 +91,15 @@ impl Tools {
 pub struct Prometheus {
     process: Process,
     address: String,
-    // Dropped last: the process writes into it.
+    // The directory is dropped last, because the process writes into it.
     _directory: Directory,
 }
 
 impl Prometheus {
-    /// What an expression comes to now, one value for each series.
+    /// Returns the present value of an expression, one for each series.
     ///
     /// # Errors
-    /// It is none.
+    /// The expression is invalid.
     pub async fn query(&self, expression: &str) -> anyhow::Result<Vec<f64>> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric();
         let encoded: String = expression
@@ -113,10 +113,10 @@ impl Prometheus {
         result.iter().map(|sample| value(sample).with_context(|| format!("{expression}: {sample}"))).collect()
     }
 
-    /// Each alert by name, with its state and whether it could be evaluated.
+    /// Returns each alert by name, with its state and its last error.
     ///
     /// # Errors
-    /// The server does not say.
+    /// The server does not answer.
     pub async fn alerts(&self) -> anyhow::Result<Vec<(String, String, String)>> {
         let answer: Value = serde_json::from_str(&self.ask("/api/v1/rules").await?)?;
         let rules = answer["data"]["groups"].as_array().into_iter().flatten();

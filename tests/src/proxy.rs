@@ -1,4 +1,4 @@
-//! A proxy on loopback in front of an API server, that can answer in its place, and slow requests down.
+//! A proxy on loopback in front of an API server. It can answer in place of the server, and delay requests.
 
 use anyhow::Context;
 use axum::Router;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Largest request that is passed on.
+/// The maximum size of a request that the proxy forwards.
 const BODY_MAX_BYTES: usize = 4 << 20;
 
-/// The answer sent instead of the API server's.
+/// The answer in place of the API server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lie {
     Answer {
@@ -34,10 +34,11 @@ pub enum Lie {
     Reset,
 }
 
-/// Which requests are lied about; `None` goes through.
+/// The function that selects the requests with a false answer. `None` forwards a request.
 type Choice = Box<dyn FnMut(&Parts) -> Option<Lie> + Send>;
 
-/// Gives its own response to a request, or passes a changed request on by the client. `None` passes the request on as it is.
+/// The function that answers a request itself, or forwards a changed request with the client. `None` forwards the
+/// request unchanged.
 pub type Responder = Arc<dyn Fn(Parts, Client) -> BoxFuture<'static, Option<Response>> + Send + Sync>;
 
 struct Shared {
@@ -52,18 +53,18 @@ struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slow {
     by: Duration,
-    /// Not writes alone.
+    /// The delay concerns all requests, and not only writes.
     reads: bool,
 }
 
-/// Writes in flight, and the most there were at a time.
+/// The writes in flight, and their maximum.
 #[derive(Debug, Default)]
 struct Writes {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// One write, while it lives.
+/// A write in flight.
 struct Write<'a>(&'a Writes);
 
 impl Writes {
@@ -80,7 +81,7 @@ impl Drop for Write<'_> {
     }
 }
 
-/// The proxy, while this value lives. It speaks plain HTTP and adds the credentials of its own client.
+/// A proxy that serves as long as this value exists. It speaks plain HTTP, and adds the credentials of its own client.
 pub struct Proxy {
     shared: Arc<Shared>,
     kubeconfig: PathBuf,
@@ -94,7 +95,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of whatever `upstream` talks to, and writes a kubeconfig for it into `directory`.
+    /// Starts a proxy in front of the server of `upstream`, and writes a kubeconfig for the proxy into `directory`.
     pub async fn start(upstream: Client, directory: &Path) -> anyhow::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port on loopback")?;
         let address: SocketAddr = listener.local_addr()?;
@@ -110,44 +111,44 @@ impl Proxy {
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // It ends with the test; a failure to serve shows as unanswered requests.
+            // The task ends with the test. If it fails, requests stay unanswered.
             let _ended = axum::serve(listener, router).await;
         });
         Ok(Proxy { shared, kubeconfig, _task: task })
     }
 
-    /// The kubeconfig of clients of the proxy.
+    /// Returns the kubeconfig for clients of the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Lies from now on wherever `choice` says so.
+    /// Gives false answers from now on, where `choice` selects a request.
     pub fn lie(&self, choice: impl FnMut(&Parts) -> Option<Lie> + Send + 'static) {
         *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(choice));
     }
 
-    /// Asks the responder about every request from now on.
+    /// Passes every request to the responder from now on.
     pub fn respond(&self, responder: Responder) {
         *self.shared.responder.lock().unwrap_or_else(PoisonError::into_inner) = Some(responder);
     }
 
-    /// Lets every write take so much longer from now on.
+    /// Delays every write from now on.
     pub fn slow_writes(&self, by: Duration) {
         *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = Slow { by, reads: false };
     }
 
-    /// Lets every request take so much longer from now on; a watch only until it begins.
+    /// Delays every request from now on. A watch has the delay only before its beginning.
     pub fn slow_requests(&self, by: Duration) {
         *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = Slow { by, reads: true };
     }
 
-    /// The most writes that were in flight at a time since this was last asked.
+    /// Returns the maximum number of writes in flight since the last call.
     pub fn most_writes(&self) -> usize {
         let now = self.shared.writes.now.load(Ordering::SeqCst);
         self.shared.writes.most.swap(now, Ordering::SeqCst)
     }
 
-    /// Behaves from now on.
+    /// Forwards all requests unchanged from now on.
     pub fn behave(&self) {
         *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.shared.responder.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -1,4 +1,5 @@
-//! Random numbers from a seed, in independent streams. Without one fault, the other streams give the same numbers.
+//! Random numbers from a seed, in independent streams. A fault that is off does not change the numbers of the other
+//! streams.
 
 use engine::jitter::Rng;
 
@@ -6,7 +7,7 @@ use engine::jitter::Rng;
 pub(crate) struct Random(Rng);
 
 impl Random {
-    /// The stream `purpose` of a seed.
+    /// Returns the stream `purpose` of a seed.
     pub(crate) fn new(seed: u64, purpose: u64) -> Random {
         let mut random = Rng::new(seed ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
@@ -17,17 +18,17 @@ impl Random {
         self.0.next()
     }
 
-    /// Below `bound`; 0 for a bound of 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
-    /// An index below `len`.
+    /// Returns an index below `len`.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// In `low..=high`.
+    /// Returns a number in `low..=high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
@@ -36,7 +37,7 @@ impl Random {
         self.below(100) < chance
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -45,7 +46,7 @@ impl Random {
         if from.is_empty() { None } else { from.get(self.index(from.len())) }
     }
 
-    /// One of the values, as often as its weight says.
+    /// Returns one of the values, with a probability in proportion to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
         let mut left = self.below(from.iter().map(|(weight, _)| weight).sum());
         for (weight, value) in from {
@@ -57,7 +58,7 @@ impl Random {
         from[0].1
     }
 
-    /// Mostly short, sometimes long: nanoseconds up to `max_ms` milliseconds.
+    /// Returns a delay in nanoseconds, at most `max_ms` milliseconds. Most delays are short.
     pub(crate) fn delay(&mut self, max_ms: u64) -> u64 {
         let max = max_ms.max(1) * 1_000_000;
         let shift = self.below(6);

@@ -1,4 +1,4 @@
-//! Reads everything that a collector has to read, and does nothing with it.
+//! Reads everything that a collector must read, and discards it.
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
@@ -13,20 +13,20 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Defaults of the graph service: objects in a page, lists at a time.
+/// The defaults of the graph service: the objects per page, and the number of lists at a time.
 const PAGE: usize = 500;
 const LISTS: usize = 8;
 const ANSWER_MAX_BYTES: usize = 256 << 20;
 const WITHIN: Duration = Duration::from_secs(120);
-/// An annotation of the bookmark after the last of the initial events.
+/// The annotation of the bookmark after the initial events.
 const END: &[u8] = b"k8s.io/initial-events-end";
 const IGNORED: [&str; 2] = ["/api/v1/events", "/apis/events.k8s.io/v1/events"];
 
-/// In which of the ways that an API server has.
+/// The method of the read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub protobuf: bool,
-    /// As the first events of a watch, and not in pages.
+    /// As the initial events of a watch, without pages.
     pub watch: bool,
 }
 
@@ -38,7 +38,7 @@ impl Way {
         Way { protobuf: true, watch: true },
     ];
 
-    /// As one word.
+    /// Returns the name of the method.
     pub fn word(self) -> &'static str {
         match (self.protobuf, self.watch) {
             (false, false) => "json-pages",
@@ -58,14 +58,14 @@ impl Way {
     }
 }
 
-/// The envelope of Kubernetes' protobuf, after its four magic bytes.
+/// The envelope of Kubernetes' protobuf, after four magic bytes.
 #[derive(Clone, PartialEq, Message)]
 struct Envelope {
     #[prost(bytes = "bytes", tag = "2")]
     raw: Bytes,
 }
 
-/// Of a list, what says where the next page begins. The rest is passed over.
+/// The field of a list that says where the next page begins. The reader skips the rest.
 #[derive(Clone, PartialEq, Message)]
 struct List {
     #[prost(message, optional, tag = "1")]
@@ -78,16 +78,16 @@ struct ListMeta {
     next: String,
 }
 
-/// The bytes read.
+/// The number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub collections: usize,
-    /// All of them; a watch is one.
+    /// The number of requests. A watch is one request.
     pub pages: usize,
 }
 
 impl Read {
-    /// Whether this many objects in one collection fit into that.
+    /// Returns whether one collection has at most this many objects.
     pub fn can_hold(self, objects: usize, way: Way) -> bool {
         let pages = if way.watch { 1 } else { objects.div_ceil(PAGE) };
         self.pages + 1 >= self.collections + pages
@@ -97,7 +97,7 @@ impl Read {
 /// Reads all collections.
 ///
 /// # Errors
-/// One of them cannot be read.
+/// A collection is unreadable.
 pub async fn read(client: &Client, way: Way) -> anyhow::Result<Read> {
     let mut waiting = collections(client).await?;
     let mut read = Read { collections: waiting.len(), pages: 0 };
@@ -117,7 +117,7 @@ pub async fn read(client: &Client, way: Way) -> anyhow::Result<Read> {
     Ok(read)
 }
 
-/// The paths of everything that can be listed and watched, each resource once.
+/// Returns the paths of all collections that support list and watch, each resource once.
 async fn collections(client: &Client) -> anyhow::Result<VecDeque<String>> {
     let mut paths = VecDeque::new();
     for (root, prefix) in [("/api", ""), ("/apis", "/apis/")] {
@@ -148,7 +148,7 @@ async fn ask(client: &Client, uri: &str, accept: &str) -> anyhow::Result<Bytes> 
     Ok(answer.body)
 }
 
-/// The number of pages.
+/// Reads a collection in pages. Returns the number of pages.
 async fn paged(client: &Client, path: &str, way: Way) -> anyhow::Result<usize> {
     let mut uri = format!("{path}?limit={PAGE}");
     for pages in 1.. {
@@ -162,13 +162,13 @@ async fn paged(client: &Client, path: &str, way: Way) -> anyhow::Result<usize> {
         if next.is_empty() {
             return Ok(pages);
         }
-        // Tokens are of the alphabet of URLs.
+        // Tokens use the alphabet of URLs.
         uri = format!("{path}?limit={PAGE}&continue={next}");
     }
     bail!("the list never ends")
 }
 
-/// A list's metadata stands before its items, so nothing else needs to be looked at.
+/// Returns the continue token. The metadata of a list precedes its items, so the search needs only the beginning.
 fn next_in_json(body: &[u8]) -> String {
     let head = String::from_utf8_lossy(&body[..body.len().min(8192)]);
     let metadata = head.split("\"items\":").next().unwrap_or_default();
@@ -183,7 +183,7 @@ async fn watched(client: &Client, path: &str, way: Way) -> anyhow::Result<usize>
         Opened::Streaming { body, .. } => body,
         Opened::Refused(answer) => bail!("{}", answer.status),
     };
-    // The mark may be cut in two by the end of a chunk.
+    // The end of a chunk may cut the mark in two.
     let mut tail = Vec::new();
     while let Some(chunk) = body.next().await {
         tail.extend_from_slice(&chunk?);
@@ -196,7 +196,7 @@ async fn watched(client: &Client, path: &str, way: Way) -> anyhow::Result<usize>
 }
 
 fn contains(text: &[u8], mark: &[u8]) -> bool {
-    // Most of what is read has no such byte at all where the mark would begin with it, and finding one byte is fast.
+    // Most data contain no first byte of the mark, and the search for a single byte is fast.
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == mark[0]) {
         rest = &rest[at..];

@@ -1,6 +1,6 @@
-//! A cascade that many follow, on the sandbox as API server: what readers of decisions cost the collector. Beside it as many watchers of as
-//! many objects that are deleted on kube-apiserver, whose watch cache does the same work. Readers and watchers are clients that would be
-//! on other machines: here they have threads that step back for everything else.
+//! Measures the cost of readers of decisions for the collector, in a cascade on the sandbox. The comparison is
+//! kube-apiserver, whose watch cache does the same work: it has as many watchers, and deletes as many objects. Readers
+//! and watchers would run on other machines, so their threads have a low priority.
 
 use crate::bench::{self, Figure, Rounds};
 use crate::controlplane::{self, Binaries, ControlPlane};
@@ -31,11 +31,11 @@ use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
 const NAMESPACE: &str = "followed";
-/// How much less than others the threads of clients are wanted.
+/// The lower priority of the clients' threads.
 const NICE: i32 = 19;
 const OWNERS: usize = 20;
 const WITHIN: Duration = Duration::from_secs(600);
-/// Of each object: proposed, leased and succeeded.
+/// The events of each object: proposed, leased and succeeded.
 const EVENTS_PER_OBJECT: usize = 3;
 const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions";
 
@@ -43,9 +43,9 @@ const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readers {
     pub count: usize,
-    /// Expressions of each, of which the last is true.
+    /// The number of expressions of each reader. The last one is true.
     pub expressions: usize,
-    /// They watch objects on kube-apiserver, instead of decisions.
+    /// The readers watch objects on kube-apiserver, and not decisions.
     pub watch_cache: bool,
 }
 
@@ -64,17 +64,17 @@ impl fmt::Display for Readers {
 pub struct Run {
     pub readers: Readers,
     pub objects: usize,
-    /// Until the last object was gone, and until every reader had every event.
+    /// The seconds until the last object was gone, and until every reader had every event.
     pub cascade: f64,
     pub told: f64,
-    /// Of all readers together.
+    /// The events of all readers together.
     pub events: usize,
-    /// Of the graph service: processor seconds, and the most memory in MiB.
+    /// The processor seconds of the graph service, and its maximum memory in MiB.
     pub cpu: f64,
     pub memory: f64,
 }
 
-/// A message of the stream, whose events are counted and not decoded: a reader should cost the processor little.
+/// A message of the stream. The reader counts its events and does not decode them, to save processor time.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Message {
     #[prost(message, optional, tag = "1")]
@@ -87,7 +87,7 @@ struct Batch {
     events: Vec<Bytes>,
 }
 
-/// One cascade of about this many objects, followed by these.
+/// Runs one cascade of about this many objects with these readers.
 ///
 /// # Errors
 /// A program does not start, or a stream fails.
@@ -124,7 +124,7 @@ pub async fn run(programs: &Programs, readers: Readers, objects: usize) -> anyho
     Ok(Run { readers, objects, cascade, told, events: events.load(Ordering::Relaxed), cpu, memory })
 }
 
-/// Threads for clients.
+/// Starts the threads of clients.
 struct Others(Handle, Option<Runtime>);
 
 impl Others {
@@ -146,7 +146,7 @@ impl Drop for Others {
     }
 }
 
-/// About this many objects, deleted one by one on kube-apiserver while these watch them.
+/// Deletes about this many objects on kube-apiserver, one after another, with these watchers.
 ///
 /// # Errors
 /// The control plane does not start, or a watch fails.
@@ -179,7 +179,7 @@ pub async fn run_watch_cache(binaries: &Binaries, readers: Readers, objects: usi
     Ok(Run { readers, objects, cascade, told, events: events.load(Ordering::Relaxed), cpu, memory })
 }
 
-/// Counts the events of a watch, one a line.
+/// Counts the events of a watch, one per line.
 async fn watch(kubeconfig: PathBuf, uri: String, wanted: usize, all: Arc<AtomicUsize>) -> anyhow::Result<()> {
     let client = controlplane::client(&kubeconfig).await?;
     let mut body = client.send(Request::get(uri).body(Body::empty())?).await?.into_body();
@@ -193,7 +193,7 @@ async fn watch(kubeconfig: PathBuf, uri: String, wanted: usize, all: Arc<AtomicU
     Ok(())
 }
 
-/// A stream on a connection of its own, from now on.
+/// Opens a stream on its own connection.
 async fn open(server: &str, expressions: usize) -> anyhow::Result<Streaming<Message>> {
     let channel = Channel::from_shared(format!("http://{server}"))?.connect().await?;
     let cel = |number: usize| match number + 1 == expressions {
@@ -211,7 +211,7 @@ async fn open(server: &str, expressions: usize) -> anyhow::Result<Streaming<Mess
     let codec: ProstCodec<WatchDecisionsRequest, Message> = ProstCodec::default();
     let answer = client.server_streaming(tonic::Request::new(request), WATCH.parse()?, codec).await?;
     let mut stream = answer.into_inner();
-    // The first message says that it has begun.
+    // The first message confirms the beginning of the stream.
     stream.message().await?.context("the stream ended at once")?;
     Ok(stream)
 }

@@ -1,4 +1,5 @@
-//! `docs/reference.md`: every RPC, message, field and value of the API, from the comments in the `.proto` files.
+//! Writes `docs/reference.md`, with every RPC, message, field and value of the API, from the comments in the `.proto`
+//! files.
 
 use anyhow::{Context, ensure};
 use bounds::BOUNDS;
@@ -13,7 +14,7 @@ use std::fmt::Write;
 
 mod bounds;
 
-/// Numbers of fields in descriptor.proto, which paths of comments are made of.
+/// The numbers of fields in descriptor.proto. The paths of comments consist of them.
 const FILE_MESSAGE: i32 = 4;
 const FILE_ENUM: i32 = 5;
 const FILE_SERVICE: i32 = 6;
@@ -26,10 +27,10 @@ const SERVICE_METHOD: i32 = 2;
 const HEAD: &str = "# The API, call by call\n\nMade from the comments in `proto/`; `BLESS=1 cargo test -p tests --test together reference::` writes it anew. \
 How it behaves as a whole is told in [queries](queries.md), [decisions](decisions.md) and [writing a subscriber](subscriber.md).\n";
 
-/// The whole page.
+/// Returns the whole page.
 ///
 /// # Errors
-/// Something of the API has no comment.
+/// An element of the API has no comment.
 pub fn page() -> anyhow::Result<String> {
     let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).context("the descriptors of the API")?;
     let mut page = String::from(HEAD);
@@ -156,7 +157,7 @@ impl<'a> File<'a> {
         Ok(name.unwrap_or_default().to_lowercase())
     }
 
-    /// A type as a link into this page, or by its whole name if it is not ours.
+    /// Returns a type as a link into this page, or by its full name if it is foreign.
     fn link(&self, full: &str) -> String {
         let full = full.trim_start_matches('.');
         let Some(ours) = full.strip_prefix("ownergraph.") else { return format!("`{full}`") };

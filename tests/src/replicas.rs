@@ -1,4 +1,4 @@
-//! Several graph services and executors as processes of their own, each of which can be killed, paused and started again.
+//! Graph services and executors as separate processes. A test can kill, pause and restart each of them.
 
 use crate::controlplane::ControlPlane;
 use crate::link::Link;
@@ -10,21 +10,21 @@ use kube::Client;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The election Lease that the graph services take part in.
+/// The election Lease of the graph services.
 pub const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ownergraph";
-/// Executors are told apart by one figure of their name.
+/// The names of executors differ in one digit.
 const EXECUTORS_MAX: usize = 10;
 
 /// The holder of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Index of the graph service, where one of ours holds the Lease.
+    /// The index of the graph service that holds the Lease, if it is one of ours.
     pub holder: Option<usize>,
     /// The number of acquisitions so far.
     pub term: u64,
 }
 
-/// One program, started as often as it was killed.
+/// One program, with all its processes.
 #[derive(Debug)]
 pub struct Member {
     name: String,
@@ -37,7 +37,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts it, or starts it again where it has ended. `renamed` gives an executor another name, as a Deployment does.
+    /// Starts the program, or starts it again after its end. `renamed` gives an executor another name, as a Deployment
+    /// does.
     pub fn start(&mut self, renamed: bool) -> anyhow::Result<()> {
         self.service = None;
         let mut arguments = self.arguments.clone();
@@ -51,12 +52,12 @@ impl Member {
         Ok(())
     }
 
-    /// From its next start on it runs another program, which takes the same flags.
+    /// Replaces the program from its next start on. The other program takes the same flags.
     pub fn replace_by(&mut self, program: &'static str) {
         self.program = program;
     }
 
-    /// The process, unless it was never started.
+    /// Returns the process, unless the program was never started.
     pub fn service(&self) -> anyhow::Result<&Service> {
         self.service.as_ref().with_context(|| format!("{} was not started", self.name))
     }
@@ -69,27 +70,27 @@ impl Member {
         &self.name
     }
 
-    /// A gauge or counter now; 0 where it was never counted.
+    /// Returns the present value of a gauge or counter, or 0 if the program does not show it.
     pub async fn metric(&self, prefix: &str) -> anyhow::Result<f64> {
         Ok(self.service()?.metric(prefix).await?.unwrap_or(0.0))
     }
 }
 
-/// Graph services and executors; executors reach each graph service by a wire of their own.
+/// Graph services and executors. Executors reach each graph service over wires of their own.
 #[derive(Debug)]
 pub struct Replicas {
     pub graphs: Vec<Member>,
     pub executors: Vec<Member>,
-    /// In front of each graph service.
+    /// The links in front of the graph services.
     pub gates: Vec<Link>,
     grpc: Vec<String>,
     programs: Programs,
-    // Dropped last: the processes write into it.
+    // The directory is dropped last, because the processes write into it.
     directory: Directory,
 }
 
 impl Replicas {
-    /// No process yet, but addresses for this many graph services.
+    /// Prepares addresses for this many graph services, and starts no process.
     pub async fn new(programs: &Programs, graphs: usize) -> anyhow::Result<Replicas> {
         let words: Vec<String> = (0..EXECUTORS_MAX).map(executor_name).collect();
         let (mut grpc, mut gates) = (Vec::new(), Vec::new());
@@ -114,7 +115,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Starts one more executor, which asks the graph services in an order of its own.
+    /// Starts one more executor. It asks the graph services in its own order.
     pub fn add_executor(&mut self, kubeconfig: &Path, flags: &[&str]) -> anyhow::Result<()> {
         let index = self.executors.len();
         ensure!(index < EXECUTORS_MAX, "no place for one more executor");
@@ -122,7 +123,7 @@ impl Replicas {
         let places = gates.len();
         gates.rotate_left(index % places);
         let (kubeconfig, gates, name) = (kubeconfig.display().to_string(), gates.join(","), executor_name(index));
-        // The name comes last: see `Member::start`.
+        // The name is the last flag: see `Member::start`.
         let own = ["--kubeconfig", &kubeconfig, "--graph", &gates, "--name", &name];
         let member = self.member(name.clone(), "executor-service", &[flags, &own].concat())?;
         self.executors.push(member);
@@ -143,7 +144,7 @@ impl Replicas {
         Ok(member)
     }
 
-    /// Waits until all are ready.
+    /// Waits until all processes are ready.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         for member in self.graphs.iter_mut().chain(&mut self.executors) {
             let name = member.name.clone();
@@ -152,7 +153,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Errors and panics in the log of any process.
+    /// Returns the errors and panics in the logs of all processes.
     pub fn alarms(&self) -> anyhow::Result<Vec<String>> {
         let mut alarms = Vec::new();
         for entry in fs::read_dir(self.directory.path())? {
@@ -168,18 +169,18 @@ impl Replicas {
         Ok(alarms)
     }
 
-    /// Where a graph service serves gRPC, past its gate.
+    /// Returns the gRPC address of a graph service, behind its link.
     pub fn grpc(&self, graph: usize) -> &str {
         &self.grpc[graph]
     }
 
-    /// For kubeconfigs and the like; removed with the replicas.
+    /// Returns the directory for files such as kubeconfigs. It is removed with the replicas.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// A wire to the API server for one process, and the kubeconfig that leads over it.
+/// Creates a wire to the API server for one process, and the kubeconfig that uses it.
 pub async fn wire_to(plane: &ControlPlane, directory: &Path, name: &str) -> anyhow::Result<(Link, PathBuf)> {
     let link = Link::to(plane.address()).await?;
     let kubeconfig = directory.join(format!("{name}.kubeconfig"));
@@ -187,12 +188,12 @@ pub async fn wire_to(plane: &ControlPlane, directory: &Path, name: &str) -> anyh
     Ok((link, kubeconfig))
 }
 
-/// The word by which the wires know an executor.
+/// Returns the word by which a link recognizes an executor.
 pub fn executor_name(index: usize) -> String {
     format!("executor-{index}")
 }
 
-/// The holder of the Lease.
+/// Reads the holder of the Lease.
 pub async fn held(client: &Client) -> anyhow::Result<Held> {
     let lease = get(client, LEASE).await?.context("the election Lease is there")?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

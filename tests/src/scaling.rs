@@ -1,4 +1,4 @@
-//! One executor, then eight, then one again, in the middle of a cascade on an API server whose writes are slow.
+//! Measures one executor, then eight, then one again, in a cascade on an API server with slow writes.
 
 use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmaps, count, delete, families, until};
@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_millis(50);
 const OWNERS: usize = 20;
 const CASCADE_WITHIN: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(60);
-/// Of all objects: what one executor does before the others come, and what is left when they go.
+/// The parts of all objects that one executor collects before the others start, and that are left when they stop.
 const ALONE: usize = 10;
 const LEFT: usize = 5;
 
@@ -29,16 +29,16 @@ pub struct Figures {
     /// Objects per second.
     pub alone: f64,
     pub together: f64,
-    /// After the others have gone.
+    /// The rate after the other executors stopped.
     pub alone_again: f64,
-    /// The most writes in flight at a time.
+    /// The maximum number of writes in flight.
     pub writes_alone: usize,
     pub writes_together: usize,
-    /// What each executor has done, in the order in which they came.
+    /// The attempts of each executor, in the order of their starts.
     pub attempts: Vec<f64>,
-    /// From SIGTERM to the end of the last of those that went.
+    /// The time from SIGTERM to the end of the last stopped executor.
     pub gone_after: Duration,
-    /// The longest time without progress from then on.
+    /// The longest time without progress after that.
     pub longest_stall: Duration,
 }
 
@@ -108,7 +108,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     })
 }
 
-/// Objects per second between two numbers of objects left.
+/// Returns the objects per second between two numbers of objects that are left.
 async fn rate(client: &Client, maps: &str, from: usize, to: usize) -> anyhow::Result<f64> {
     let from = until("it has begun", CASCADE_WITHIN, || count(client, maps), |left| *left <= from).await?;
     let begun = Instant::now();
@@ -117,7 +117,7 @@ async fn rate(client: &Client, maps: &str, from: usize, to: usize) -> anyhow::Re
     Ok(done as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// The longest time in which the number of objects stood still, until there are none.
+/// Returns the longest time without a change of the number of objects, until no object is left.
 async fn longest_stall(client: &Client, maps: &str) -> anyhow::Result<Duration> {
     let (mut before, mut since, mut longest) = (usize::MAX, Instant::now(), Duration::ZERO);
     let begun = Instant::now();

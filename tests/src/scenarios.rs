@@ -1,4 +1,4 @@
-//! What has happened to clusters, and which test shows that it does not happen with this collector.
+//! Incidents of other clusters, and the tests that show that they do not happen with this collector.
 
 use crate::conformance::catalogue::{Test, exists};
 use anyhow::{Context, ensure};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use Test::{Case, Unit};
 
-/// One story.
+/// One incident.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
     pub id: &'static str,
-    /// A condition that must hold, or must not.
+    /// A condition that must hold, or that must not.
     pub about: &'static str,
-    /// The tests that show it, the most telling first.
+    /// The tests that show it. The most relevant test is first.
     pub shown_by: &'static [Test],
 }
 
@@ -37,7 +37,7 @@ const fn scenario(id: &'static str, about: &'static str, shown_by: &'static [Tes
     Scenario { id, about, shown_by }
 }
 
-/// All of them.
+/// All incidents.
 pub const SCENARIOS: &[Scenario] = &[
     scenario(
         "S01",
@@ -158,7 +158,7 @@ pub const SCENARIOS: &[Scenario] = &[
         &[
             Unit(PRESSURE, "what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on"),
             Unit(EVIDENCE, "a_store_that_stands_before_what_was_seen_is_a_rewind"),
-            // What a restart learns comes by a list that is consistent by itself.
+            // A restart learns the state from a list that is consistent by itself.
             Unit(FOLLOW, "a_watch_list_goes_on_as_a_watch"),
         ],
     ),
@@ -285,7 +285,8 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
-/// Fails on an id that is missing, unknown or there twice, and on a test that does not exist. `root` is the top of the source tree.
+/// Fails on an id that is missing, unknown or present twice, and on a test that does not exist. `root` is the top of
+/// the source tree.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let mut ids = BTreeSet::new();
     for scenario in SCENARIOS {

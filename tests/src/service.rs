@@ -1,4 +1,4 @@
-//! Our own programs as processes, built in the profile of the test that asks.
+//! Our own programs as processes, built in the profile of the test.
 
 use crate::load::until;
 use crate::process::{Directory, Process, free_port};
@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
-/// Largest answer of an admin server that a test reads.
+/// The maximum size of an answer of an admin server.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const KNOWN_WITHIN: Duration = Duration::from_secs(300);
 
-/// Where `graph-service`, `executor-service` and `ownergraph` are.
+/// The directory of `graph-service`, `executor-service` and `ownergraph`.
 #[derive(Clone, Debug)]
 pub struct Programs {
     directory: PathBuf,
@@ -24,7 +24,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds them and all other programs of the workspace, if that is not done, beside the test's own program. For a benchmark these alone.
+    /// Builds all programs of the workspace next to the test's program, unless they are built. A benchmark builds only
+    /// the three programs.
     pub fn build() -> anyhow::Result<Programs> {
         static BUILT: Mutex<Option<Programs>> = Mutex::new(None);
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +33,7 @@ impl Programs {
         Ok(built.insert(programs).clone())
     }
 
-    /// Builds the programs and, for a benchmark, the client that they are measured against.
+    /// Builds the programs, and for a benchmark also the client of the comparison.
     pub fn build_with(client: &str) -> anyhow::Result<Programs> {
         Programs::build_all(Some(client))
     }
@@ -44,26 +45,26 @@ impl Programs {
             this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
         let is_bench = directory.ends_with("release");
         if !is_bench {
-            // With a test among the targets, dependencies have the features that `cargo test --workspace` gives them. With others, most of
-            // the tree would be compiled once more.
+            // With a test among the targets, dependencies have the same features as under `cargo test --workspace`.
+            // With other features, cargo would compile most of the tree again.
             cargo_build(&["--bins", "--workspace", "--test", "tidy"])?;
             return Ok(Programs { clients: directory.clone(), directory });
         }
-        // A benchmark measures the programs as the images have them.
+        // A benchmark measures the programs in the form in which the images have them.
         cargo_build(&["--bins", "--profile", "dist", "-p", "graph-service", "-p", "executor-service", "-p", "cli"])?;
         if let Some(client) = client {
-            // The profile of releases would link each client for minutes.
+            // The profile of images would link each client for minutes.
             cargo_build(&["--release", "-p", "tests", "--bin", client])?;
         }
         Ok(Programs { clients: directory.clone(), directory: directory.with_file_name("dist") })
     }
 
-    /// The path of one.
+    /// Returns the path of a program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// The path of a client that a benchmark compares with.
+    /// Returns the path of a benchmark's client.
     pub fn client(&self, name: &str) -> PathBuf {
         self.clients.join(name)
     }
@@ -72,8 +73,8 @@ impl Programs {
 fn cargo_build(arguments: &[&str]) -> anyhow::Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet"]).args(arguments);
-    // Cargo tells the test about its own package. Build scripts that ask for this information would run again, and with them half of all
-    // dependencies.
+    // cargo gives the test variables about its own package. Build scripts that read them would run again, and cargo
+    // would then compile half of the dependencies again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"].iter().any(|of| text.starts_with(of)) {
@@ -93,7 +94,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `program` with `arguments` and an admin address of its own; its log goes into `directory`.
+    /// Starts `program` with `arguments` and its own admin address. Its log is in `directory`.
     pub fn start(
         programs: &Programs,
         program: &str,
@@ -104,7 +105,7 @@ impl Service {
         let admin = format!("127.0.0.1:{}", free_port()?);
         let mut all: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         all.extend(["--admin-listen".to_owned(), admin.clone()]);
-        // Its default is one port for all.
+        // The default port is the same for all programs.
         if arguments.first() == Some(&"collect") && !arguments.contains(&"--listen") {
             all.extend(["--listen", "127.0.0.1:0"].map(str::to_owned));
         }
@@ -112,12 +113,12 @@ impl Service {
         Ok(Service { process, admin })
     }
 
-    /// The address of probes and metrics.
+    /// Returns the address of probes and metrics.
     pub fn admin(&self) -> &str {
         &self.admin
     }
 
-    /// Status and body of a GET at the admin server.
+    /// Returns status and body of a GET at the admin server.
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let url = format!("http://{}", self.admin).parse().context("the admin address as a URL")?;
         let cluster = Cluster::without_credentials(url)?;
@@ -128,7 +129,7 @@ impl Service {
         Ok((answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned()))
     }
 
-    /// Waits until `/readyz` says 200.
+    /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let mut last = String::new();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -147,12 +148,12 @@ impl Service {
         bail!("not ready in a minute: {last}; {}", self.process.log_tail())
     }
 
-    /// The sum of a metric over all its labels.
+    /// Returns the sum of a metric over all its labels.
     pub async fn total(&self, name: &str) -> anyhow::Result<f64> {
         self.total_of(name, "").await
     }
 
-    /// The sum over those with this label, as `name="value"`.
+    /// Returns the sum of a metric over the series with this label, in the form `name="value"`.
     pub async fn total_of(&self, name: &str, label: &str) -> anyhow::Result<f64> {
         let (_, body) = self.get("/metrics").await?;
         let is_it = |rest: &str| rest.starts_with([' ', '{']) && rest.contains(label);
@@ -160,7 +161,7 @@ impl Service {
         lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a metric's value")).sum()
     }
 
-    /// The value of a metric's first line that starts with `prefix`, labels included.
+    /// Returns the value of the first line of the metrics that starts with `prefix`, which includes the labels.
     pub async fn metric(&self, prefix: &str) -> anyhow::Result<Option<f64>> {
         let (_, body) = self.get("/metrics").await?;
         let line = body.lines().find(|line| line.starts_with(prefix));
@@ -168,14 +169,14 @@ impl Service {
     }
 }
 
-/// Asks services for their metrics every second, as long as it lives.
+/// Scrapes the metrics of services every second, as long as it exists.
 #[derive(Debug)]
 pub struct Scraping {
     _tasks: JoinSet<()>,
 }
 
 impl Scraping {
-    /// Begins at once.
+    /// Starts the scrapes at once.
     pub fn start<const N: usize>(services: [&Service; N]) -> anyhow::Result<Scraping> {
         let mut scraping = JoinSet::new();
         for service in services {
@@ -186,7 +187,7 @@ impl Scraping {
                 loop {
                     seconds.tick().await;
                     let request = http::Request::get("/metrics").body(Vec::new()).expect("it is a path");
-                    // A service that has ended answers no more.
+                    // A service that has ended does not answer.
                     let _unanswered = call(&client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
                 }
             });
@@ -195,7 +196,7 @@ impl Scraping {
     }
 }
 
-/// A graph service and executors as processes of their own.
+/// A graph service and executors as separate processes.
 #[derive(Debug)]
 pub struct Fleet {
     programs: Programs,
@@ -222,7 +223,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts a graph service with these further flags and no executor, and waits until it is ready.
+    /// Starts a graph service with these further flags and without an executor, and waits until it is ready.
     pub async fn start_with(programs: &Programs, kubeconfig: &Path, flags: &[&str]) -> anyhow::Result<Fleet> {
         let directory = Directory::create()?;
         let grpc = format!("127.0.0.1:{}", free_port()?);
@@ -247,7 +248,7 @@ impl Fleet {
         until("the graph has everything", KNOWN_WITHIN, known, all).await.map(|_| ())
     }
 
-    /// The processes, the graph service first.
+    /// Returns the processes. The graph service is first.
     pub fn pids(&self) -> Vec<u32> {
         let executors = self.executors.iter().map(|executor| executor.process.pid());
         std::iter::once(self.graph.process.pid()).chain(executors).collect()
@@ -258,7 +259,7 @@ impl Fleet {
         self.add_executor_with(name, &[])
     }
 
-    /// The same, with more flags.
+    /// Starts one more executor with further flags.
     pub fn add_executor_with(&mut self, name: &str, flags: &[&str]) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let arguments = [&["--kubeconfig", &kubeconfig, "--graph", &self.grpc, "--name", name], flags].concat();
@@ -269,7 +270,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills the graph service without asking and starts another one at the same address.
+    /// Kills the graph service, and starts another one at the same address.
     pub async fn replace_graph(&mut self) -> anyhow::Result<()> {
         self.graph.process.kill()?;
         self.graph.process.ended(Duration::from_secs(5)).await?;
@@ -280,16 +281,16 @@ impl Fleet {
         Ok(())
     }
 
-    /// The gRPC address of the graph service.
+    /// Returns the gRPC address of the graph service.
     pub fn grpc(&self) -> &str {
         &self.grpc
     }
 }
 
-/// Starts a graph service of this cluster, the `number`th in `directory`.
+/// Starts the graph service with this number in `directory`, for this cluster.
 ///
 /// # Errors
-/// It does not start.
+/// The program does not start.
 pub fn start_graph(
     programs: &Programs,
     kubeconfig: &Path,

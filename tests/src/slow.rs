@@ -1,4 +1,4 @@
-//! One foreground deletion on an API server that takes long over every request.
+//! Measures one foreground deletion on an API server that delays every request.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::{Cascade, Collector, Contender};
@@ -13,9 +13,9 @@ use tokio::time::{Instant, interval};
 
 const NAMESPACE: &str = "slow";
 pub const DEPENDENTS: usize = 40;
-/// The workers of kube-controller-manager where nothing is said.
+/// The default number of workers of kube-controller-manager.
 pub const UPSTREAM_WORKERS: u32 = 20;
-/// A deletion that takes longer counts as one that does not end.
+/// The time limit. A longer deletion counts as endless.
 pub const ENDS_WITHIN: Duration = Duration::from_secs(180);
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
@@ -23,14 +23,14 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
-    /// What every request of the contender takes longer.
+    /// The added delay of every request of the contender.
     pub delay: Duration,
-    /// From the deletion of the owner until it is gone, or [`ENDS_WITHIN`].
+    /// The time from the deletion of the owner to its end, or [`ENDS_WITHIN`].
     pub seconds: f64,
     pub ended: bool,
 }
 
-/// One owner and [`DEPENDENTS`] that block its deletion, deleted in foreground.
+/// Deletes one owner in foreground, with [`DEPENDENTS`] that block its deletion.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,
@@ -62,7 +62,7 @@ pub async fn run(
     Ok(Run { contender, delay, seconds: took.as_secs_f64(), ended })
 }
 
-/// Seconds of the runs of one contender with this delay.
+/// Returns the seconds of one contender's runs with this delay.
 fn seconds(rounds: &Rounds<Run>, contender: Contender, delay: Duration) -> Samples {
     rounds.of((contender, delay)).map(|run| run.seconds).collect()
 }
@@ -79,7 +79,7 @@ impl bench::Run for Run {
         json!({ "contender": contender, "seconds": self.seconds, "ended": self.ended })
     }
 
-    /// Ours against upstream with its default of workers, for each delay that has a budget.
+    /// Compares ours with upstream and its default number of workers, for each delay with a budget.
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
         let upstream = |(contender, _): &(Contender, Duration)| *contender == Contender::Upstream(UPSTREAM_WORKERS);
         let all = rounds.everybody().into_iter().filter(upstream).filter_map(|(upstream, delay)| {

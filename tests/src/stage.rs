@@ -1,4 +1,4 @@
-//! What most tests of our programs on the real API server begin with.
+//! The common beginning of tests of our programs on the real API server.
 
 use crate::controlplane::{Binaries, ControlPlane, require};
 use crate::service::{Programs, Service};
@@ -14,7 +14,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// `None` if the control plane cannot be built, see [`require`].
+    /// Returns `None` if the control plane cannot be built. See [`require`].
     pub async fn start() -> anyhow::Result<Option<Stage>> {
         let Some(binaries) = require() else { return Ok(None) };
         let programs = Programs::build()?;
@@ -23,7 +23,7 @@ impl Stage {
         Ok(Some(Stage { binaries, programs, plane, client }))
     }
 
-    /// `ownergraph collect` with these flags as well, ready.
+    /// Starts `ownergraph collect` with these additional flags, and waits until it is ready.
     pub async fn collect(&self, directory: &Path, more: &[&str]) -> anyhow::Result<Service> {
         let kubeconfig = self.plane.kubeconfig().display().to_string();
         let arguments = [&["collect", "--kubeconfig", &kubeconfig], more].concat();

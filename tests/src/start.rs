@@ -1,4 +1,5 @@
-//! How long it takes from nothing to everything: ours, upstream's collector and a bare reader on the same API server.
+//! Measures the time from an empty process to the whole graph, for ours, upstream's collector and a bare reader on the
+//! same API server.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::Contender;
@@ -17,18 +18,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const NAMESPACE: &str = "world";
-/// Dependents of each owner.
+/// The dependents of each owner.
 const FAMILY: usize = 100;
 const WITHIN: Duration = Duration::from_secs(600);
-/// The budget of memory speaks of this many objects.
+/// The number of objects for which the budget of memory holds.
 const BUDGET_OBJECTS: usize = 100_000;
 
 /// The contender that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starter {
-    /// Reads, and nothing else.
+    /// A client that only reads.
     Reader(Way),
-    /// kube-controller-manager with only its collector, so many workers, and without limits of its client.
+    /// kube-controller-manager with only its collector, this many workers, and without limits of its client.
     Upstream(u32),
     /// One graph service and one executor.
     Ours,
@@ -48,30 +49,30 @@ impl fmt::Display for Starter {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub starter: Starter,
-    /// Of the world.
+    /// The number of objects in the world.
     pub objects: usize,
-    /// Seconds until it says that it has everything.
+    /// The seconds until the contender says that it has everything.
     pub everything: f64,
-    /// Until an object is gone whose owner was gone before the start. The reader collects nothing.
+    /// The seconds until an object is gone whose owner was gone before the start. The reader collects nothing.
     pub collects: Option<f64>,
-    /// Of the process that has everything, in MiB: then, and the most it ever had.
+    /// The memory of the process with the graph, in MiB: at that time, and its maximum.
     pub memory: f64,
     pub most_memory: f64,
 }
 
-/// A world of this many objects, in which one after the other starts.
+/// A world of this many objects. The contenders start in it one after another.
 #[allow(missing_debug_implementations, reason = "a client shows nothing")]
 pub struct World {
     plane: ControlPlane,
     client: Client,
     programs: Programs,
-    /// All that a graph has.
+    /// The number of objects in a graph.
     pub objects: usize,
     canaries: usize,
 }
 
 impl World {
-    /// Builds it, and lets a reader start once, so that what the API server does only once is done.
+    /// Builds the world, and runs a reader once, so that the API server finishes all work that it does only once.
     pub async fn create(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<World> {
         let plane = ControlPlane::start(binaries).await?;
         let client = plane.client().await?;
@@ -85,7 +86,7 @@ impl World {
         Ok(world)
     }
 
-    /// One start.
+    /// Measures one start.
     pub async fn run(&mut self, starter: Starter) -> anyhow::Result<Run> {
         match starter {
             Starter::Reader(way) => self.reader(way).await,
@@ -143,13 +144,13 @@ impl World {
         let collects = Some(begun.elapsed().as_secs_f64());
         let most_memory = most_memory_mib(pid)?;
         drop(executor);
-        // It gives the Lease back, so that the next one need not wait until it is over.
+        // The process gives the Lease back, so that the next one need not wait for its end.
         graph.process.terminate()?;
         graph.process.ended(WITHIN).await?;
         Ok(Run { starter: Starter::Ours, objects: self.objects, everything, collects, memory, most_memory })
     }
 
-    /// An object whose owner is gone.
+    /// Creates an object whose owner is gone.
     async fn canary(&mut self) -> anyhow::Result<String> {
         let maps = configmaps(NAMESPACE);
         let (owner, canary) = (format!("gone-{}", self.canaries), format!("canary-{}", self.canaries));
@@ -165,7 +166,7 @@ impl World {
     }
 }
 
-/// What the fastest bare reader took: the server can do no better.
+/// Returns the time of the fastest bare reader. The server cannot be faster.
 fn reader(rounds: &Rounds<Run>) -> Samples {
     let ways = Way::ALL.map(|way| rounds.samples(Starter::Reader(way), |run| run.everything));
     ways.into_iter().min_by(|one, other| one.median().total_cmp(&other.median())).unwrap_or_default()
@@ -185,7 +186,8 @@ impl bench::Run for Run {
         })
     }
 
-    /// Ours against the fastest reader, and ours in memory where the world has the size that the budget speaks of.
+    /// Compares ours with the fastest reader, and our memory with its budget if the world has the size for which it
+    /// holds.
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
         let ours = rounds.samples(Starter::Ours, |run| run.everything);
         let mut figures = vec![Figure::new("start-reader", ours.over(&reader(rounds)))];

@@ -1,4 +1,4 @@
-//! A subscriber to the decision log that can be killed at any moment: what it has seen and how far it has come change together.
+//! A subscriber to the decision log that a test can kill at any time. It stores its data and its position together.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Asks again for as long as the service is not there, or cannot answer yet.
+/// The subscriber repeats the call while the service is absent or cannot answer.
 pub async fn patiently<T, F: Future<Output = Result<T, Status>>>(ask: impl Fn() -> F) -> Result<T, Status> {
     let deadline = Instant::now() + MESSAGE_WITHIN;
     let mut ticks = interval(Duration::from_millis(20));
@@ -26,26 +26,26 @@ pub async fn patiently<T, F: Future<Output = Result<T, Status>>>(ask: impl Fn() 
     }
 }
 
-/// A client of the service at this address.
+/// Returns a client of the service at this address.
 pub async fn connect(server: &str) -> Result<DecisionServiceClient<Channel>, Status> {
     let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
     DecisionServiceClient::connect(format!("http://{server}")).await.map_err(unavailable)
 }
 
-/// The data it has stored over all restarts.
+/// The stored data, over all restarts.
 #[derive(Debug, Default)]
 pub struct Subscriber {
     pub position: Option<Position>,
-    /// By log and position.
+    /// The events by log and position.
     pub logs: BTreeMap<String, BTreeMap<u64, DecisionEvent>>,
     pub gaps: Vec<Gap>,
-    /// What was open when the last gap was told of.
+    /// The open decisions of the last gap.
     pub open: Vec<DecisionEvent>,
-    /// Positions that came more than once.
+    /// The positions that arrived more than once.
     pub repeated: Vec<Position>,
 }
 
-/// What has come and is not complete: gone with the life in which it came.
+/// The received data that are not complete. They are lost when the subscriber is killed.
 #[derive(Debug, Default)]
 struct Incomplete {
     gap: Option<Gap>,
@@ -53,7 +53,8 @@ struct Incomplete {
 }
 
 impl Subscriber {
-    /// Lives until it has come further this many times, or the stream ends; then everything of it is gone but what it has stored.
+    /// Runs until the position has moved this many times, or until the stream ends. Then all data are lost but the
+    /// stored ones.
     pub async fn live(&mut self, server: &str, steps: usize, accept_gaps: bool) -> Result<(), Status> {
         let start = self.position.clone().map_or(Start::Oldest(true), Start::After);
         let request = WatchDecisionsRequest { start: Some(start), accept_gaps, ..WatchDecisionsRequest::default() };
@@ -84,7 +85,7 @@ impl Subscriber {
     }
 
     fn take(&mut self, event: DecisionEvent, incomplete: &mut Incomplete) {
-        // What is open has no position: it is no step.
+        // An open decision has no position, because it is no step.
         let Some(position) = event.position.clone() else { return incomplete.open.push(event) };
         let log = self.logs.entry(position.log_id.clone()).or_default();
         if log.insert(position.sequence, event).is_some() {
@@ -92,7 +93,7 @@ impl Subscriber {
         }
     }
 
-    /// The newest that it has come past in the present log.
+    /// Returns the newest position in the present log.
     pub fn sequence(&self) -> u64 {
         self.position.as_ref().map_or(0, |position| position.sequence)
     }
@@ -101,13 +102,14 @@ impl Subscriber {
         self.logs.values().flat_map(BTreeMap::values)
     }
 
-    /// uids of targets with an event of this phase.
+    /// Returns the uids of targets with an event of this phase.
     pub fn targets(&self, phase: Phase) -> BTreeSet<String> {
         let events = self.events().filter(|event| event.phase() == phase);
         events.filter_map(|event| Some(event.target.as_ref()?.uid.clone())).collect()
     }
 
-    /// Nothing is missing in any log between the first that came and the last, nothing came twice, and no leader wrote behind a later one.
+    /// Checks each log between its first and its last event: no event is missing, no event arrived twice, and no leader
+    /// wrote after a newer one.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.repeated.is_empty(), "came more than once: {:?}", self.repeated);
         let lost = self.gaps.iter().filter_map(|gap| gap.first_missing.clone());
@@ -125,7 +127,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// The same of one log that was seen from its beginning, and is seen without a gap.
+    /// Checks this for one log from its beginning, without gaps.
     pub fn check_all(&self) -> anyhow::Result<()> {
         self.check()?;
         ensure!(self.gaps.is_empty(), "no gap: {:?}", self.gaps);

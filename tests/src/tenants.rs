@@ -1,4 +1,4 @@
-//! What others notice of a tenant whose objects have very many references.
+//! Measures the effect on other tenants of one tenant whose objects have very many references.
 
 use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::{Cascade, Collector, Contender};
@@ -13,12 +13,12 @@ use tokio::time::{Instant, interval};
 
 const TENANT: &str = "tenant";
 const OTHERS: &str = "others";
-/// Objects of the tenant, and references of each: as many as fit into the 1.5 MiB that etcd takes.
+/// The tenant's objects, and the references of each, which fill the 1.5 MiB that etcd accepts.
 pub const OBJECTS: usize = 10;
 pub const REFERENCES: usize = 20_000;
-/// Dependents of each of the others' owners.
+/// The dependents of each owner of the other tenants.
 const DEPENDENTS: usize = 3;
-/// A cascade that takes longer counts as one that does not end, and is the last of its run.
+/// The time limit. A longer cascade counts as endless, and ends the run.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const LOOKS_EVERY: Duration = Duration::from_millis(10);
 /// Of the collector's loop.
@@ -28,19 +28,19 @@ const ROUNDS: &str = "ownergraph_round_duration_seconds_bucket{le=\"";
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
-    /// The tenant's objects are there.
+    /// True if the tenant's objects exist.
     pub tenant: bool,
-    /// From the deletion of an owner until its dependents are gone, in ms.
+    /// The time from the deletion of an owner until its dependents are gone, in ms.
     pub cascades: Samples,
     /// The last cascade did not end.
     pub stuck: bool,
-    /// No round of the collector's loop took longer, in ms. Upstream does not say.
+    /// The upper bound of the longest round of the collector's loop, in ms. Upstream does not report it.
     pub longest_round: Option<f64>,
-    /// What the largest process of the contender took more at most, in MiB.
+    /// The growth of the contender's largest process, in MiB, at its maximum.
     pub memory: f64,
 }
 
-/// So many cascades, one after the other, with or without the tenant's objects, which are created just before the first.
+/// Runs this many cascades, one after another. With `tenant`, creates the tenant's objects just before the first cascade.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,
@@ -78,7 +78,7 @@ pub async fn run(
     Ok(Run { contender, tenant, cascades: took, stuck, longest_round, memory })
 }
 
-/// The tenant's objects: each has one owner that lives, and references to uids that never were.
+/// Creates the tenant's objects. Each has one owner that exists, and references to uids that never existed.
 async fn plant(client: &Client) -> anyhow::Result<()> {
     let maps = configmaps(TENANT);
     let owner = create(client, &maps, &configmap("owner", &[])).await?;
@@ -92,7 +92,7 @@ async fn plant(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the dependents of an owner go in time.
+/// Returns whether the dependents of an owner go in time.
 async fn gone(client: &Client, owner: &str, begun: Instant) -> anyhow::Result<bool> {
     let mut looks = interval(LOOKS_EVERY);
     for number in 0..DEPENDENTS {
@@ -107,7 +107,7 @@ async fn gone(client: &Client, owner: &str, begun: Instant) -> anyhow::Result<bo
     Ok(true)
 }
 
-/// The bound of the first bucket that holds every round, in ms.
+/// Returns the bound of the first bucket that holds every round, in ms.
 fn longest_round(metrics: &str) -> Option<f64> {
     let buckets = metrics.lines().filter_map(|line| {
         let (bound, count) = line.strip_prefix(ROUNDS)?.split_once("\"}")?;

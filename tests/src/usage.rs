@@ -3,43 +3,43 @@
 use anyhow::{Context, bail};
 use std::fs;
 
-/// Of a second in /proc/PID/stat.
+/// The ticks per second of /proc/PID/stat.
 const TICKS: f64 = 100.0;
 
-/// Processor time that a process has taken.
+/// Returns the processor time of a process.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
-    // The name, in brackets, may hold anything; the 14th and 15th field are user's and system's time.
+    // The name is in parentheses, and may contain any character. Fields 14 and 15 are user time and system time.
     let rest = text.rsplit_once(") ").context("a process has a name")?.1;
     let fields: Vec<&str> = rest.split(' ').collect();
     let [user, system] = fields.get(11..13).context("a process has times")? else { bail!("two times are asked for") };
     Ok((user.parse::<f64>()? + system.parse::<f64>()?) / TICKS)
 }
 
-/// The most memory that a process has held.
+/// Returns the maximum memory of a process.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn most_memory_mib(pid: u32) -> anyhow::Result<f64> {
     status_mib(pid, "VmHWM:")
 }
 
-/// Has [`most_memory_mib`] begin again.
+/// Starts [`most_memory_mib`] again.
 ///
 /// # Errors
-/// There is no such process, or it belongs to another user.
+/// The process does not exist, or belongs to another user.
 pub fn forget_most_memory(pid: u32) -> anyhow::Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("writing {path}"))
 }
 
-/// The memory that a process holds now.
+/// Returns the present memory of a process.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn memory_mib(pid: u32) -> anyhow::Result<f64> {
     status_mib(pid, "VmRSS:")
 }

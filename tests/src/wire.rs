@@ -1,12 +1,12 @@
-//! Both services in one process, with their real clients over pipes in memory, on a clock that only moves when every
-//! task is idle.
+//! Both services in one process. Their real clients use pipes in memory. The clock moves only when every task is idle.
 //!
-//! * [`network`]: addresses, and pipes between them that can be broken or frozen
-//! * [`world`]: the sandbox, replicas of the graph service and executors on that network
-//! * [`relay`]: stands before a replica, writes down every message, and breaks streams at any of them
-//! * [`puppet`]: an executor that does what a test tells it
+//! * [`network`]: addresses, and pipes between them that a test can break or freeze
+//! * [`world`]: the sandbox, replicas of the graph service, and executors on that network
+//! * [`relay`]: records every message to and from a replica, and breaks streams at any message
+//! * [`puppet`]: an executor that a test controls
 //! * [`raw`]: messages as bytes
-//! * [`frames`]: HTTP/2 without a library, to see what the libraries send and to send what they would not
+//! * [`frames`]: HTTP/2 without a library, to see the frames of the libraries and to send frames that they would not
+//!   send
 
 pub mod frames;
 pub mod network;
