@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tests/benches/all.sh DIR: every benchmark that docs/performance.md shows, one after the other, an hour and a half on two cores. Each leaves
-# a file in DIR; one that is there already is not measured again, so a run that was broken off goes on where it was. Nothing else should run
-# meanwhile. Afterwards: cargo run -p tests --bin performance -- DIR
+# tests/benches/all.sh DIR: runs every benchmark of docs/performance.md, one after another. This takes an hour and a
+# half on two cores. Each benchmark writes a file to DIR. The script leaves out benchmarks whose file exists, so an
+# interrupted run can continue. The machine must be otherwise idle. Afterwards, run: cargo run -p tests --bin
+# performance -- DIR
 set -euo pipefail
 
 [ $# = 1 ] || { echo "usage: tests/benches/all.sh DIR" >&2; exit 2; }

@@ -1,5 +1,5 @@
-//! `cargo bench -p tests --bench asking`: how fast questions are answered about 100 000 objects, while others are deleted. `OBJECTS=n`
-//! takes others.
+//! `cargo bench -p tests --bench asking`: measures the answers about 100 000 objects during deletions. `OBJECTS=n`
+//! replaces their number.
 
 use std::io::Write as _;
 use tests::asking::run;

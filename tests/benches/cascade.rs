@@ -1,9 +1,11 @@
-//! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
-//! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
-//! `IN_FLIGHT=64` takes those with this many requests in flight only.
-//! Ours runs with each number of requests in flight, and once with the number that it learns.
-//! `OBSERVED=1` compares ours with ours while its metrics are scraped and its traces are recorded.
-//! `SLOW=50` lets every request take 50 ms longer, with 16 in flight on all sides.
+//! `cargo bench -p tests --bench cascade`: measures the floor, upstream's collector and ours on the same cascades, in
+//! turns.
+//!
+//! `OBJECTS=n` replaces the default of 10 000, and `ROUNDS=n` the default of three. `POLICIES=Background,Orphan`
+//! selects policies. `IN_FLIGHT=64` selects numbers of requests in flight. `JSON=FILE` writes every run to a file. Ours
+//! runs with each number of requests in flight, and once with the number that it finds. `OBSERVED=1` compares ours with
+//! ours under scrapes of its metrics and with traces. `SLOW=50` delays every request by 50 ms, with 16 requests in
+//! flight on all sides.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,7 +17,8 @@ use tests::service::Programs;
 const OBJECTS: usize = 10_000;
 const ROUNDS: usize = 3;
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
-/// Requests, or upstream's workers, at once; where requests are slow, what the API server has to itself is not the question.
+/// The requests in flight, or upstream's workers. With slow requests, the time that the API server itself needs does
+/// not matter.
 const IN_FLIGHT: [&str; 2] = ["20", "64"];
 const SLOWED: [&str; 1] = ["16"];
 

@@ -1,5 +1,6 @@
-//! `cargo bench -p tests --bench lease`: leases from a graph service to executors that answer at once, without an API server. `OBJECTS=n`
-//! takes others than 200 000, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench lease`: measures leases from a graph service to executors that answer at once, without
+//! an API server. `OBJECTS=n` replaces the default of 200 000, `ROUNDS=n` the default of three, and `JSON=FILE` writes
+//! every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, number, wanted};

@@ -1,5 +1,6 @@
-//! `cargo bench -p tests --bench lies`: the catalogue of wrong answers under upstream's collector and under ours, each on a control plane of
-//! its own: how many combinations there are, and which dependents of owners that live are deleted. `COLLECTORS=ours` or `upstream` for one.
+//! `cargo bench -p tests --bench lies`: runs the catalogue of wrong answers with upstream's collector and with ours,
+//! each on its own control plane. Prints the number of combinations, and the deleted dependents of owners that exist.
+//! `COLLECTORS=ours` or `upstream` selects one.
 
 use std::io::Write as _;
 use tests::bench::{begin, words};

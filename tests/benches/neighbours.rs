@@ -1,6 +1,7 @@
-//! `cargo bench -p tests --bench neighbours`: what another client's GET and CREATE take beside a cascade of 100 000 objects: the floor's,
-//! upstream's, ours, and at half our speed the floor's and ours. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `SECONDS=n` others
-//! than ten of idleness before each, `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench neighbours`: measures another client's GET and CREATE during a cascade of 100 000
+//! objects with the floor, upstream's and ours, and at half of our rate with the floor and ours. `OBJECTS=n` replaces
+//! the number of objects, `ROUNDS=n` the default of three, `SECONDS=n` the default of ten seconds of rest before each,
+//! and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -23,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
     let programs = Programs::build_with("floor")?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();
-    // How fast we are is known once it was seen, and half of it is what the last two contenders may do. This run counts like any other.
+    // This run gives our rate. The last two contenders may use half of it. The run also counts as a result.
     let first = run(&binaries, &programs, Contender::Ours(IN_FLIGHT), objects, idle).await?;
     let half = (first.rate / 2.0).ceil() as u32;
     table.add(first);

@@ -1,4 +1,5 @@
-//! `cargo bench -p tests --bench scaling`: from one executor to eight, in the middle of 10 000 objects. `OBJECTS=n` takes others.
+//! `cargo bench -p tests --bench scaling`: measures one executor and then eight, in a cascade of 10 000 objects.
+//! `OBJECTS=n` replaces their number.
 
 use std::io::Write as _;
 use tests::bench::{begin, number};

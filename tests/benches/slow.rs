@@ -1,5 +1,6 @@
-//! `cargo bench -p tests --bench slow`: one foreground deletion of forty dependents while every request takes 0.1, 1.1, 2 and 5 s longer:
-//! upstream's and ours. `ROUNDS=n` takes others than one, `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench slow`: measures one foreground deletion of forty dependents with a delay of 0.1, 1.1,
+//! 2 and 5 s on every request, with upstream's and ours. `ROUNDS=n` replaces the default of one, and `JSON=FILE` writes
+//! every run to a file.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tests::slow::{UPSTREAM_WORKERS, run};
 
 const ROUNDS: usize = 1;
 const DELAYS_MS: [u64; 4] = [100, 1_100, 2_000, 5_000];
-/// The first is upstream as it is installed.
+/// The first contender is upstream with its defaults.
 const CONTENDERS: [Contender; 3] =
     [Contender::Upstream(UPSTREAM_WORKERS), Contender::Upstream(64), Contender::Adaptive];
 

@@ -1,5 +1,6 @@
-//! `cargo bench -p tests --bench start`: from the start of the process to everything, among 100 000 objects: ours, upstream's collector, and
-//! a client that reads the same and does nothing. `OBJECTS=n` takes others, `ROUNDS=n` others than five, `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench start`: measures the time from the start of the process to the whole graph of 100 000
+//! objects, for ours, upstream's collector, and a client that reads the same data and discards them. `OBJECTS=n`
+//! replaces the number of objects, `ROUNDS=n` the default of five, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};
@@ -9,7 +10,7 @@ use tests::start::{Starter, World};
 
 const OBJECTS: usize = 100_000;
 const ROUNDS: usize = 5;
-/// Workers make no difference until everything is there.
+/// The number of workers has no effect before the graph is complete.
 const WORKERS: u32 = 20;
 
 #[tokio::main]

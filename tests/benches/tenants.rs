@@ -1,5 +1,6 @@
-//! `cargo bench -p tests --bench tenants`: cascades of three dependents, alone and beside a tenant's ten objects with 20 000 references each:
-//! upstream's and ours. `CASCADES=n` takes others than 20, `ROUNDS=n` others than one, `JSON=FILE` writes every run there.
+//! `cargo bench -p tests --bench tenants`: measures cascades of three dependents, alone and next to a tenant with ten
+//! objects of 20 000 references each, with upstream's and ours. `CASCADES=n` replaces the default of 20, `ROUNDS=n` the
+//! default of one, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

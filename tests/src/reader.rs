@@ -65,7 +65,7 @@ struct Envelope {
     raw: Bytes,
 }
 
-/// The field of a list that says where the next page begins. The reader skips the rest.
+/// The field of a list that says where the next page begins. The reader ignores the rest.
 #[derive(Clone, PartialEq, Message)]
 struct List {
     #[prost(message, optional, tag = "1")]

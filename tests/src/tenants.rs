@@ -40,7 +40,7 @@ pub struct Run {
     pub memory: f64,
 }
 
-/// Runs this many cascades, one after another. With `tenant`, creates the tenant's objects just before the first cascade.
+/// Runs this many cascades, one after another. With `tenant`, creates the tenant's objects just before the first one.
 pub async fn run(
     binaries: &Binaries,
     programs: &Programs,

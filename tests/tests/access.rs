@@ -1,5 +1,5 @@
-//! Who calls, on a real API server with RBAC: TokenReview and SubjectAccessReview are spoken right, and the roles of `docs/access.md` do what
-//! it says.
+//! Access control on a real API server with RBAC: the graph service uses TokenReview and SubjectAccessReview correctly,
+//! and the roles of `docs/access.md` have the effect that the page states.
 
 use anyhow::{Context, ensure};
 use engine::leader::{Mode, Policy};
@@ -37,7 +37,7 @@ use tonic_types::StatusExt as _;
 const PIPE_BYTES: usize = 64 * 1024;
 const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
-/// The objects that the roles are given to, and two namespaces, of which the viewer may see one.
+/// The subjects of the roles, and two namespaces. The viewer may see one of them.
 const SETTING: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -102,7 +102,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: access-r
 subjects: [{kind: User, name: reader}]
 "#;
 
-/// The roles that the page shows.
+/// The roles in the page.
 fn roles() -> anyhow::Result<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/access.md");
     let page = fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
@@ -125,14 +125,14 @@ fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A token as `kubectl create token` makes it.
+/// Returns a token as `kubectl create token` does.
 fn token(plane: &ControlPlane, account: &str, more: &[&str]) -> anyhow::Result<String> {
     kubectl(plane, &[&["create", "token", account, "-n", "access-shop"], more].concat())
 }
 
 const OURS: &[&str] = &["--audience=ownergraph"];
 
-/// A graph service whose callers come over pipes as if these were TLS, with a bearer token each.
+/// A graph service whose callers use pipes that count as TLS, each with a bearer token.
 #[derive(Clone)]
 struct Dial(mpsc::Sender<Connection>);
 
@@ -164,7 +164,7 @@ impl Dial {
         Ok(AdminServiceClient::new(self.channel().await?).get_status(request).await.map(|_| ()))
     }
 
-    /// The first thing that an executor of this name is told.
+    /// Returns the first message to an executor with this name.
     async fn work(&self, token: &str, hello: Hello) -> anyhow::Result<Result<(), Status>> {
         let messages =
             futures::stream::iter([StreamWorkRequest::from(ToLeader::Hello(hello))]).chain(futures::stream::pending());
@@ -182,7 +182,7 @@ fn by<M>(token: &str, message: M) -> anyhow::Result<Request<M>> {
     Ok(request)
 }
 
-/// Code and reason of a refusal.
+/// Returns code and reason of a refusal.
 fn why(answer: Result<(), Status>) -> (Code, String) {
     let Err(status) = answer else { return (Code::Ok, String::new()) };
     let reason = status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default();
@@ -202,7 +202,7 @@ async fn cluster_as(plane: &ControlPlane, user: &str) -> anyhow::Result<Cluster>
     Ok(connect(&access).await?)
 }
 
-/// Runs a graph service with these credentials beside `story`.
+/// Runs a graph service with these credentials next to `story`.
 async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let (pipes, connections) = mpsc::channel(8);
     let grpc: BoxStream<'static, _> = tokio_stream::wrappers::ReceiverStream::new(connections).map(Ok).boxed();
@@ -238,7 +238,8 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
     told.and(served)
 }
 
-/// Asks until the answer is this one: collections are listed, and answers of the API server are kept for a while.
+/// Repeats a call until it has this answer. Lists take time, and the service caches answers of the API server for a
+/// while.
 async fn until(
     expected: (Code, String),
     ask: impl AsyncFn() -> anyhow::Result<Result<(), Status>>,
@@ -295,11 +296,11 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
         ensure!(why(refused) == unauthenticated("TOKEN_FOR_OTHER_AUDIENCE"));
         let usual = token(plane, "viewer", &[])?;
         ensure!(why(dial.get(&usual, "access-shop", "till").await?) == unauthenticated("TOKEN_FOR_OTHER_AUDIENCE"));
-        // Good at the API server itself, which looks at no audience of it.
+        // The API server accepts this token, because it demands no audience.
         ensure!(why(dial.get(plane.token(), "access-shop", "till").await?) == unauthenticated("CREDENTIALS_INVALID"));
         ensure!(why(dial.get("guess", "access-shop", "till").await?) == unauthenticated("CREDENTIALS_INVALID"));
 
-        // A right that is taken away, and an account that is.
+        // The test takes away a right, and then an account.
         kubectl(plane, &["delete", "rolebinding", "viewer", "-n", "access-shop"])?;
         until(denied(), async || dial.get(&viewer, "access-shop", "till").await).await?;
         kubectl(plane, &["delete", "serviceaccount", "viewer", "-n", "access-shop"])?;

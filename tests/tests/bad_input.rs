@@ -1,4 +1,5 @@
-//! Bad flags, bad files, bad peers: one clear sentence, the right exit code or a retry that shows, and nothing lost.
+//! Bad flags, bad files and bad peers. A program answers with one clear sentence and the right exit code, or retries
+//! visibly. Nothing is lost.
 
 use anyhow::{Context, ensure};
 use sandbox::{Fault, FaultAnswer};
@@ -19,7 +20,7 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("ownergraph", &["collect", "--listen", "127.0.0.1:0"]),
 ];
 
-/// Runs a program that is expected to end by itself; its exit code and the one line it says.
+/// Runs a program that must end by itself. Returns its exit code and its one line of output.
 async fn run(
     programs: &Programs,
     program: &str,
@@ -66,7 +67,7 @@ async fn a_bad_file_or_flag_ends_the_start_with_one_sentence_that_names_it() -> 
     Ok(())
 }
 
-/// Starts a program and waits until `/readyz?verbose` says 503 with this text in it; the program continues running.
+/// Starts a program, and waits until `/readyz?verbose` answers 503 with this text. The program continues.
 async fn waits_saying(
     programs: &Programs,
     program: &str,
@@ -91,7 +92,7 @@ async fn an_api_server_that_cannot_be_used_is_waited_for_and_the_reason_shows() 
     let nobody = format!("127.0.0.1:{}", free_port()?);
     let unreachable = directory.path().join("unreachable");
     sandbox::write_kubeconfig(&unreachable, nobody.parse()?)?;
-    // A server without TLS behind an https address.
+    // The server behind the https address has no TLS.
     let plain = std::fs::read_to_string(&api.kubeconfig)?.replace("http://", "https://");
     let https = directory.path().join("https");
     std::fs::write(&https, plain)?;
@@ -153,7 +154,7 @@ async fn an_executor_that_finds_no_graph_service_says_so_and_goes_on_trying() ->
     let executor = waits_saying(&programs, "executor-service", directory.path(), &flags, &nobody).await?;
     let failures = executor.metric("ownergraph_executor_connect_failures_total").await?;
     ensure!(failures.is_some_and(|failures| failures >= 1.0), "connect failures in /metrics: {failures:?}");
-    // A peer of another protocol.
+    // The peer speaks another protocol.
     let api_server = api.address.to_string();
     let flags = ["--kubeconfig", &api.flag, "--graph", &api_server];
     waits_saying(&programs, "executor-service", directory.path(), &flags, &api_server).await?;
@@ -177,7 +178,7 @@ async fn rubbish_and_strangers_on_the_grpc_port_do_no_harm() -> anyhow::Result<(
     ];
     for bytes in rubbish {
         let mut connection = TcpStream::connect(&grpc).await?;
-        // It may be closed before everything is written.
+        // The server may close the connection before the test has written everything.
         let _written = connection.write_all(bytes).await;
         let _read = tokio::time::timeout(SOON, connection.read(&mut [0; 1024])).await;
     }
@@ -216,7 +217,7 @@ async fn rubbish_and_strangers_on_the_grpc_port_do_no_harm() -> anyhow::Result<(
     let answer = refused(hello).await?;
     ensure!(answer.contains("FailedPrecondition") && answer.contains("another"), "{answer}");
 
-    // Other clients are not affected: an executor connects and works, and a second one of its name replaces it.
+    // Other clients are not affected. An executor connects and works, and a second one with its name replaces it.
     let flags = ["--kubeconfig", &api.flag, "--graph", &grpc, "--name", "same"];
     let mut first = Service::start(&programs, "executor-service", "first", directory.path(), &flags)?;
     first.ready().await?;
@@ -233,7 +234,7 @@ async fn rubbish_and_strangers_on_the_grpc_port_do_no_harm() -> anyhow::Result<(
     Ok(())
 }
 
-/// A request stream that says one thing and then stays open.
+/// Returns a request stream with one message. The stream then stays open.
 fn tokio_stream_of<T: Send + 'static>(message: T) -> impl futures::Stream<Item = T> + Send + 'static {
     use futures::StreamExt;
     futures::stream::iter([message]).chain(futures::stream::pending())

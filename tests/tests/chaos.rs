@@ -1,6 +1,7 @@
-//! Three graph services and four executors on a real API server, disturbed without end.
+//! Disturbs three graph services and four executors on a real API server all the time.
 //!
-//! `SEED=n` replays a schedule of faults, `CHAOS_SECONDS=n` continues for longer, `CHAOS_LEASES=default` takes the services' own durations.
+//! `SEED=n` replays a schedule of faults. `CHAOS_SECONDS=n` sets the duration. `CHAOS_LEASES=default` uses the
+//! services' own durations.
 
 use anyhow::ensure;
 use std::io::{self, Write as _};
@@ -11,7 +12,7 @@ use tests::service::Programs;
 
 const SECONDS: u64 = 60;
 const START_SEED: u64 = 1;
-/// Faults in a minute, and objects in a second, that the slowest machine gets done.
+/// The faults per minute and the objects per second that the slowest machine achieves.
 const FAULTS_PER_MINUTE_MIN: u64 = 8;
 const OBJECTS_PER_SECOND_MIN: u64 = 5;
 

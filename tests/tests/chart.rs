@@ -1,5 +1,5 @@
-//! The Helm chart: well formed, the same as the plain manifests and the documentation, taken by a real API server, and with no right more and none
-//! less than both services need.
+//! The Helm chart. It is well formed, agrees with the plain manifests and the documentation, and is accepted by a real
+//! API server. It has exactly the rights that both services need.
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser as _;
@@ -65,7 +65,7 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
     Ok(())
 }
 
-/// Compares a file of the tree with what it is made from, or writes it where `BLESS=1`.
+/// Compares a file of the tree with its sources, or writes the file with `BLESS=1`.
 fn same(file: &str, made: &str) -> anyhow::Result<()> {
     let path = root().join(file);
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
@@ -86,7 +86,7 @@ fn the_plain_manifests_are_the_charts() -> anyhow::Result<()> {
     for document in rendered.split("---\n").map(str::trim).filter(|document| !document.is_empty()) {
         let (source, body) = document.split_once('\n').context("a document without its source")?;
         let into = if source.ends_with("/flow-control.yaml") { &mut flows } else { &mut everything };
-        // Neither Helm nor a version of the chart has to do with what kubectl applies.
+        // kubectl needs neither the labels of Helm nor the version of the chart.
         let is_helms =
             |line: &&str| ["app.kubernetes.io/managed-by:", "helm.sh/chart:"].iter().any(|label| line.contains(label));
         let body: Vec<&str> = body.trim().lines().filter(|line| !is_helms(line)).collect();
@@ -130,7 +130,7 @@ fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
     for binding in objects.iter().filter(|object| object.get("roleRef").is_some()) {
         let subjects = binding["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
         let [subject] = subjects else { bail!("not one subject: {binding}") };
-        // A rule for another subject is in no line of the table, unless it covers paths only.
+        // The table has no line for a rule of another subject, unless the rule covers only paths.
         let account = match subject["name"].as_str().context("a subject without a name")? {
             "ownergraph:graph-services" => "graph-service",
             "ownergraph:executors" => "executor-service",
@@ -156,9 +156,9 @@ fn the_chart_has_the_version_of_the_programs() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a container would be started with, as its program reads it.
+/// The flags of a container, in the form in which its program reads them.
 fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
-    // Of the files that the flags name, this one is looked into when they are checked.
+    // The check of the flags reads this file.
     let mounted = tempfile::tempdir()?;
     let ca = mounted.path().join("ca.crt");
     fs::write(&ca, Authority::new("traces")?.pem())?;
@@ -204,7 +204,7 @@ fn programs_take_the_flags_that_containers_give_them() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies objects as `kubectl apply --server-side --validate=strict` does; gives what the API server warns of.
+/// Applies objects as `kubectl apply --server-side --validate=strict` does. Returns the warnings of the API server.
 fn apply(plane: &ControlPlane, objects: &[Value], flags: &[&str]) -> anyhow::Result<String> {
     kubectl(plane, &[&["apply", "--server-side", "--force-conflicts", "--validate=strict"], flags].concat(), objects)
 }
@@ -223,7 +223,8 @@ fn kubectl(plane: &ControlPlane, command: &[&str], objects: &[Value]) -> anyhow:
     Ok(said)
 }
 
-/// A namespace in which the API server refuses pods that are not `restricted`, and warns of workloads that would have them.
+/// Creates a namespace in which the API server refuses pods that are not `restricted`, and warns of workloads with such
+/// pods.
 fn restricted(name: &str) -> Value {
     let level = "restricted";
     serde_json::json!({
@@ -239,7 +240,7 @@ async fn the_api_server_takes_every_object_and_every_pod() -> anyhow::Result<()>
     let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(()) };
     let plane = &ControlPlane::start(&binaries).await?;
     let mut sets: Vec<Vec<String>> = chart::value_files()?.iter().map(|file| vec![file_flag(file)]).collect();
-    // And as it comes, with certificates that Helm makes.
+    // The chart with its default values has certificates from Helm.
     sets.push(Vec::new());
     for (number, flags) in sets.iter().enumerate() {
         let namespace = format!("taken-{number}");
@@ -259,7 +260,7 @@ async fn the_api_server_takes_every_object_and_every_pod() -> anyhow::Result<()>
             let warned =
                 kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;
             ensure!(!warned.contains("Warning"), "{name}: {warned}");
-            // The API server does look: without its security context the same pod is refused.
+            // Without its security context, the API server refuses the same pod. This shows that it checks.
             let mut open = pod;
             open["spec"]["containers"][0]["securityContext"] = Value::Null;
             let refused = kubectl(plane, &["create", "--dry-run=server"], &[open]);

@@ -11,14 +11,14 @@ use tests::conformance::world::World;
 use tests::conformance::{cases, requests, runner};
 use tokio::time::Instant;
 
-/// Requests first, while no collector takes part; then the cases.
+/// Runs the requests first, without a collector, and then the cases.
 async fn run(world: World) -> anyhow::Result<()> {
     let world = Arc::new(world);
     let begun = Instant::now();
     let answered = requests::run(&world, &requests::all()).await?;
     let asked = begun.elapsed();
     let mut chosen = cases::all();
-    // By request, one case alone.
+    // A variable selects a single case.
     let one = std::env::var("CASE").ok();
     if let Some(name) = &one {
         chosen.retain(|case| case.name.contains(name));
@@ -56,7 +56,8 @@ async fn the_sandbox_conforms_in_json() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_conforms() -> anyhow::Result<()> {
-    // By request, upstream's collector in place of ours: what fails then is a difference on purpose, or a case that asks too much.
+    // A variable selects upstream's collector. A failure is then an intended difference, or a case that demands too
+    // much.
     let upstream = std::env::var("COLLECTOR").is_ok_and(|collector| collector == "upstream");
     match World::real(upstream).await? {
         Some(world) => run(world).await,
@@ -64,7 +65,7 @@ async fn a_real_api_server_conforms() -> anyhow::Result<()> {
     }
 }
 
-/// What is always true would pass for proof as well.
+/// A condition that is always true proves nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_otherwise_than_it_should_be_is_noticed() -> anyhow::Result<()> {
     let world = Arc::new(World::sandbox().await?);

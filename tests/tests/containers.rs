@@ -1,5 +1,5 @@
-//! Plans of a namespace and of a definition on a real API server, whose own controllers then carry them out: kube-controller-manager's for
-//! namespaces, and kube-apiserver's for definitions.
+//! Plans of a namespace and of a definition on a real API server. The API server's own controllers carry out the plans:
+//! kube-controller-manager's controller for namespaces, and kube-apiserver's for definitions.
 
 use anyhow::{Context, ensure};
 use http::{Method, Request};
@@ -33,7 +33,7 @@ async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The uids of a collection; none if it is not served.
+/// Returns the uids of a collection. The set is empty if the collection is not served.
 async fn uids(client: &Client, path: &str) -> anyhow::Result<BTreeSet<String>> {
     let answer: Result<Value, _> = client.request(Request::get(path).body(Vec::new())?).await;
     let Ok(list) = answer else { return Ok(BTreeSet::new()) };
@@ -80,7 +80,7 @@ fn ask(programs: &Programs, words: &[&str]) -> anyhow::Result<Said> {
     Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
 }
 
-/// What a plan says becomes of each object, by uid.
+/// Returns the planned effect on each object, by uid.
 fn plan(ask: &impl Fn(&[&str]) -> anyhow::Result<Said>, target: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let (code, said, errors) = ask(&["plan", "delete", target, "-o", "json"])?;
     ensure!(code == Some(0), "{errors}");

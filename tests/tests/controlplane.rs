@@ -1,4 +1,4 @@
-//! The control plane that other tests stand on: it starts, answers, restarts, and leaves nothing behind.
+//! The control plane of other tests. It starts, answers, restarts, and leaves nothing behind.
 
 use std::env;
 use std::fs;
@@ -16,9 +16,10 @@ use kube_api::{Access, connect};
 use tests::controlplane::{self, Binaries, CollectorOptions, ControlPlane, Options, User};
 use tokio::time::{interval, timeout};
 
-/// In the environment of the process that is to be killed: which part of the test it plays.
+/// The variable that gives the victim process its part in the test.
 const VICTIM: &str = "CONTROLPLANE_TEST_VICTIM";
-/// Before each process id and the directory on the victim's standard output, amid what the test harness prints there.
+/// The word before each process id and before the directory in the victim's standard output. The test harness also
+/// prints there.
 const MARK: &str = "controlplane-victim:";
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -151,8 +152,8 @@ async fn a_dropped_control_plane_is_gone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One victim is killed while it runs; the other's test panics, with the control plane in a `static` that is never
-/// dropped.
+/// A signal kills one victim while it runs. The test of the other victim panics, with the control plane in a `static`
+/// that is never dropped.
 #[tokio::test]
 async fn a_test_process_leaves_nothing_behind_however_it_ends() -> anyhow::Result<()> {
     let Some(binaries) = controlplane::require() else { return Ok(()) };
@@ -184,13 +185,13 @@ async fn victim(binaries: &Binaries, panics: bool) -> anyhow::Result<()> {
     let plane = if panics { controlplane::shared(binaries).await? } else { &ControlPlane::start(binaries).await? };
     let (pids, directory) = remains(plane);
     let report: String = pids.iter().map(|pid| format!("{MARK}{pid}\n")).collect();
-    // Straight to the stream, in one piece, with a line of its own.
+    // The victim writes its report directly to the stream, in one piece and on its own line.
     write!(std::io::stdout().lock(), "\n{report}{MARK}{}\n", directory.display())?;
     assert!(!panics, "the victim panics as it was told to");
     std::future::pending().await
 }
 
-/// Reads the victim's report; its standard output ends with the victim.
+/// Reads the victim's report. The victim's standard output ends with the victim.
 fn report(child: &mut Child) -> anyhow::Result<(Vec<u32>, PathBuf)> {
     let mut lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
     let mut marked = || -> anyhow::Result<String> {
@@ -210,7 +211,7 @@ fn remains(plane: &ControlPlane) -> (Vec<u32>, PathBuf) {
     (pids, plane.directory().to_owned())
 }
 
-/// Whether the process is there and not just waiting for its parent to notice its end.
+/// Returns whether the process runs. A zombie does not run.
 fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|fields| !fields.trim_start().starts_with('Z')))

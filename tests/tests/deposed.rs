@@ -1,4 +1,4 @@
-//! A leader and an executor that stood still, and what they still can do when they wake: nothing.
+//! A leader and an executor that were paused. Neither can do anything when it continues.
 
 use anyhow::ensure;
 use http::Method;
@@ -12,7 +12,7 @@ use tests::replicas::{Held, Replicas, executor_name, held, wire_to};
 use tests::stage::Stage;
 
 const SOON: Duration = Duration::from_secs(30);
-/// Well below the session of an executor, which is to be alive when the next leader is there.
+/// These durations are much shorter than the session of an executor, so the session lasts until the next leader.
 const LEASES: [&str; 6] = ["--lease-duration", "4s", "--renew-deadline", "3s", "--retry-period", "1s"];
 const DEPENDENTS: usize = 5;
 
@@ -26,7 +26,7 @@ struct World {
 }
 
 impl World {
-    /// Two graph services, of which the first leads, and an executor that does one thing at a time.
+    /// Two graph services, of which the first leads, and an executor with one request at a time.
     async fn start() -> anyhow::Result<Option<World>> {
         let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(None) };
         let mut replicas = Replicas::new(&programs, 2).await?;
@@ -42,7 +42,7 @@ impl World {
         Ok(Some(World { plane, client, replicas, leader_to_api, executor_to_api, maps }))
     }
 
-    /// An owner with dependents is deleted. The first write to them is in flight, and what the executor was granted beside it waits.
+    /// Deletes an owner with dependents. The first write is then in flight, and the other leases of the executor wait.
     async fn a_cascade_that_hangs(&self) -> anyhow::Result<Vec<Value>> {
         let owner = create(&self.client, &self.maps, &configmap("owner", &[])).await?;
         let reference = reference_to(&owner);
@@ -57,7 +57,7 @@ impl World {
         Ok(dependents)
     }
 
-    /// The leader stops with a renewal in flight, and the executor has to look for another one.
+    /// Pauses the leader during a renewal. The executor must find another leader.
     async fn stop_the_leader(&self) -> anyhow::Result<()> {
         self.leader_to_api.set("", Wire::Held);
         let under_way = || async { Ok(self.leader_to_api.kept()) };
@@ -69,7 +69,7 @@ impl World {
         Ok(())
     }
 
-    /// Every dependent gets an owner that lives. Gives its uid.
+    /// Gives every dependent an owner that exists. Returns the uid of that owner.
     async fn rescue(&self, dependents: &[Value]) -> anyhow::Result<Value> {
         let keeper = create(&self.client, &self.maps, &configmap("keeper", &[])).await?;
         for dependent in dependents {
@@ -106,18 +106,18 @@ async fn a_leader_that_wakes_in_a_former_term_changes_nothing() -> anyhow::Resul
     let dependents = world.a_cascade_that_hangs().await?;
     world.stop_the_leader().await?;
 
-    // A grant of the former term that the executor has not begun goes back to the new leader.
+    // The executor returns its waiting lease of the former term to the new leader.
     let stale = || executor.metric("ownergraph_executor_stale_terms_total ");
     let stale = until("the executor refuses what the first had granted", SOON, stale, |count| *count >= 1.0).await?;
 
-    // The executor's own late write finds its object changed.
+    // The late write of the executor finds a changed object.
     let keeper = world.rescue(&dependents).await?;
     let before = world.answered(refused("DELETE", "configmaps")).await?;
     world.executor_to_api.set("", Wire::Open);
     let deletes = || world.answered(refused("DELETE", "configmaps"));
     let late_deletes = until("its late write is refused", SOON, deletes, |count| *count > before).await? - before;
 
-    // The leader's late renewal finds the Lease changed, while the leader itself still stands.
+    // The late renewal of the leader finds a changed Lease, while the leader is still paused.
     let before = world.answered(refused("PUT", "leases")).await?;
     world.leader_to_api.set("", Wire::Open);
     let renewals = || world.answered(refused("PUT", "leases"));
@@ -125,7 +125,7 @@ async fn a_leader_that_wakes_in_a_former_term_changes_nothing() -> anyhow::Resul
     let now = held(&world.client).await?;
     ensure!(now == Held { holder: Some(1), term: 2 }, "the Lease is the second's: {now:?}");
 
-    // It wakes with leases on its books, and may grant none.
+    // The leader continues with leases in its books. It may grant nothing.
     world.replicas.gates[0].set(&executor_name(0), Wire::Open);
     let first = &world.replicas.graphs[0];
     first.service()?.process.resume()?;

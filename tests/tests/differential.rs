@@ -1,6 +1,7 @@
-//! The same worlds under our collector and under upstream's, on real API servers.
+//! Runs the same worlds under our collector and under upstream's, on real API servers.
 //!
-//! `SEED=n` (or `n,n,…`) runs these seeds and explains them, `SEEDS=n` as many, in batches, `FIRST_SEED=n` from there on.
+//! `SEED=n` (or `n,n,…`) runs and explains these seeds. `SEEDS=n` runs this many in batches. `FIRST_SEED=n` sets the
+//! first of them.
 
 use anyhow::{Context as _, ensure};
 use std::io::{self, Write as _};
@@ -9,11 +10,11 @@ use tests::differential::compare;
 use tests::service::Programs;
 
 const SEEDS: u64 = 30;
-/// Seeds that once failed run every time. What they are about the judge's own tests tell: two deletions of an owner that orphaned it
-/// first (38, 118), upstream's unblocking in vain (47), two owners that go at once (185, 258), a user who takes an owner just then (88,
-/// 403).
+/// Seeds that failed once run every time. The judge's own tests explain them: two deletions of an owner whose first one
+/// orphaned (38, 118), an unblocking by upstream without effect (47), two owners that go at once (185, 258), a user who
+/// takes an owner away at that moment (88, 403).
 const ONCE_FAILED: [u64; 7] = [38, 47, 88, 118, 185, 258, 403];
-/// Seeds that share a control plane.
+/// The number of seeds on one control plane.
 const BATCH: usize = 37;
 
 fn number(name: &str) -> Option<u64> {

@@ -14,7 +14,7 @@ use tests::stage::Stage;
 const SOON: Duration = Duration::from_secs(10);
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
 
-/// Dependents per owner of the large cascades; 500 by request, fewer otherwise.
+/// The dependents per owner in the large cascades. The variable `DEPENDENTS` replaces the default of 100.
 fn dependents() -> usize {
     std::env::var("DEPENDENTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100)
 }
@@ -24,7 +24,7 @@ async fn empty(client: &Client, collection: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes and reads of objects that a collector makes: no discovery, no watch, no election, no health.
+/// Counts a collector's writes and reads of objects, without discovery, watches, election and health.
 fn is_about_objects(request: &RequestCount) -> bool {
     request.verb != "WATCH" && !request.resource.is_empty() && request.resource != "leases"
 }
@@ -57,7 +57,7 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
         let settled = |items: &Vec<Value>| {
             items.len() == left && items.iter().all(|item| item["metadata"]["ownerReferences"].is_null())
         };
-        // Counting by list is the test's own traffic: few and large.
+        // The test itself counts with lists. Its requests are few and large.
         let mut lists = 0_u64;
         let ask = || {
             lists += 1;
@@ -94,7 +94,7 @@ async fn crd(client: &Client, plural: &str, kind: &str) -> anyhow::Result<()> {
     });
     create(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &object).await?;
     let collection = format!("/apis/example.com/v1/namespaces/default/{plural}");
-    // While its storage is being set up, a new kind answers 404, then 429.
+    // While the API server prepares the storage, a new kind answers 404, and then 429.
     let ask = || async { Ok(get(client, collection.as_str()).await.ok().flatten()) };
     until("the kind is served", SOON, ask, Option::is_some).await?;
     Ok(())
@@ -118,7 +118,7 @@ async fn a_two_level_tree_goes_leaves_first_and_a_second_owner_keeps() -> anyhow
     let root = create(client, THINGS, &custom("Thing", "root", &[])).await?;
     let other = create(client, THINGS, &custom("Thing", "other", &[])).await?;
     let middle = create(client, &maps, &configmap("middle", &[reference_to(&root)])).await?;
-    // The leaf's own finalizer lets the test see that everything above it waits.
+    // The leaf has a finalizer, so the test can see that every object above it waits.
     let mut leaf = configmap("leaf", &[reference_to(&middle)]);
     leaf["metadata"]["finalizers"] = json!(["example.com/wait"]);
     create(client, &maps, &leaf).await?;
@@ -150,7 +150,7 @@ async fn a_two_level_tree_goes_leaves_first_and_a_second_owner_keeps() -> anyhow
     Ok(())
 }
 
-/// Objects that must be untouched whatever happens beside them: unowned ones, and ones with living owners.
+/// Creates objects that must stay unchanged in any case: unowned objects, and objects with living owners.
 async fn bystanders(client: &Client) -> anyhow::Result<Vec<Value>> {
     load::namespace(client, "bystanders").await?;
     families(client, "bystanders", "alive", 10, 50).await?;
@@ -228,7 +228,7 @@ async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow:
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let client = &stage.client;
     crd(client, "things", "Thing").await?;
-    // A group whose server is down answers 503.
+    // A group answers 503 if its server is down.
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": { "name": "v1.down.example.com" },
         "spec": { "group": "down.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
@@ -246,7 +246,7 @@ async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow:
     ] {
         create(client, &maps, &configmap(name, &[reference])).await?;
     }
-    // One whose owner is really missing shows that the collector is at work.
+    // An object whose owner is gone shows that the collector works.
     create(client, &maps, &configmap("really-missing", &[reference("v1", "ConfigMap")])).await?;
     until("the missing owner is proven so", SOON, || get(client, format!("{maps}/really-missing")), Option::is_none)
         .await?;
@@ -294,7 +294,7 @@ async fn sigterm_in_mid_cascade_hands_back_at_once_and_exits_0() -> anyhow::Resu
     let mut leaving = fleet.executors.remove(0);
     leaving.process.terminate()?;
     ensure!(leaving.process.ended(SOON).await? == 0, "a drained executor exits 0: {}", leaving.process.output());
-    // Had anything not been handed back, it would wait for the session's end: twenty seconds.
+    // A lease that was not returned would wait for the end of the session, which takes twenty seconds.
     let begun = tokio::time::Instant::now();
     empty(client, &maps).await?;
     ensure!(begun.elapsed() < Duration::from_secs(15), "nothing waited for an expiry: {:?}", begun.elapsed());

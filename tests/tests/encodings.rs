@@ -1,5 +1,5 @@
-//! What an API server says as JSON and what it says as protobuf, read by the collector's own readers: the same objects, the same
-//! events. Once on the sandbox, once on a real API server.
+//! Reads the API server's JSON and protobuf with the collector's own readers. Both encodings give the same objects and
+//! the same events, on the sandbox and on a real API server.
 
 use anyhow::{Context as _, ensure};
 use engine::object::Object;
@@ -40,7 +40,7 @@ async fn get(client: &Client, uri: &str, encoding: Encoding, kind: &str) -> anyh
     Ok(call(client, request(uri, encoding, kind)?, LIMIT, WITHIN).await?)
 }
 
-/// All objects in pages of two.
+/// Returns all objects, in pages of two.
 async fn listed(client: &Client, path: &str, encoding: Encoding) -> anyhow::Result<Vec<Object>> {
     let (mut objects, mut decoder) = (Vec::new(), Decoder::new(None));
     let mut token = String::new();
@@ -61,7 +61,7 @@ async fn listed(client: &Client, path: &str, encoding: Encoding) -> anyhow::Resu
     }
 }
 
-/// Every event of a short watch-list, in words.
+/// Returns every event of a short watch-list as text.
 async fn watched(client: &Client, path: &str, encoding: Encoding) -> anyhow::Result<Vec<String>> {
     let query =
         "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
@@ -80,7 +80,7 @@ async fn watch(client: &Client, uri: &str, encoding: Encoding) -> anyhow::Result
             Event::Added(item) => format!("added {:?}", decoder.object(&item)),
             Event::Modified(item) => format!("modified {:?}", decoder.object(&item)),
             Event::Deleted(item) => format!("deleted {:?}", decoder.object(&item)),
-            // Where the store stands is another matter each time.
+            // The position of the store differs in each run.
             Event::Bookmark { ends_list, .. } => format!("bookmark {ends_list}"),
             Event::Error(status) => format!("error {} {}", status.code, status.reason),
         });
@@ -103,7 +103,7 @@ async fn watch(client: &Client, uri: &str, encoding: Encoding) -> anyhow::Result
     Ok(words)
 }
 
-/// Objects with all that the collector looks at, of a built-in and of a custom kind.
+/// Creates objects with every field that the collector reads, of a built-in and of a custom kind.
 async fn fill(client: &Client) -> anyhow::Result<()> {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "things.example.com" },
@@ -138,7 +138,7 @@ async fn fill(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In both encodings, a watch of ConfigMaps brings this one event.
+/// Checks that a watch of ConfigMaps brings this one event, in both encodings.
 async fn ends_with_error(client: &Client, query: &str, expected: &str) -> anyhow::Result<()> {
     for encoding in [Encoding::Json, Encoding::Protobuf] {
         let words = watch(client, &format!("/api/v1/configmaps?{query}"), encoding).await?;
@@ -150,7 +150,7 @@ async fn ends_with_error(client: &Client, query: &str, expected: &str) -> anyhow
 async fn compare(client: &Client) -> anyhow::Result<()> {
     fill(client).await?;
     for path in COLLECTIONS {
-        // A control plane that has only just started may still be writing.
+        // A control plane that has just started may still write.
         let lists = || async {
             Ok((listed(client, path, Encoding::Json).await?, listed(client, path, Encoding::Protobuf).await?))
         };
@@ -169,7 +169,7 @@ async fn compare(client: &Client) -> anyhow::Result<()> {
         "{things:#?}"
     );
     ensure!(things.iter().filter(|thing| thing.facts.terminating).count() == 1, "{things:#?}");
-    // An error inside a watch, and one in place of an answer.
+    // The API server sends an error inside a watch, and an error as an answer.
     let beyond = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                   &resourceVersion=999999999&timeoutSeconds=20";
     ends_with_error(client, beyond, "error 504 Timeout").await?;

@@ -1,4 +1,4 @@
-//! The API server's fair queues: ours are applied and used, and a collector that is pushed back loses nothing.
+//! The API server's fair queues. Our objects are applied and used, and a collector that gets 429 loses nothing.
 
 use anyhow::{Context, ensure};
 use http::Request;
@@ -20,7 +20,7 @@ fn service_account(name: &str) -> String {
     format!("system:serviceaccount:ownergraph:{name}")
 }
 
-/// A control plane that knows both services by the names that the manifests speak of.
+/// Starts a control plane that knows both services by the names in the manifests.
 async fn start(apiserver_flags: Vec<String>) -> anyhow::Result<Option<ControlPlane>> {
     let Some(binaries) = require() else { return Ok(None) };
     let groups = ["system:serviceaccounts", "system:serviceaccounts:ownergraph"].map(str::to_owned).to_vec();
@@ -50,7 +50,7 @@ fn apply(plane: &ControlPlane, flags: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The FlowSchema that the API server put a request of this user in, by uid.
+/// Returns the uid of the FlowSchema of a request by this user.
 async fn classified(plane: &ControlPlane, user: &str, path: &str) -> anyhow::Result<String> {
     let request = Request::get(path).body(kube::client::Body::empty())?;
     let answer = plane.client_of(&service_account(user)).await?.send(request).await?;
@@ -81,7 +81,7 @@ async fn requests_of_the_services_are_put_where_the_manifests_say() -> anyhow::R
         let what = format!("{user}'s GET {path} is in {schema}");
         until(&what, SOON, || classified(&plane, user, path), |found| *found == uid).await?;
     }
-    // Nothing dangles: a schema without an existing level is marked, and has no effect.
+    // A schema without its level would be marked, and would have no effect.
     for schema in ["ownergraph-executors", "ownergraph-leader-election"] {
         let path = format!("{GROUP}/flowschemas/{schema}");
         let client = plane.client().await?;
@@ -94,7 +94,7 @@ async fn requests_of_the_services_are_put_where_the_manifests_say() -> anyhow::R
     Ok(())
 }
 
-/// The level of the manifests, with room for hardly anything.
+/// Returns the level of the manifests with very little room.
 async fn tighten(plane: &ControlPlane) -> anyhow::Result<()> {
     let queuing = json!({ "queues": 1, "handSize": 1, "queueLengthLimit": 1 });
     let limited = json!({
@@ -108,7 +108,7 @@ async fn tighten(plane: &ControlPlane) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cascade_that_is_pushed_back_ends_and_loses_nothing() -> anyhow::Result<()> {
-    // Of so few seats one share is one seat.
+    // With so few seats, one share is one seat.
     let flags = ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"].map(str::to_owned).to_vec();
     let Some(plane) = start(flags).await? else { return Ok(()) };
     let programs = Programs::build()?;
@@ -126,7 +126,7 @@ async fn a_cascade_that_is_pushed_back_ends_and_loses_nothing() -> anyhow::Resul
     let mut replicas = Replicas::new(&programs, 1).await?;
     replicas.add_graph(&plane.kubeconfig_of(&service_account("graph-service"))?, &[])?;
     let kubeconfig = plane.kubeconfig_of(&service_account("executor-service"))?;
-    // As it is by default: with as many requests in flight as are worth having.
+    // The executor uses its default, and adapts its requests in flight.
     replicas.add_executor(&kubeconfig, &[])?;
     replicas.ready().await?;
     let before = plane.server_metrics().await?;
@@ -134,7 +134,7 @@ async fn a_cascade_that_is_pushed_back_ends_and_loses_nothing() -> anyhow::Resul
         let policy = ["Background", "Foreground"][number % 2];
         delete(&client, &format!("{maps}/{owner}"), policy).await?;
     }
-    // The other family and its owner.
+    // The other family and its owner are left.
     let staying = DEPENDENTS + 1;
     until("only what stays is left", CASCADE_WITHIN, || count(&client, &maps), |left| *left <= staying).await?;
     ensure!(count(&client, &maps).await? == staying, "what should stay is gone");

@@ -1,4 +1,5 @@
-//! Read your writes: what was written a moment ago is there for who asks for it, and who follows sees it come and go.
+//! Read your writes. A reader that asks for a recent write gets its result, and a follower sees each object come and
+//! go.
 
 use anyhow::{Context, ensure};
 use kube::Client;
@@ -38,7 +39,7 @@ fn freshness(requirement: Requirement) -> Option<Consistency> {
     Some(Consistency { requirement: Some(requirement), max_wait })
 }
 
-/// What is below the owner, by name, as a stream tells of it.
+/// Returns the dependents of the owner by name, as the messages of a stream show them.
 async fn follow(
     stream: &mut Streaming<WatchDependentsResponse>,
     seen: &mut BTreeSet<String>,

@@ -1,12 +1,12 @@
-//! Short runs over everything that reads bytes from outside: the corpus, and changed copies of it. `SEED=n` repeats a run, `INPUTS=n` makes
-//! it longer.
+//! Runs every reader of foreign bytes briefly, with the corpus and with changed copies of it. `SEED=n` repeats a run.
+//! `INPUTS=n` sets its length.
 
 use anyhow::{Context, ensure};
 use std::fs;
 use std::panic::catch_unwind;
 use tests::fuzz::{Mutator, TARGETS, Target};
 
-/// The whole corpus is for a quick look, not a store.
+/// The maximum size of the corpus.
 const CORPUS_MAX_BYTES: usize = 300 * 1024;
 
 fn corpus(target: &Target) -> anyhow::Result<Vec<Vec<u8>>> {
@@ -29,7 +29,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().take(2_000).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Some of these panics are meant to happen: foreign parsers whose panics are caught. They would fill the output.
+/// Some panics are expected, because the readers catch panics of foreign parsers. Their messages would fill the output.
 fn run(target: &Target) -> anyhow::Result<usize> {
     let corpus = corpus(target)?;
     let seed = number("SEED")?.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
@@ -72,7 +72,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target_and_they_are_small() -> a
         bytes += corpus(&target)?.iter().map(Vec::len).sum::<usize>();
     }
     ensure!(bytes <= CORPUS_MAX_BYTES, "{bytes} bytes of corpus");
-    // tests/fuzz/run.sh takes its targets from there.
+    // tests/fuzz/run.sh reads the names of its targets from this directory.
     let all = TARGETS[0].corpus();
     for directory in fs::read_dir(all.parent().context("each corpus is in a directory")?)? {
         let name = directory?.file_name();

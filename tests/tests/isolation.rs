@@ -29,7 +29,8 @@ fn definition(versions: &[(&str, bool)], conversion: &Value) -> Value {
     })
 }
 
-/// A kind whose objects are stored in a version that only a webhook could convert, and the webhook is not there.
+/// Creates a kind whose objects are stored in a version that needs a conversion by a webhook. The webhook does not
+/// exist.
 async fn break_conversion(client: &Client, authority: &str) -> anyhow::Result<()> {
     create(client, DEFINITIONS, &definition(&[("v1", true)], &json!({ "strategy": "None" }))).await?;
     let collection = "/apis/example.com/v1/namespaces/default/brokens";
@@ -75,7 +76,7 @@ async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> any
     for owner in &owners {
         delete(&client, &format!("{maps}/{owner}"), "Background").await?;
     }
-    // An owner in the namespace of the broken object, which might be its dependent.
+    // The owner is in the namespace of the broken object, which may be its dependent.
     let held = configmaps("default");
     families(&client, "default", "held", 1, 0).await?;
     delete(&client, &format!("{held}/held-0"), "Foreground").await?;
@@ -95,7 +96,7 @@ async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> any
     until("the held owner is said to be held", SOON, || collector.get("/readyz?verbose"), says).await?;
     ensure!(get(&client, format!("{held}/held-0")).await?.is_some(), "an owner that may have dependents there is held");
 
-    // The way out: the type is repaired.
+    // The repair of the type is one remedy.
     let path = format!("{DEFINITIONS}/brokens.example.com");
     let repaired = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
     load::send(&client, Method::PATCH, &path, Some(&repaired)).await?;
@@ -130,7 +131,7 @@ async fn a_group_whose_server_was_never_seen_holds_owners_in_deletion_until_its_
     until("the owner is said to be held", SOON, || collector.get("/readyz?verbose"), says).await?;
     ensure!(get(client, format!("{maps}/held-0")).await?.is_some(), "an owner that may have dependents there is held");
 
-    // One way out is the administrator's word, another that nothing is to be served there any more.
+    // A flag of the administrator is another remedy. The removal of the APIService is a third one.
     drop(collector);
     families(client, "default", "released", 1, 0).await?;
     let released = stage.collect(directory.path(), &["--assume-no-dependents", "down.example.com/*"]).await?;

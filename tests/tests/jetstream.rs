@@ -1,8 +1,8 @@
-//! The decision log on JetStream, with real processes: leaders and servers that are killed and stopped in mid-cascade, and a subscriber
-//! that misses nothing. What the same subscriber sees of a log in memory is told beside it.
+//! The decision log on JetStream with real processes. The tests kill and stop leaders and servers in the middle of
+//! cascades, and a subscriber misses nothing. They also show what this subscriber sees of a log in memory.
 //!
-//! `SUBSCRIBER_OBJECTS` is the size of the cascades with the subscriber that is killed; `JETSTREAM_CONTROLPLANE=1` takes a real control
-//! plane instead of the sandbox.
+//! `SUBSCRIBER_OBJECTS` is the size of the cascades with a killed subscriber. `JETSTREAM_CONTROLPLANE=1` uses a real
+//! control plane in place of the sandbox.
 
 mod access;
 mod audited;
@@ -31,7 +31,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use world::{SOON, World};
 
-/// Lives of the subscriber that is killed.
+/// The number of times that the test kills the subscriber.
 const LIVES: usize = 50;
 const SECOND: Held = Held { holder: Some(1), term: 2 };
 
@@ -39,16 +39,16 @@ fn subscriber_objects() -> usize {
     std::env::var("SUBSCRIBER_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
 }
 
-/// A world with a log on JetStream; `None` if there is no server.
+/// Starts a world with a log on JetStream. Returns `None` if there is no NATS server.
 async fn on_jetstream(flags: &[&str]) -> anyhow::Result<Option<World>> {
     let Some(program) = nats::require() else { return Ok(None) };
     let nats = Nats::start(&program, &[]).await?;
     World::start(Some(nats), flags).await.map(Some)
 }
 
-/// Lets a subscriber live this many times while a cascade from these owners runs, and kills the leader in the middle. `ask` says which
-/// replica it asks in which life. Half of the owners are deleted just before the kill, so that the cascade is in flight then however slow
-/// the reader is.
+/// Lets a subscriber live this many times during a cascade from these owners, and kills the leader in the middle. `ask`
+/// gives the replica for each life. The test deletes half of the owners just before the kill, so that the cascade is in
+/// flight then, however slow the reader is.
 async fn lives(
     world: &mut World,
     subscriber: &mut Subscriber,
@@ -63,7 +63,7 @@ async fn lives(
             world.delete(after).await?;
             world.change_leader().await?;
         }
-        // At least two steps for each object: what came of the writes in flight may go with a leader that is killed.
+        // Each object has at least two steps. The results of writes in flight may be lost with a killed leader.
         let seen = 2 * objects * (life + 1) / LIVES;
         let mut is_first = true;
         while is_first || subscriber.events().count() < seen && world.left().await? > 0 {
@@ -93,7 +93,7 @@ async fn a_subscriber_killed_fifty_times_sees_every_decision_of_two_leaders_once
     let succeeded = subscriber.targets(Phase::Succeeded).intersection(&dependents).count();
     eprintln!("{objects} objects, {head} events, {succeeded} with their success, in {:?}", begun.elapsed());
 
-    // Every replica of the start is gone, and the log continues.
+    // No replica of the start exists any more, and the log continues.
     for graph in 0..2 {
         world.kill(graph).await?;
     }
@@ -136,7 +136,7 @@ async fn of_a_log_in_memory_a_killed_subscriber_sees_all_of_two_leaders_but_for_
     ensure!(of_first.iter().map(|(at, _)| **at).eq(1..=of_first.len() as u64), "the first log from its beginning");
     ensure!(of_second.first().is_none_or(|(at, _)| **at == next.sequence), "the second from {next:?} on");
 
-    // What the gap hides was over before it, or is open after it.
+    // A decision inside the gap ended before the gap, or is open after it.
     let mut all = Subscriber::default();
     world.read(&mut all, 1, head).await?;
     let told: BTreeSet<&str> = subscriber
@@ -158,7 +158,7 @@ async fn of_a_log_in_memory_a_killed_subscriber_sees_all_of_two_leaders_but_for_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends_without_it() -> anyhow::Result<()> {
-    // More events than the queue holds.
+    // There are more events than the queue holds.
     const OBJECTS: usize = 6500;
     let Some(mut world) = on_jetstream(&[]).await? else { return Ok(()) };
     world.cascade("before", 100).await?;
@@ -192,7 +192,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
     let seen = lenient.events().filter_map(|event| Some(event.position.as_ref()?.sequence));
     ensure!(seen.eq((before + 1..=head).filter(|sequence| *sequence != at)), "all that was written, and nothing else");
 
-    // A subscriber that accepts no gap gets a position to continue from, and can continue.
+    // A subscriber that accepts no gap gets a position from which it can continue.
     let ended = loop {
         match strict.live(&world.server(1), 1, false).await {
             Ok(()) => {}
@@ -224,7 +224,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     let dependents = world.cascade("o", OBJECTS).await?;
     until("half of it is gone", SOON, || world.left(), |left| *left <= OBJECTS / 2).await?;
     world.nats_mut()?.kill().await?;
-    // What was granted before may still end.
+    // Leases from before may still end.
     until("nothing is under way", SOON, || world.metric("ownergraph_leases "), |leases| *leases == 0.0).await?;
     world.says(0, "grants: stopped, the decision log is unreachable").await?;
     let (deletes, left) = (world.deletes()?, world.left().await?);
@@ -242,7 +242,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     for phase in [Phase::Proposed, Phase::Leased, Phase::Confirmed] {
         ensure!(dependents.is_subset(&subscriber.targets(phase)), "{phase:?} of each");
     }
-    // A write whose answer was lost has failed as far as its executor knows.
+    // A write without an answer has failed from the view of its executor.
     let unanswered =
         |event: &&DecisionEvent| event.report.as_ref().is_some_and(|report| report.outcome() == Outcome::Ambiguous);
     let mut ended = subscriber.targets(Phase::Succeeded);
@@ -252,7 +252,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     Ok(())
 }
 
-/// That the log is away is in the status, and is why an object is still there.
+/// Checks that the status names the missing log, and that this is the reason why an object still exists.
 async fn is_reported_to_each_client(world: &World) -> anyhow::Result<()> {
     let address = format!("http://{}", world.server(0));
     let status =

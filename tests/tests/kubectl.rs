@@ -1,4 +1,4 @@
-//! kubectl of the release we stand beside, against `ownergraph sandbox`.
+//! Runs kubectl of the supported release against `ownergraph sandbox`.
 
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ impl Kubectl {
         command
     }
 
-    /// Runs kubectl with this on standard input; what it says on standard output.
+    /// Runs kubectl with this standard input. Returns its standard output.
     fn run_with(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let mut child = self
             .command(arguments)

@@ -1,4 +1,4 @@
-//! A proxy between us and the API server that says of owners whatever broken servers have been seen to say.
+//! A proxy between us and the API server gives the wrong answers about owners that broken servers are known to give.
 
 use anyhow::ensure;
 use http::request::Parts;
@@ -14,7 +14,7 @@ use tests::stage::Stage;
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(20);
-/// How long the proxy lies.
+/// The duration of the wrong answers.
 const LYING: Duration = Duration::from_secs(30);
 const OWNERS: usize = 20;
 const DEPENDENTS: usize = 100;
@@ -40,7 +40,7 @@ async fn define(client: &Client, plural: &str, kind: &str) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Owners of one kind, each with dependents in a namespace of that name.
+/// Creates owners of one kind, each with dependents in a namespace with that name.
 async fn family(client: &Client, plural: &str, kind: &str, prefix: &str, owners: usize) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = (0..owners).map(|number| format!("{prefix}-{number}")).collect();
     let object = |name: &String| json!({ "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": name } });
@@ -53,7 +53,7 @@ async fn family(client: &Client, plural: &str, kind: &str, prefix: &str, owners:
     Ok(names)
 }
 
-/// Every shape of "not found" that has been seen, and every way of not answering.
+/// Every known form of "not found", and every way not to answer.
 fn shapes(plural: &str, name: &str) -> Vec<Lie> {
     let answer =
         |status, content_type, retry_after, body: String| Lie::Answer { status, content_type, retry_after, body };
@@ -80,7 +80,7 @@ fn shapes(plural: &str, name: &str) -> Vec<Lie> {
     ]
 }
 
-/// The name of the owner that a request asks about: a read of one object, or a list of one name.
+/// Returns the name of the owner that a request is about: a read of one object, or a list with one name.
 fn owner_asked(parts: &Parts) -> Option<(String, String)> {
     let path = parts.uri.path().strip_prefix("/apis/example.com/v1/namespaces/default/")?;
     let (plural, name) = path.split_once('/').unwrap_or((path, ""));
@@ -128,7 +128,7 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
     for (owner, policy) in going.iter().zip(["Background", "Foreground", "Orphan"].into_iter().cycle()) {
         delete(&client, &format!("{}/{owner}", kind_path("things")), policy).await?;
     }
-    // While the lies last, what the watch has shown as gone goes, and nothing else.
+    // While the answers are wrong, only objects go whose owners the watch showed as deleted.
     let maps = configmaps("default");
     let mut looks = tokio::time::interval(Duration::from_secs(1));
     while lying.elapsed() < LYING {

@@ -1,4 +1,4 @@
-//! Metrics, and what is made of them: the page, the alerts with their runbooks, the dashboards.
+//! The metrics and their users: the page, the alerts with their runbooks, and the dashboards.
 
 mod live;
 mod rules;
@@ -6,7 +6,7 @@ mod rules;
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 
-/// A path from the top of the tree.
+/// Returns a path from the top of the tree.
 fn at(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

@@ -1,4 +1,4 @@
-//! Beside a collector that cannot be switched off: decide, count, and touch nothing.
+//! Mode `observe` next to a collector that nothing can turn off: our collector decides, counts, and writes nothing.
 
 use anyhow::ensure;
 use std::time::Duration;
@@ -27,11 +27,11 @@ async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {
     for (owner, policy) in owners.iter().zip(["Background", "Foreground", "Orphan"]) {
         delete(&api.client, &format!("{maps}/{owner}"), policy).await?;
     }
-    // A reference to a nonexistent owner, so that the collector has to read it.
+    // The reference names a nonexistent owner, so the collector must read it.
     let nobody =
         serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "uid": "x" } });
     create(&api.client, &maps, &configmap("dangling", &[reference_to(&nobody)])).await?;
-    // Ten of the first owner, ten of the second, and the dangling one.
+    // The decisions are ten for the first owner, ten for the second one, and the dangling reference.
     let ask = || collector.total_of("ownergraph_decisions_total", "action=\"delete\"");
     until("21 deletions are decided", SOON, ask, |count| *count == 21.0).await?;
     ensure!(writes(&api) == owners.len() as u64, "only the test has written: {:?}", api.server.requests());

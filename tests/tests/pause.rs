@@ -1,4 +1,4 @@
-//! The brake, on real processes and a real API server: pressed in mid-cascade, and around the death of a leader.
+//! The pause, with real processes on a real API server: in the middle of a cascade, and around the end of a leader.
 
 use anyhow::{Context, ensure};
 use http::Method;
@@ -17,14 +17,15 @@ use tokio::time::Instant;
 
 const OBJECTS: usize = 1_000;
 const SOON: Duration = Duration::from_secs(20);
-/// How much longer a write takes: a hundred a second by the four of the executors, however fast the machine is, so that
-/// a cascade is still in flight when the brake is pressed.
+/// The added delay of a write. The four requests of the executors write a hundred objects per second on any machine, so
+/// that the cascade is still in flight when the test pauses it.
 const SLOWER: Duration = Duration::from_millis(40);
-/// The longest a write may still leave after the answer.
+/// The maximum time after the answer at which a write may still leave.
 const PROMISED: Duration = Duration::from_secs(1);
 const CASCADE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Two graph services, of which one leads, and two slow executors behind a proxy that notes when they delete.
+/// Two graph services, of which one leads, and two slow executors behind a proxy that records the times of DELETE
+/// requests.
 struct World {
     plane: ControlPlane,
     binaries: Binaries,
@@ -87,7 +88,7 @@ impl World {
         Ok(Some(world))
     }
 
-    /// Runs `ownergraph` against these addresses; exit code, standard output and error.
+    /// Runs `ownergraph` with these addresses. Returns exit code, standard output and error.
     fn ownergraph(&self, servers: &[usize], arguments: &[&str]) -> anyhow::Result<(i32, String, String)> {
         let servers: Vec<&str> = servers.iter().map(|&at| self.grpc[at].as_str()).collect();
         let mut command = Command::new(self.programs.path("ownergraph"));
@@ -108,7 +109,8 @@ impl World {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What `ownergraph crds | kubectl apply -f -` does.
+    /// Applies the definition as `ownergraph crds
+    ///  kubectl apply -f -` does.
     async fn install(&self) -> anyhow::Result<()> {
         let (code, definitions, errors) = self.ownergraph(&[], &["crds"])?;
         ensure!(code == 0, "{errors}");
@@ -135,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// A namespace full of dependents, whose owners go; waits until it is well in flight.
+    /// Fills a namespace with dependents, deletes their owners, and waits until the cascade is in flight.
     async fn cascade(&self, namespace: &str) -> anyhow::Result<String> {
         load::namespace(&self.client, namespace).await?;
         let maps = configmaps(namespace);
@@ -148,7 +150,7 @@ impl World {
         Ok(maps)
     }
 
-    /// How long after `then` the last DELETE in the namespace reached the proxy.
+    /// Returns the time from `then` to the last DELETE of the namespace at the proxy.
     fn last_delete_after(&self, namespace: &str, then: Instant) -> Duration {
         let deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
         let there = format!("/namespaces/{namespace}/");
@@ -156,7 +158,7 @@ impl World {
         last.map_or(Duration::ZERO, |last| last.saturating_duration_since(then))
     }
 
-    /// A replica that starts after a pause of an hour was written gives it no more than what is left of it.
+    /// A replica that starts after the creation of a pause of one hour gives it only the remaining time.
     async fn counts_its_time_from_the_beginning(&self, written: Instant) -> anyhow::Result<()> {
         const SERVERS_DIFFER: Duration = Duration::from_secs(10);
         const A_MINUTE: Duration = Duration::from_secs(60);
@@ -183,7 +185,7 @@ fn effective(status: &Value) -> bool {
     status["pauses"].as_array().is_some_and(|pauses| pauses.iter().any(|pause| pause["effective"] == true))
 }
 
-/// Numbers of 64 bits are texts, and what is zero is left out.
+/// Numbers of 64 bits are texts in JSON, and zeros are missing.
 fn held_items(status: &Value) -> u64 {
     status["heldItems"].as_str().map_or(0, |held| held.parse().expect("a number"))
 }
@@ -198,7 +200,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     world.install().await?;
     let maps = world.cascade("shop").await?;
 
-    // Asked of the one that does not lead: the leader is found, and says how it stands.
+    // The command asks the replica that does not lead, finds the leader, and reports its status.
     let standby = 1 - leader;
     let pause = ["pause", "-n", "shop", "--for", "1h", "--reason", "what deletes these?", "-o", "json"];
     let pressing = Instant::now();
@@ -219,7 +221,8 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
         answered.elapsed()
     );
     ensure!(late <= PROMISED, "a write {late:?} after the answer");
-    // The four that were in flight may have been the last: a write is in flight for so long after it reached the proxy.
+    // The four requests in flight may be the last ones. A write stays in flight for this time after it reached the
+    // proxy.
     let under_way = world.last_delete_after("shop", pressing.checked_sub(SLOWER).context("the clock has only begun")?);
     ensure!(under_way > Duration::ZERO, "nothing was under way when it was pressed");
     ensure!(left > 0 && usize::try_from(held)? == left, "{held} held of {left}");
@@ -235,13 +238,13 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     let gauge = world.graphs[leader].metric("ownergraph_queue_items{state=\"held\"}").await?;
     ensure!(gauge == Some(left as f64), "held in /metrics: {gauge:?}");
 
-    // Others continue meanwhile.
+    // Other namespaces continue in the meantime.
     let other = world.cascade("other").await?;
     world.finishes(&other).await?;
     ensure!(count(&world.client, &maps).await? == left, "nothing of what is held went");
     world.counts_its_time_from_the_beginning(answered).await?;
 
-    // One written by hand counts the same, and one that kubectl deletes ends.
+    // A pause that kubectl created has the same effect. It ends when kubectl deletes it.
     let by_hand = serde_json::json!({
         "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Pause", "metadata": { "name": "by-hand" },
         "spec": { "reason": "by hand", "lifetimeSeconds": 600 },
@@ -276,7 +279,7 @@ async fn it_survives_the_death_of_the_leader_and_works_while_no_replica_leads() 
             Ok((said.trim().trim_start_matches("pauses/").to_owned(), Instant::now()))
         };
         let wait_a_second = || tokio::time::sleep(Duration::from_secs(1));
-        // The second is what is tried, not a wait for something to happen.
+        // This second is the subject of the test, and not a wait for an event.
         let (name, answered) = if before {
             let pressed = press(&world)?;
             wait_a_second().await;

@@ -1,4 +1,5 @@
-//! A preview is what then happens: the same objects gone, the same kept. `SEED=n` runs one world, `SEEDS=n` as many.
+//! Compares previews with the results: the same objects go, and the same objects stay. `SEED=n` runs one world.
+//! `SEEDS=n` runs this many.
 
 use std::io::Write;
 use tests::sim::{Previewed, preview};

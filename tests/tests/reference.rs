@@ -1,4 +1,4 @@
-//! The reference of the API says what the protocol says.
+//! The reference of the API agrees with the protocol.
 
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn the_reference_is_that_of_this_protocol() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The names of all functions in the tests of the workspace.
+/// Returns the names of all functions in the tests of the workspace.
 fn functions(directory: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let path: PathBuf = entry?.path();

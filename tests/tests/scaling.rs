@@ -1,4 +1,5 @@
-//! New executors get work at once, and leave without a trace. `cargo bench -p tests --bench scaling` has the figures.
+//! New executors get work at once, and leave no trace when they go. `cargo bench -p tests --bench scaling` gives the
+//! figures.
 
 use anyhow::ensure;
 use std::io::{self, Write as _};

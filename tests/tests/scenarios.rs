@@ -1,4 +1,5 @@
-//! What has happened to clusters, on a real API server: servers that restart, versions and backends that go, two collectors at once.
+//! Incidents of other clusters, on a real API server: servers that restart, versions and backends that disappear, two
+//! collectors at once.
 
 use anyhow::{Context, ensure};
 use http::Method;
@@ -19,11 +20,11 @@ use tests::service::{Programs, Service};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Those on the server that is shared: each has a collector of its own there.
+/// The lock of the incidents on the shared server. Each of them has its own collector there.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 const SOON: Duration = Duration::from_secs(20);
-/// Dependents that a controller makes after their owner was deleted.
+/// The number of dependents that a controller creates after the deletion of their owner.
 const LATE: usize = 3_000;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -35,7 +36,7 @@ async fn collect(plane: &ControlPlane, directory: &Directory, name: &str) -> any
     Ok(collector)
 }
 
-/// Kind `Thing` of a group, served in these versions, of which the last one is stored.
+/// Creates the kind `Thing` of a group in these versions. The last version is the stored one.
 async fn define(client: &Client, group: &str, versions: &[&str]) -> anyhow::Result<()> {
     let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     let last = versions.last().copied().unwrap_or_default();
@@ -62,7 +63,7 @@ fn things(group: &str, version: &str, namespace: &str) -> String {
     format!("/apis/{group}/{version}/namespaces/{namespace}/things")
 }
 
-/// Things with dependents in a namespace that this creates. Gives the things' names.
+/// Creates a namespace with things and their dependents. Returns the names of the things.
 async fn custom_families(
     client: &Client,
     (group, version): (&str, &str),
@@ -82,7 +83,8 @@ async fn custom_families(
     Ok(names)
 }
 
-/// Creates an object whose owner never was, and waits until it is gone: the collector has had a turn.
+/// Creates an object whose owner never existed, and waits until it is gone. The collector has then handled all earlier
+/// events.
 async fn canary(client: &Client, namespace: &str, name: &str) -> anyhow::Result<()> {
     let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": format!("uid-of-{namespace}-{name}") });
     create(client, &configmaps(namespace), &configmap(name, &[owner])).await?;
@@ -91,7 +93,7 @@ async fn canary(client: &Client, namespace: &str, name: &str) -> anyhow::Result<
     Ok(())
 }
 
-/// How long the server that restarted answers before it knows its custom kinds: first with 404, then with 503.
+/// The time during which the restarted server answers without its custom kinds: first with 404, then with 503.
 const COLD: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +109,7 @@ async fn a_server_that_restarts_with_a_cold_handler_costs_no_child() -> anyhow::
     let kubeconfig = proxy.kubeconfig().display().to_string();
     let flags = ["collect", "--kubeconfig", &kubeconfig];
     let programs = Programs::build()?;
-    // Of three servers, the one that restarts gets every third request.
+    // The restarted server is one of three, so it gets every third request.
     let (mut asked, began) = (0_u32, Instant::now());
     proxy.lie(move |parts| {
         if !parts.uri.path().starts_with("/apis/cold.example.com") || began.elapsed() >= COLD {
@@ -118,7 +120,7 @@ async fn a_server_that_restarts_with_a_cold_handler_costs_no_child() -> anyhow::
         let lie = Lie::Answer { status, content_type: "text/plain", retry_after: None, body: body.to_owned() };
         asked.is_multiple_of(3).then_some(lie)
     });
-    // A collector that begins while it is so, and one whose every watch breaks.
+    // One collector starts in this state, and every watch of the other collector breaks.
     let mut collector = Service::start(&programs, "ownergraph", "collect", directory.path(), &flags)?;
     collector.ready().await?;
     plane.stop_apiserver();
@@ -136,9 +138,9 @@ async fn a_server_that_restarts_with_a_cold_handler_costs_no_child() -> anyhow::
     Ok(())
 }
 
-/// Discovery is asked every half minute.
+/// The graph service reads discovery every half minute.
 const SOON_AGAIN: Duration = Duration::from_secs(60);
-/// Long enough for discovery to be asked again, and again.
+/// This time is enough for several reads of discovery.
 const OUTAGE: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +155,7 @@ async fn a_backend_that_is_down_holds_only_the_dependents_of_its_objects() -> an
     let (maps, path) = (configmaps("backend"), things(group, "v1", "backend"));
     let directory = Directory::create()?;
     let before = collect(plane, &directory, "before").await?;
-    // From now on an extension server that was never started serves the group.
+    // From now on, an extension server that never started serves the group.
     let service = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
     let down = json!({
         "metadata": { "labels": { "kube-aggregator.kubernetes.io/automanaged": null } },
@@ -163,14 +165,14 @@ async fn a_backend_that_is_down_holds_only_the_dependents_of_its_objects() -> an
     let ask = || async { Ok(get(&client, path.as_str()).await.is_err()) };
     until("the backend is down", SOON, ask, |down| *down).await?;
     let began = Instant::now();
-    // One that was there in time, and one that starts while it is down.
+    // One collector started in time, and the other starts while the server is down.
     let mut collectors = Some(before);
     for (number, name) in ["seen", "unseen"].into_iter().enumerate() {
         let collector = match collectors.take() {
             Some(collector) => collector,
             None => collect(plane, &directory, name).await?,
         };
-        // Whether this object's owner exists is unknown.
+        // Nothing shows whether the owner of this object exists.
         let reference =
             json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "name": "x", "uid": format!("uid-{name}") });
         create(&client, &maps, &configmap(name, &[reference])).await?;
@@ -223,7 +225,7 @@ async fn a_version_that_is_no_longer_served_costs_no_life_and_leaves_nothing_beh
     let old = things(group, "v1alpha1", "versions");
     let ask = || async { Ok(get(&client, old.as_str()).await.ok().flatten().is_none()) };
     until("the version is not served any more", SOON, ask, |gone| *gone).await?;
-    // One that has seen it served, and one that has not.
+    // One collector has seen the kind served, and the other has not.
     let mut collector = before;
     for (name, gone) in [("seen", 0), ("unseen", 2)] {
         if name == "unseen" {
@@ -257,8 +259,9 @@ async fn dependents_that_are_made_while_their_owner_orphans_them_all_live() -> a
     families(&client, "orphans", "o", 1, 500).await?;
     let owner = get(&client, format!("{maps}/o-0")).await?.context("the owner is there")?;
     delete(&client, &format!("{maps}/o-0"), "Orphan").await?;
-    // Its controller has not heard of it and continues for a while: the owner goes when nothing refers to it, and which of the two is the
-    // faster is not asked here. Whatever was made before the owner was seen there once more has to live.
+    // The controller learns of the deletion late, and continues for a while. The owner goes when nothing refers to it.
+    // The test does not depend on which of the two is faster. A dependent must stay if it was created before the test
+    // last saw the owner.
     let mut made = 0_usize;
     let mut certain = 0;
     let began = Instant::now();
@@ -284,10 +287,10 @@ async fn dependents_that_are_made_while_their_owner_orphans_them_all_live() -> a
     Ok(())
 }
 
-/// What each object has left, by name: references, finalizers, and whether it is marked for deletion.
+/// Returns the references and finalizers of each object by name, and whether the object is marked for deletion.
 type End = BTreeMap<String, (usize, usize, bool)>;
 
-/// Names of everything in a namespace, with how many references and finalizers each has.
+/// Returns the names of all objects in a namespace, with the numbers of their references and finalizers.
 async fn state(client: &Client, namespace: &str) -> anyhow::Result<End> {
     let length = |value: &Value| value.as_array().map_or(0, Vec::len);
     let items = list(client, configmaps(namespace)).await?;
@@ -300,7 +303,7 @@ async fn state(client: &Client, namespace: &str) -> anyhow::Result<End> {
     Ok(items.iter().map(entry).collect())
 }
 
-/// Deletes an owner with ten dependents, one of which has another owner; how it ends, and after how long.
+/// Deletes an owner with ten dependents, one of which has another owner. Returns the end, and the time until then.
 async fn one_cascade(client: &Client, namespace: &str, policy: &str) -> anyhow::Result<(End, Duration)> {
     load::namespace(client, namespace).await?;
     let maps = configmaps(namespace);
@@ -308,7 +311,7 @@ async fn one_cascade(client: &Client, namespace: &str, policy: &str) -> anyhow::
     let owner = get(client, format!("{maps}/o-0")).await?.context("the owner is there")?;
     let other = create(client, &maps, &configmap("other", &[])).await?;
     create(client, &maps, &configmap("shared", &[reference_to(&owner), reference_to(&other)])).await?;
-    // The collector has seen them once it has seen what came after them.
+    // A collector that has seen newer objects has seen these too.
     canary(client, namespace, "canary").await?;
     let began = Instant::now();
     delete(client, &format!("{maps}/o-0"), policy).await?;
@@ -361,13 +364,13 @@ async fn two_collectors_at_once_end_where_each_of_them_would() -> anyhow::Result
     ended.check()
 }
 
-/// Cases whose end is another one under upstream's collector, on purpose.
+/// The cases whose end differs from upstream's on purpose.
 const ONLY_OURS: [&str; 3] = [
-    // Upstream deletes a dependent that comes after its owner's orphans were freed.
+    // Upstream deletes a dependent that is created after the owner's dependents were orphaned.
     "orphan-that-comes-late",
-    // Upstream takes the absent owner away with one patch and the orphaned one with another: if that comes first, only an absent owner is left,
-    // and it deletes the dependent.
+    // Upstream removes the absent owner and the orphaning owner with separate patches. If the patch for the orphaning
+    // owner comes first, only an absent owner is left, and upstream deletes the dependent.
     "orphan-beside-a-dead-owner",
-    // Upstream's patch removes by uid, and takes the right reference with the wrong one.
+    // Upstream's patch removes entries by uid, so the correct reference goes with the wrong one.
     "right-and-wrong-in-one-object",
 ];

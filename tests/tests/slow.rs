@@ -1,4 +1,4 @@
-//! The outcome of promises where the API server, or the way to it, is slow.
+//! The promises of the collector if the API server, or the connection to it, is slow.
 
 use anyhow::{Context, ensure};
 use std::process::Command;
@@ -16,12 +16,12 @@ const OWNERS: usize = 20;
 const OBJECTS: usize = 4_000;
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(120);
-/// A new connection takes so long.
+/// The delay of a new connection.
 const CONNECTS_IN: Duration = Duration::from_secs(5);
-/// The longest a write may still leave after the pause is pressed.
+/// The maximum time after the start of the pause at which a write may still leave.
 const PROMISED: Duration = Duration::from_secs(1);
 
-/// A read of the waiting owner that takes longer than a second is still good enough to act on.
+/// Checks that the collector acts on a read of the waiting owner that took longer than a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> anyhow::Result<()> {
     let _turn = crate::turn().await?;
@@ -34,7 +34,7 @@ async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> any
     Ok(())
 }
 
-/// The pause is pressed while the executors wait for their connections, and no write leaves once those are there.
+/// Pauses while the executors wait for their connections. No write leaves after the connections are there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
     let _turn = crate::turn().await?;
@@ -78,7 +78,7 @@ async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
     ensure!(pressed < broken + CONNECTS_IN, "the connections were there before the pause was");
     sleep_until(pressed + PROMISED).await;
     let then = count(&client, &maps).await?;
-    // Long enough for connections that were asked for at any moment until then.
+    // This time is longer than the delay of any connection that was requested before.
     sleep_until(pressed + PROMISED + 2 * CONNECTS_IN).await;
     let now = count(&client, &maps).await?;
     eprintln!("{then} left {PROMISED:?} after the pause, {now} left {:?} later", 2 * CONNECTS_IN);

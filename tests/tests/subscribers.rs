@@ -1,6 +1,6 @@
-//! The examples of subscribers to the decision log, run as a user would run a copy: killed repeatedly in
-//! mid-cascade, each sees every decision. And subscribers in Python and Go with the limits that their libraries have by
-//! default, beside an object as large as the API server takes.
+//! The examples of subscribers to the decision log, in the form in which a user runs a copy. The test kills each of
+//! them repeatedly in the middle of a cascade, and each sees every decision. Subscribers in Python and Go with the
+//! default limits of their libraries also read the decision about an object of the maximum size.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::ListDecisionsRequest;
@@ -35,11 +35,11 @@ async fn the_one_in_python_goes_on_where_it_was_killed() -> anyhow::Result<()> {
     survives_restarts(&programs, Path::new("/usr/bin/env"), &arguments).await
 }
 
-/// References of one object: with this many names of this length it is not yet one whose references are too many to be looked at.
+/// The references of one object. This is just below the number from which the collector ignores all of them.
 const OWNERS: usize = 4400;
 const NAME_BYTES: usize = 64;
 const OBJECT_BYTES: usize = 1_400_000;
-/// Of each language.
+/// The dependents for each language.
 const SUBSCRIBERS: usize = 5;
 const MEMORY_MAX_MIB: f64 = 50.0;
 
@@ -86,7 +86,7 @@ async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_cost
         delete(&client, &format!("{maps}/{}", name(number)), "Background").await?;
     }
     until("all of it is gone", SOON, || count(&client, &maps), |left| *left == 0).await?;
-    // And one more cascade, which all of them see to its end.
+    // All subscribers see one more cascade to its end.
     let last = families(&client, "default", "last", 1, 10).await?;
     delete(&client, &format!("{maps}/{}", last[0]), "Background").await?;
     for subscriber in &subscribers {
@@ -107,14 +107,15 @@ async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_cost
     Ok(())
 }
 
-/// Whether a subscriber was told each step of the deletion of an object.
+/// Returns whether a subscriber got each step of the deletion of an object.
 fn has_gone(output: &str, target: &str) -> bool {
     let target = format!(" default/{target}");
     let of = |phase: &&str| output.lines().any(|line| line.contains(*phase) && line.ends_with(&target));
     ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(of)
 }
 
-/// `None` if nothing can be fetched, which is no failure outside of CI: the example in Rust still shows the same.
+/// Returns `None` if the packages cannot be fetched. Outside of CI this is no failure, because the example in Rust
+/// shows the same.
 fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match of {
         Err(error) if std::env::var_os("CI").is_none() => {
@@ -125,7 +126,7 @@ fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     }
 }
 
-/// Arguments of `env` that run the example in Python.
+/// Returns the arguments of `env` that run the example in Python.
 fn in_python(scratch: &Path) -> anyhow::Result<Vec<String>> {
     let python = python(scratch)?;
     let example = root().join("examples/policy-subscriber-python");
@@ -139,7 +140,7 @@ fn in_python(scratch: &Path) -> anyhow::Result<Vec<String>> {
     Ok(vec![format!("PYTHONPATH={out}"), python, script])
 }
 
-/// The subscriber in Go, and beside it the descriptors that it reads.
+/// Builds the subscriber in Go, and the descriptors that it reads.
 fn in_go(scratch: &Path) -> anyhow::Result<PathBuf> {
     std::fs::write(scratch.join("descriptors"), proto::FILE_DESCRIPTOR_SET)?;
     let program = scratch.join("gosubscriber");
@@ -153,7 +154,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A Python with what the example needs.
+/// Returns a Python with the packages of the example.
 fn python(scratch: &Path) -> anyhow::Result<String> {
     let requirements = root().join("examples/policy-subscriber-python/requirements.txt");
     let environment = scratch.join("python");
@@ -217,7 +218,7 @@ async fn survives_restarts(programs: &Programs, program: &Path, arguments: &[Str
     Ok(())
 }
 
-/// The positions in the subscriber's lines `LOG/POSITION PHASE KIND TARGET`; an error if it was told of a gap.
+/// Returns the positions in the subscriber's lines `LOG/POSITION PHASE KIND TARGET`. A gap is an error.
 fn positions(output: &str) -> anyhow::Result<BTreeSet<u64>> {
     ensure!(!output.lines().any(|line| line.starts_with("gap ")), "there was a gap");
     let position = |line: &str| line.split_once(" PHASE_")?.0.rsplit_once('/')?.1.parse().ok();

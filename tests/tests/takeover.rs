@@ -1,4 +1,4 @@
-//! What happens when the leader goes, in whichever way: who leads next and how soon, and what the one that went can still do.
+//! The end of a leader, in every way: which replica leads next and when, and what the former leader can still do.
 
 use anyhow::{Context, ensure};
 use kube::Client;
@@ -15,26 +15,27 @@ use tokio::time::{Instant, interval};
 
 const SOON: Duration = Duration::from_secs(30);
 const CASCADE_WITHIN: Duration = Duration::from_secs(180);
-/// The lease duration of 18 s, and two seconds more: what the budget allows.
+/// The budget: the lease duration of 18 s, and two seconds more.
 const TAKEOVER_WITHIN: Duration = Duration::from_secs(20);
-/// From the moment another replica leads until its first grant: executors look for it within two seconds; the rest is for a busy machine.
+/// The maximum time from the beginning of the next term to the first grant. Executors search for the leader within two
+/// seconds. The rest is for a busy machine.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
-/// Owners and dependents of one cascade.
+/// The owners and dependents of one cascade.
 const OWNERS: usize = 20;
 const DEPENDENTS: usize = 150;
 
-/// Every list of a replica that stood by, by what kind of list it was.
+/// The lists of a standby, by collection.
 #[derive(Clone, Debug, Default)]
 struct Lists(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
 impl Lists {
-    /// Notes lists that go through a proxy; single reads, watches and writes are none.
+    /// Records the lists that go through a proxy, without single reads, watches and writes.
     fn note(&self, method: &http::Method, path: &str, query: &str) {
         let is_resource = path.starts_with("/api/v1/") || path.starts_with("/apis/");
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let after_version = if parts.first() == Some(&"api") { 2 } else { 3 };
         let rest = &parts[after_version.min(parts.len())..];
-        // `COLLECTION` or `namespaces/NAME/COLLECTION`; a fourth part would be an object's name.
+        // The path is `COLLECTION` or `namespaces/NAME/COLLECTION`. A fourth part would be the name of an object.
         let is_collection = rest.len() == 1 || (rest.len() == 3 && rest[0] == "namespaces");
         if *method != http::Method::GET || !is_resource || !is_collection || query.contains("watch=") {
             return;
@@ -44,7 +45,8 @@ impl Lists {
         } else if query.split('&').any(|part| part == "limit=1") {
             "of limit=1"
         } else if rest == ["pauses"] {
-            // A new leader has to know which pauses there are before it destroys anything. They are few, and not of the graph.
+            // A new leader must know the pauses before it deletes anything. They are few, and are not part of the
+            // graph.
             "of pauses"
         } else {
             "of a collection"
@@ -62,12 +64,13 @@ struct World {
     plane: ControlPlane,
     client: Client,
     replicas: Replicas,
-    /// Dropped last: the processes talk through them.
+    /// The proxies are dropped last, because the processes use them.
     proxies: Vec<(Proxy, Lists)>,
 }
 
 impl World {
-    /// Three graph services, each behind a proxy that notes its lists, and two executors. Graph service 0 leads.
+    /// Starts three graph services, each behind a proxy that records its lists, and two executors. Graph service 0
+    /// leads.
     async fn start() -> anyhow::Result<Option<World>> {
         let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(None) };
         let mut replicas = Replicas::new(&programs, 3).await?;
@@ -97,7 +100,7 @@ impl World {
         Ok(Some(World { plane, client, replicas, proxies }))
     }
 
-    /// A cascade in a namespace of its own, of which half is gone when this returns.
+    /// Starts a cascade in its own namespace, and returns when half of it is gone.
     async fn half_a_cascade(&self, space: &str) -> anyhow::Result<String> {
         load::namespace(&self.client, space).await?;
         let maps = configmaps(space);
@@ -109,7 +112,7 @@ impl World {
         Ok(maps)
     }
 
-    /// How long until another graph service has granted something, and which.
+    /// Returns the time until another graph service has granted a lease, and that service.
     async fn first_grant_after(&self, gone: usize, begun: Instant) -> anyhow::Result<(usize, Duration)> {
         let mut looks = interval(Duration::from_millis(10));
         while begun.elapsed() < SOON {
@@ -140,7 +143,7 @@ async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Res
         let mut begun = Instant::now();
         match how {
             "SIGTERM" => process.terminate()?,
-            // The kernel continues accepting connections for a process that stands still.
+            // The kernel still accepts connections for a paused process.
             "SIGSTOP" => {
                 process.pause()?;
                 let another = |held: &Held| held.holder.is_some_and(|holder| holder != leader);
@@ -175,7 +178,7 @@ async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Res
             }
             _ => continue,
         }
-        // A new process, whose counts of what was granted begin at zero.
+        // The counts of a new process begin at zero.
         world.replicas.graphs[leader].start(false)?;
         world.replicas.ready().await?;
     }

@@ -1,5 +1,5 @@
-//! The tests whose outcome depends on time: promises with a deadline, elections with short leases, and worlds that need most of a machine.
-//! A few run at a time, however many threads there are.
+//! The tests whose outcome depends on time: promises with a deadline, elections with short leases, and worlds that need
+//! most of a machine. Only a few of them run at a time, however many threads there are.
 
 mod chaos;
 mod deposed;
@@ -17,10 +17,10 @@ mod tls;
 use anyhow::Context as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Most of a test is waiting. Two cores carry so many without haste.
+/// The number of tests at a time. A test mostly waits, so two cores have enough time for this many.
 const AT_A_TIME: usize = 3;
 
-/// Waits until one more test may run; the test runs while this is kept.
+/// Waits for a turn. The test runs as long as the value exists.
 async fn turn() -> anyhow::Result<SemaphorePermit<'static>> {
     static TURNS: Semaphore = Semaphore::const_new(AT_A_TIME);
     TURNS.acquire().await.context("the semaphore is never closed")

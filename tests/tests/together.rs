@@ -1,5 +1,5 @@
-//! The tests that need other programs, such as a control plane or a NATS server, and do not depend on how fast these are. They run side by
-//! side: most of a test is waiting.
+//! The tests that need other programs, such as a control plane or a NATS server, and do not depend on their speed. They
+//! run side by side, because a test mostly waits.
 
 mod access;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Traces, in a collector: of real processes, and of a real API server that joins them.
+//! Traces in a receiver, from real processes and from a real API server that joins them.
 
 use anyhow::Context as _;
 use kube_api::{Access, connect};
@@ -15,14 +15,14 @@ use tests::service::{Fleet, Programs, Service};
 
 const NAMESPACE: &str = "traced";
 const WITHIN: Duration = Duration::from_secs(60);
-/// Longer than any stop may take.
+/// Longer than any stop takes.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 const GRAPH: &str = "graph-service";
 const EXECUTOR: &str = "executor-service";
 const LOGGED: [&str; 4] =
     ["--log-format", "json", "--log-level", "info,graph_service::grpc=debug,executor_service=debug"];
 
-/// A root, what depends on it, and what depends on that.
+/// A root, its dependents, and their dependents.
 async fn chain(client: &kube::Client) -> anyhow::Result<()> {
     namespace(client, NAMESPACE).await?;
     let mut owners = Vec::new();
@@ -59,7 +59,7 @@ fn collected<'a>(spans: &'a [Taken], name: &str) -> Option<&'a Taken> {
     spans.iter().find(|taken| taken.span.name == "collect" && taken.attribute("ownergraph.object.name") == name)
 }
 
-/// The request that deleted an object of this name.
+/// Returns the request that deleted the object with this name.
 fn deletion<'a>(spans: &'a [Taken], name: &str) -> Option<&'a Taken> {
     let ends = |taken: &&Taken| taken.attribute("url.path").ends_with(&format!("/{name}"));
     spans.iter().filter(|taken| taken.span.name == "DELETE" && taken.service == EXECUTOR).find(ends)
@@ -69,12 +69,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As the log has them.
+/// Returns the ids of a span in the form of the log.
 fn ids(taken: &Taken) -> (String, String) {
     (hex(&taken.span.trace_id), hex(&taken.span.span_id))
 }
 
-/// The traces and spans that the lines of a log with this message belong to.
+/// Returns the traces and spans of the log lines with this message.
 fn logged(log: &str, message: &str) -> anyhow::Result<Vec<(String, String)>> {
     let lines = log.lines().filter(|line| line.contains(message)).map(serde_json::from_str::<serde_json::Value>);
     let lines: Vec<_> = lines.collect::<Result<_, _>>()?;
@@ -95,7 +95,7 @@ async fn one_deletion_is_one_trace_across_three_processes() -> anyhow::Result<()
     let (collector, files) = (Collector::start().await?, Directory::create()?);
     let config = files.path().join("tracing.yaml");
     let endpoint = collector.address();
-    // By itself the API server records nothing: only what a caller records whom it trusts.
+    // The API server records a span only if it trusts the caller and the caller records.
     let text = format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: {endpoint}\nsamplingRatePerMillion: 0\n"
     );
@@ -147,7 +147,7 @@ async fn one_deletion_is_one_trace_across_three_processes() -> anyhow::Result<()
     Ok(())
 }
 
-/// A control plane in memory, and a client of it.
+/// Starts a control plane in memory. Returns it with a client.
 async fn sandbox(programs: &Programs, directory: &Path) -> anyhow::Result<(Process, PathBuf, kube::Client)> {
     let kubeconfig = directory.join("kubeconfig");
     let listen = format!("127.0.0.1:{}", free_port()?);

@@ -1,4 +1,4 @@
-//! One release takes the place of the one before it while cascades run, replica by replica, and goes again.
+//! One release replaces the former one during cascades, one replica at a time. Then the former release returns.
 
 mod endings;
 
@@ -17,17 +17,18 @@ use tokio::time::{Instant, interval};
 
 const SPACE: &str = "upgrade";
 const SOON: Duration = Duration::from_secs(60);
-/// So slow that a replica is replaced in the middle of a cascade, however fast the machine is.
+/// The added delay of a write. It is so long that a replica is replaced in the middle of a cascade, however fast the
+/// machine is.
 const WRITES_PER_SECOND: &str = "120";
-/// Owners of one cascade, one for each policy, and the dependents of each.
+/// The owners of one cascade, one for each policy, and the dependents of each.
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 const DEPENDENTS: usize = 120;
-/// Dependents with another owner, which lives.
+/// The dependents with another owner that exists.
 const SHARED: usize = 20;
-/// Nothing may touch these: owners that live, and their dependents.
+/// The objects that must not change: owners that exist, and their dependents.
 const BYSTANDERS: (usize, usize) = (5, 20);
 
-/// Which program a replica runs.
+/// The program of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Release {
     This,
@@ -56,17 +57,17 @@ enum Replica {
     Executor(usize),
 }
 
-/// What must be there in the end: by name, the uid and the names of its owners.
+/// The objects that must exist at the end: by name, the uid and the names of the owners.
 type Expected = BTreeMap<String, (String, Vec<String>)>;
 
 struct World {
-    /// Dropped last but for the processes that write to it.
+    /// This value is dropped last, except for the processes that write to it.
     _plane: ControlPlane,
     client: Client,
     replicas: Replicas,
     followers: Vec<Follower>,
     expected: Expected,
-    /// What the bystanders looked like before, resource versions included.
+    /// The state of the bystanders at the beginning, which includes their resource versions.
     bystanders: Vec<Value>,
     cascades: usize,
 }
@@ -103,8 +104,8 @@ impl World {
         Ok(Some(World { client, replicas, followers, expected, bystanders, cascades, _plane: plane }))
     }
 
-    /// Creates one owner for each policy with its dependents, and some that another owner keeps; deletes the owners. Gives how many
-    /// objects that leaves to do something about.
+    /// Creates one owner for each policy with its dependents, and some dependents that another owner keeps. Deletes the
+    /// owners. Returns the number of objects that must go or lose a reference.
     async fn begin_cascade(&mut self) -> anyhow::Result<()> {
         let maps = configmaps(SPACE);
         let prefix = format!("c{}", self.cascades);
@@ -134,7 +135,7 @@ impl World {
         self.expected.insert(text(object, "/metadata/name"), (text(object, "/metadata/uid"), owners));
     }
 
-    /// How many objects still have to go or to lose a reference.
+    /// Returns the number of objects that must still go or lose a reference.
     async fn left(&self) -> anyhow::Result<usize> {
         let objects = list(&self.client, configmaps(SPACE)).await?;
         let is_done = |object: &Value| {
@@ -151,7 +152,7 @@ impl World {
         }
     }
 
-    /// Asks a replica to stop in the middle of a cascade, and starts the other release in its place, as a rolling update does.
+    /// Stops a replica in the middle of a cascade, and starts the other release in its place, as a rolling update does.
     async fn replace(&mut self, replica: Replica, release: Release) -> anyhow::Result<()> {
         self.begin_cascade().await?;
         let all = self.left().await?;
@@ -176,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// What the sessions of all executors speak, once each has one that was opened by the present leader.
+    /// Returns the protocols of all executors' sessions, after the present leader has opened one with each.
     async fn ensure_spoken(&self, protocol: u32, what: &str) -> anyhow::Result<()> {
         let mut ticks = interval(Duration::from_millis(50));
         let deadline = Instant::now() + SOON;
@@ -194,7 +195,7 @@ impl World {
         }
     }
 
-    /// Every object is as its owners' deletion must leave it, and nothing else was touched.
+    /// Checks that every object is in the state that its owners' deletion demands, and that all others are unchanged.
     async fn ensure_right(&self) -> anyhow::Result<()> {
         until("all cascades end", SOON * 2, || self.left(), |left| *left == 0).await?;
         let found: Expected = list(&self.client, configmaps(SPACE))
@@ -214,8 +215,8 @@ async fn releases_replace_each_other_during_cascades_and_nothing_is_lost_or_wron
     let Some(mut world) = World::start().await? else { return Ok(()) };
     let (old, new) = (PROTOCOL, PROTOCOL + 1);
     world.ensure_spoken(old, "before").await?;
-    // Forward: graph services first. The one that leads goes first, so that one of the old release takes over from it, and then one of
-    // the new release from that one.
+    // The upgrade replaces the graph services first. The leader goes first, so that a replica of the old release takes
+    // over, and then one of the new release.
     let leads = held(&world.client).await?.holder.context("one of ours leads")?;
     let graphs = [Replica::Graph(leads), Replica::Graph(1 - leads)];
     let executors = [Replica::Executor(0), Replica::Executor(1)];
@@ -227,7 +228,7 @@ async fn releases_replace_each_other_during_cascades_and_nothing_is_lost_or_wron
         world.replace(executor, Release::Next).await?;
     }
     world.ensure_spoken(new, "all are of the new release").await?;
-    // Back, in the order that leaves executors of the new release with a leader of the old one.
+    // The downgrade replaces replicas in the order in which executors of the new release meet a leader of the old one.
     let leads = held(&world.client).await?.holder.context("one of ours leads")?;
     for graph in [leads, 1 - leads] {
         world.replace(Replica::Graph(graph), Release::This).await?;
@@ -243,7 +244,7 @@ async fn releases_replace_each_other_during_cascades_and_nothing_is_lost_or_wron
     eprintln!("how sessions of executors ended: {:?}", endings.sessions);
     eprintln!("refusals while no replica led: {:?}", endings.refusals);
     ensure!(endings.wrong.is_empty(), "{:#?}", endings.wrong);
-    // Each of the four graph services that were asked to stop led, and both executors were with it; with the last one, one at least.
+    // Each of the four stopped graph services led, and had both executors. The last one had at least one executor.
     ensure!(endings.sessions.get("sent away").is_some_and(|&sent| sent >= 7), "{:?}", endings.sessions);
     ensure!(endings.sessions.get("drained").is_some_and(|&drained| drained == 4), "{:?}", endings.sessions);
     let mut followed = BTreeMap::new();

@@ -28,7 +28,7 @@ mod transport;
 
 const NAMESPACE: &str = "default";
 
-/// A world whose replica `a` leads.
+/// Starts a world in which replica `a` leads.
 async fn led_by_a() -> anyhow::Result<World> {
     let mut world = World::new().await?;
     world.replica("a");
@@ -36,7 +36,7 @@ async fn led_by_a() -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// The same, with a relay before it.
+/// Starts such a world with a relay in front of the replica.
 async fn led_by_a_behind_relay() -> anyhow::Result<(World, Relay)> {
     let mut world = World::new().await?;
     let relay = world.replica_behind_relay("a");
@@ -44,18 +44,18 @@ async fn led_by_a_behind_relay() -> anyhow::Result<(World, Relay)> {
     Ok((world, relay))
 }
 
-/// Deletions of ConfigMaps are answered so much later than they are carried out.
+/// Delays the answers to deletions of ConfigMaps by this time after the deletion.
 fn slow_deletes(api: &Server, by: Duration) {
     let is_delete = |attempt: &Attempt<'_>| attempt.verb == "DELETE" && attempt.resource == "configmaps";
     api.inject(Fault::new(is_delete, FaultAnswer::Delay(by)));
 }
 
-/// Why a call failed, as its details say it.
+/// Returns the reason of a failed call from its details.
 fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
-/// `count` ConfigMaps whose owner has just been deleted. The replica, the leader, knew all of them before.
+/// Creates `count` ConfigMaps and deletes their owner. The leading replica knew all of them before.
 async fn garbage(world: &World, replica: &str, count: usize) -> anyhow::Result<()> {
     families(&world.client, NAMESPACE, "f", 1, count).await?;
     let edges = || async { Ok(world.status(replica).await?.edge_count) };
@@ -63,7 +63,7 @@ async fn garbage(world: &World, replica: &str, count: usize) -> anyhow::Result<(
     delete(&world.client, &format!("{}/f-0", configmaps(NAMESPACE)), "Background").await
 }
 
-/// Waits until all of them are gone.
+/// Waits until all ConfigMaps are gone.
 async fn until_gone(world: &World, within: Duration) -> anyhow::Result<Duration> {
     let began = Instant::now();
     let maps = configmaps(NAMESPACE);
@@ -71,7 +71,7 @@ async fn until_gone(world: &World, within: Duration) -> anyhow::Result<Duration>
     Ok(began.elapsed())
 }
 
-/// Requests for ConfigMaps that a verb and a status have in common.
+/// Returns the requests for ConfigMaps with this verb and this status.
 fn requests(api: &Server, verb: &str, code: u16) -> u64 {
     let counts = api.requests().into_iter();
     let wanted =
@@ -79,7 +79,7 @@ fn requests(api: &Server, verb: &str, code: u16) -> u64 {
     wanted.map(|(_, times)| times).sum()
 }
 
-/// Every object was deleted once, the owner by its user.
+/// Checks that every object was deleted once, and the owner by its user.
 fn ensure_deleted_once(api: &Server, objects: u64) -> anyhow::Result<()> {
     let deleted = requests(api, "DELETE", 200);
     ensure!(deleted == objects + 1, "{deleted} deletions of {objects} objects and their owner were accepted");

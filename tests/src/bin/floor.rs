@@ -1,7 +1,10 @@
-//! `floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES [PER_SECOND]`: what a collector at least has to do, for benchmarks to compare with. It
-//! lists the ConfigMaps that have an owner, writes `FILES.ready`, waits for `FILES.go`, and sends one request for each object: a DELETE with
-//! uid and resourceVersion, or, where POLICY is Orphan, a PATCH that drops its references; so many a second where that is said. Nothing
-//! else. What that took of the processor, in seconds, and of memory, in MiB, is in `FILES.done` then.
+//! `floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES [PER_SECOND]`: does the minimum work of a collector, as a
+//! comparison for benchmarks.
+//!
+//! The program lists the ConfigMaps with an owner, writes `FILES.ready`, and waits for `FILES.go`. It then sends one
+//! request for each object: a DELETE with uid and resourceVersion, or with the policy Orphan a PATCH that removes its
+//! references. PER_SECOND limits the rate. At the end, `FILES.done` has the processor time in seconds and the memory in
+//! MiB.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -56,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
         done??;
     }
     let (cpu, memory) = (cpu_seconds(this)? - before, most_memory_mib(this)?);
-    // Written under another name first, so that a waiting reader never reads a partial file.
+    // The program writes another name first, so that a waiting reader never reads a partial file.
     fs::write(format!("{files}.end"), format!("{cpu} {memory}"))?;
     Ok(fs::rename(format!("{files}.end"), format!("{files}.done"))?)
 }

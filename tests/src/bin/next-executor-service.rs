@@ -1,4 +1,5 @@
-//! The executor service of the next release: this one, a protocol ahead. Tests of upgrades put it in the place of this release's.
+//! The executor service of the next release: the present one with the next protocol. Tests of upgrades replace this
+//! release's service with it.
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;

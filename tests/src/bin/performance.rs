@@ -1,4 +1,5 @@
-//! `performance DIR [FILE]`: writes `docs/performance.md`, or another file, from what the benchmarks left in `DIR`.
+//! `performance DIR [FILE]`: writes `docs/performance.md`, or another file, from the results of the benchmarks in
+//! `DIR`.
 
 use anyhow::Context;
 use std::path::{Path, PathBuf};

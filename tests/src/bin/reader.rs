@@ -1,5 +1,6 @@
-//! `reader KUBECONFIG WAY FILE`: what a collector at least has to read when it starts, for benchmarks to compare with. It reads the metadata
-//! of everything that can be listed and watched, does nothing with it, and writes into `FILE` how many collections and pages that were.
+//! `reader KUBECONFIG WAY FILE`: does the minimum reads of a starting collector, as a comparison for benchmarks. The
+//! program reads the metadata of everything that supports list and watch, discards them, and writes the numbers of
+//! collections and pages to `FILE`.
 
 use anyhow::Context;
 use kube_api::{Access, connect};
@@ -15,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     let way = Way::ALL.into_iter().find(|known| known.word() == way).context("there is no such way")?;
     let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
     let read = read(&connect(&access).await?.client, way).await?;
-    // Written under another name first, so that a waiting reader never reads a partial file.
+    // The program writes another name first, so that a waiting reader never reads a partial file.
     fs::write(format!("{file}.end"), format!("{} {}", read.collections, read.pages))?;
     Ok(fs::rename(format!("{file}.end"), file)?)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tests::sim::{self, Peril, Search, Tally};
 
 fn main() -> anyhow::Result<ExitCode> {
-    // A panic of the engine is a failure like any other, told with its trace.
+    // A panic of the engine is a failure with a trace, like any other.
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout();
     let shrink = std::env::var_os("NOSHRINK").is_none();
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let progress = |tally: &Tally, elapsed: Duration| {
         let faults: u64 = tally.faults.values().sum();
         let (seconds, worlds, steps) = (elapsed.as_secs(), tally.worlds, tally.steps);
-        // A closed stdout is no reason to stop.
+        // The search continues with a closed stdout.
         let _ = writeln!(std::io::stdout(), "{seconds} s: {worlds} worlds, {steps} steps, {faults} faults");
     };
     let what = Search {
@@ -60,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The perils that are on: all, or those that `PERILS` names.
+/// Returns the perils that `PERILS` names, or all.
 fn perils() -> anyhow::Result<Vec<Peril>> {
     let Ok(words) = std::env::var("PERILS") else { return Ok(Peril::ALL.to_vec()) };
     let mut perils = Vec::new();

@@ -336,7 +336,7 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
         let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
         let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
         let worth = truth.worth(Moment::unchecked(now), life, owner, &|_, _, _| false);
-        // A leader of a later term cannot know of the orphaning.
+        // A leader of another term cannot know of the orphaning.
         if unserved && gone && worth != Worth::Misplaced { Worth::Unresolvable } else { worth }
     };
     let worths: Vec<Worth> = facts.owners.iter().map(worth).collect();

@@ -1,5 +1,5 @@
-//! Restores of the store from a backup. A restore undoes all later writes, and every watch ends by a broken connection
-//! or cleanly.
+//! Restores of the store from a backup. A restore undoes all writes since the backup. Every watch then ends,
+//! cleanly or by a broken connection.
 
 use super::election::Lease;
 use super::kinds::KINDS;

@@ -70,7 +70,7 @@ impl World {
         if let Some(stream) = self.streams.get_mut(&id)
             && lost_at_leader
         {
-            // No later message arrives.
+            // No message arrives after this.
             stream.to_leader_at = u64::MAX;
             stream.to_executor_at = u64::MAX;
         }

@@ -1,4 +1,4 @@
-//! The health check that Argo CD runs on pauses, in a Lua of its own kind.
+//! The health check of Argo CD for pauses. Argo CD runs it in its own dialect of Lua.
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use tests::chart::root;
 
-/// The value as a constructor of Lua.
+/// Returns the value as a table constructor of Lua.
 fn lua(value: &Value) -> String {
     match value {
         Value::Null => "nil".to_owned(),

@@ -1,4 +1,4 @@
-//! Both services with exactly the rights that the chart gives them, and with each of these taken away.
+//! Runs both services with exactly the rights that the chart grants, and without each single right.
 
 use super::site::{PAUSES, SOON, Site, Wire};
 use anyhow::{Context, bail, ensure};
@@ -10,33 +10,33 @@ use tests::load::{self, configmap, configmaps, create, delete, get, reference_to
 use tests::service::Service;
 
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
-/// Processes at once: each lists the whole cluster first.
+/// The number of processes at a time. Each of them first lists the whole cluster.
 const ROWS_AT_ONCE: usize = 4;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// A pause that holds nothing, because nothing is in its namespace.
+/// A pause that holds nothing, because its namespace is empty.
 const BRAKE: &str = "brake";
 
 /// The action that uses a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// It starts.
+    /// A service starts.
     Start,
-    /// An object refers to an owner in another namespace, and an Event may say so already.
+    /// An object refers to an owner in another namespace. An Event about it may exist already.
     Misplaced,
     /// A caller creates a pause.
     Press,
     /// A caller deletes a pause.
     Lift,
-    /// An executor calls over TLS, with a token.
+    /// An executor calls over TLS with a token.
     Call,
-    /// An owner goes that orphans its dependents.
+    /// A user deletes an owner and orphans its dependents.
     Orphan,
-    /// An owner goes, and its dependents with it.
+    /// A user deletes an owner and its dependents.
     Background,
 }
 
-/// The account and the missing right, the action that needs it, and the text that names it: in the log of either
-/// service, in `/readyz?verbose`, or in the answer.
+/// The account and the missing right, the action that needs it, and the text that names it. The text is in the log of
+/// one of the services, in `/readyz?verbose`, or in the answer.
 const ROWS: [(&str, Use, &str); 16] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
@@ -64,7 +64,7 @@ const ROWS: [(&str, Use, &str); 16] = [
     ("executor-service: lease workitems.ownergraph.dev", Use::Call, "may not lease workitems.ownergraph.dev"),
 ];
 
-/// Everything that a service says by itself, with quotes as JSON has them.
+/// Returns everything that a service reports by itself, with quotes as in JSON.
 async fn said(service: &Service) -> String {
     let shown = match service.get("/readyz?verbose").await {
         Ok((_, body)) => body,
@@ -79,7 +79,8 @@ async fn the_rights_of_the_chart_suffice_and_each_of_them_is_missed() -> anyhow:
     let missing = rows(&rights(&site.installed)?)?;
     everything_is_collected(&site).await?;
 
-    // Two that lack nothing: the graph service that executors without a right are measured against, and the first to post the Event.
+    // Two services have all rights: the graph service for executors without a right, and the first service that posts
+    // the Event.
     let kubeconfig = site.account("graph-service", "whole", None).await?;
     let (mut graph, listen) = site.graph(Wire::Plaintext, &kubeconfig, "whole")?;
     graph.ready().await?;
@@ -95,14 +96,14 @@ async fn the_rights_of_the_chart_suffice_and_each_of_them_is_missed() -> anyhow:
     let shown = futures::stream::iter(graphs).map(|(number, row)| lacks(&site, number, row));
     let shown: Vec<anyhow::Result<()>> = shown.buffer_unordered(ROWS_AT_ONCE).collect().await;
     shown.into_iter().collect::<anyhow::Result<()>>()?;
-    // One after the other, because one of them would do what the other cannot.
+    // The actions run one after another, because one of them would do the work of another.
     for (number, row) in executors {
         executor_lacks(&site, (&graph, &listen), number, row).await?;
     }
     Ok(())
 }
 
-/// The rows by right. A right without a row, or a row without its right, is an error.
+/// Returns the rows by right. A right without a row, or a row without its right, is an error.
 fn rows(rights: &[Right]) -> anyhow::Result<Vec<(Right, Use, &'static str)>> {
     let of = |right: &Right| {
         let row = ROWS.iter().find(|(name, ..)| *name == right.to_string());
@@ -142,7 +143,7 @@ async fn everything_is_collected(site: &Site) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An object whose owner is in another namespace; waits until an Event says so.
+/// Creates an object whose owner is in another namespace, and waits for the Event about it.
 async fn misplaced(site: &Site) -> anyhow::Result<()> {
     for namespace in ["here", "there"] {
         load::namespace(&site.client, namespace).await?;
@@ -155,7 +156,7 @@ async fn misplaced(site: &Site) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A graph service without one right, and no executor.
+/// Runs a graph service without one right, and no executor.
 async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &str)) -> anyhow::Result<()> {
     let suffix = format!("row-{number}");
     let kubeconfig = site.account("graph-service", &suffix, Some(&right)).await?;
@@ -186,7 +187,7 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
     Ok(())
 }
 
-/// The only executor, without one right, of a graph service that lacks nothing.
+/// Runs the only executor without one right, at a graph service with all rights.
 async fn executor_lacks(
     site: &Site,
     (graph, listen): (&Service, &str),

@@ -1,4 +1,4 @@
-//! What platform teams do with the chart: an umbrella around it, OpenShift's rules for pods.
+//! Uses of the chart by platform teams: an umbrella chart around it, and OpenShift's rules for pods.
 
 use super::file_flag;
 use anyhow::{Context, ensure};
@@ -13,7 +13,7 @@ use tests::controlplane::require;
 const DEPENDENCY: &str =
     "{ name: ownergraph, version: 0.0.0, repository: \"\", alias: collector, condition: collector.enabled }";
 
-/// A chart around ours, which it calls `collector`.
+/// A chart around ours. It calls ours `collector`.
 fn umbrella(directory: &Path, values: &str) -> anyhow::Result<()> {
     let about = format!("apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n  - {DEPENDENCY}\n");
     fs::write(directory.join("Chart.yaml"), about)?;
@@ -57,7 +57,7 @@ fn an_umbrella_chart_switches_it_and_gives_it_values() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What of a pod OpenShift's restricted-v2 refuses, in a namespace of another range of users.
+/// Returns the fields of a pod that OpenShift's restricted-v2 refuses, in a namespace with another range of users.
 fn refused_by_restricted_v2(pod: &Value) -> Vec<String> {
     let mut refused = Vec::new();
     let mut refuse = |is_so: bool, what: &str| {
@@ -124,7 +124,7 @@ fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()
     let as_it_comes = ["fsGroup", "runAsUser of the pod"];
     assert_eq!(refused(&[])?, [as_it_comes, as_it_comes].concat());
 
-    // And nothing else than users is given up.
+    // Only the users differ.
     let objects = chart::objects(&helm.template(&[&openshift])?)?;
     let pod = &chart::deployment(&objects, "graph-service")?["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"], json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } }));

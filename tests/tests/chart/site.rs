@@ -1,4 +1,4 @@
-//! A cluster that the chart is installed in, and its services as processes of this machine.
+//! A cluster with an installation of the chart. Its services are processes on this machine.
 
 use super::{apply, restricted};
 use anyhow::Context;
@@ -20,21 +20,21 @@ pub(super) const PAUSES: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
 /// The mount path of certificates in the chart.
 const MOUNTED: &str = "/etc/ownergraph/tls";
 
-/// How services speak with each other.
+/// The protocol between the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Plaintext,
     Tls,
 }
 
-/// A cluster with the chart's accounts in it, and the chart's flags for processes of this machine.
+/// A cluster with the chart's accounts, and the chart's flags for processes on this machine.
 pub(super) struct Site {
     plane: ControlPlane,
     pub(super) client: Client,
     programs: Programs,
-    /// Rendered as the chart comes.
+    /// The chart with its default values.
     pub(super) installed: Vec<Value>,
-    /// Rendered without TLS, for processes whose admin port a test looks at.
+    /// The chart without TLS, for processes whose admin port a test reads.
     plain: Vec<Value>,
     directory: Directory,
 }
@@ -48,7 +48,7 @@ impl Site {
         apply(&plane, &[restricted(NAMESPACE)], &[])?;
         apply(&plane, &installed, &[])?;
         let client = plane.client().await?;
-        // The definition of pauses takes a moment to be served.
+        // The API server serves the definition of pauses after a moment.
         let served = || async { Ok(load::list(&client, PAUSES).await.is_ok()) };
         until("pauses are served", SOON, served, |served| *served).await?;
         let directory = Directory::create()?;
@@ -58,7 +58,7 @@ impl Site {
         Ok(Some(Site { programs: Programs::build()?, client, plane, installed, plain, directory }))
     }
 
-    /// A kubeconfig with a token of this service account.
+    /// Returns a kubeconfig with a token of this service account.
     pub(super) async fn kubeconfig(&self, account: &str) -> anyhow::Result<PathBuf> {
         let token = self.token(account, json!({})).await?;
         let cluster =
@@ -80,13 +80,13 @@ impl Site {
         Ok(answer["status"]["token"].as_str().context("a TokenRequest without a token")?.to_owned())
     }
 
-    /// An account like the chart's own, without one right.
+    /// Creates an account like the chart's own, without one right.
     pub(super) async fn account(&self, of: &str, suffix: &str, without: Option<&Right>) -> anyhow::Result<PathBuf> {
         apply(&self.plane, &reduced(&self.installed, of, suffix, without), &[])?;
         self.kubeconfig(&format!("{of}-{suffix}")).await
     }
 
-    /// The graph service as the chart starts it, under another Lease; also where it listens.
+    /// Starts the graph service as the chart does, with another Lease. Returns its address too.
     pub(super) fn graph(&self, wire: Wire, kubeconfig: &Path, lease: &str) -> anyhow::Result<(Service, String)> {
         let listen = format!("127.0.0.1:{}", free_port()?);
         let mut flags = self.flags(wire, "graph-service", lease)?;
@@ -96,14 +96,15 @@ impl Site {
         Ok((self.start("graph-service", &format!("graph-{lease}"), kubeconfig, flags)?, listen))
     }
 
-    /// An executor as the chart starts it, in plaintext.
+    /// Starts an executor as the chart does, in plaintext.
     pub(super) fn executor(&self, kubeconfig: &Path, name: &str, graph: &str) -> anyhow::Result<Service> {
         let mut flags = self.flags(Wire::Plaintext, "executor-service", name)?;
         replace(&mut flags, "--graph", graph)?;
         self.start("executor-service", name, kubeconfig, flags)
     }
 
-    /// An executor of this account as the chart starts it: it shows a token that is bound to its pod, and checks the name of whom it calls.
+    /// Starts an executor of this account as the chart does. The executor sends a token that is bound to its pod, and
+    /// checks the name of the server.
     pub(super) async fn executor_by_token(&self, account: &str, name: &str, graph: &str) -> anyhow::Result<Service> {
         let mut pod = chart::pod(chart::object(&self.installed, "Deployment", "executor-service")?, name);
         pod["spec"]["serviceAccountName"] = json!(account);
@@ -119,7 +120,7 @@ impl Site {
         self.start("executor-service", name, &kubeconfig, flags)
     }
 
-    /// The flags of a Deployment, with the files of its secret where this machine has them.
+    /// Returns the flags of a Deployment, with the paths of its secret's files on this machine.
     fn flags(&self, wire: Wire, deployment: &str, pod: &str) -> anyhow::Result<Vec<String>> {
         let objects = match wire {
             Wire::Plaintext => &self.plain,
@@ -131,14 +132,14 @@ impl Site {
     }
 
     fn start(&self, program: &str, log: &str, kubeconfig: &Path, mut flags: Vec<String>) -> anyhow::Result<Service> {
-        // The test gives it an admin address of its own.
+        // The test gives the process an admin address of its own.
         flags.retain(|flag| !flag.starts_with("--admin-listen="));
         flags.push(format!("--kubeconfig={}", kubeconfig.display()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         Service::start(&self.programs, program, log, self.directory.path(), &flags)
     }
 
-    /// An owner and dependents in a namespace of their own.
+    /// Creates an owner and dependents in a namespace of their own.
     pub(super) async fn family(&self, namespace: &str) -> anyhow::Result<String> {
         load::namespace(&self.client, namespace).await?;
         let owners = load::families(&self.client, namespace, "owner", 1, 5).await?;
@@ -152,7 +153,7 @@ impl Site {
     }
 }
 
-/// Gives a flag of the chart another value. One that the chart does not have is an error.
+/// Replaces the value of a flag of the chart. A flag that the chart does not set is an error.
 fn replace(flags: &mut [String], flag: &str, value: &str) -> anyhow::Result<()> {
     let prefix = format!("{flag}=");
     let found = flags.iter_mut().find(|text| text.starts_with(&prefix));
@@ -160,7 +161,7 @@ fn replace(flags: &mut [String], flag: &str, value: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The files of the secret that a Deployment mounts.
+/// Returns the files of the secret that a Deployment mounts.
 fn write_secret(objects: &[Value], deployment: &str, directory: &Path) -> anyhow::Result<()> {
     let deployment = chart::object(objects, "Deployment", deployment)?;
     let name = deployment["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"].as_str();

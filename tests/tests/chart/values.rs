@@ -1,4 +1,4 @@
-//! The page of the chart's values, made from the comments of values.yaml.
+//! The page of the chart's values. It is made from the comments of values.yaml.
 
 use super::same;
 use anyhow::{Context, ensure};
@@ -16,12 +16,12 @@ render and give to an API server.\n\n\
 /// A value of the chart.
 struct Row {
     path: String,
-    /// `None` of a map that has values in it.
+    /// `None` for a map with values in it.
     default: Option<String>,
     comment: String,
 }
 
-/// The values in their order. A map in block style holds values; one in flow style is a value itself.
+/// Returns the values in their order. A map in block style contains values. A map in flow style is a value itself.
 fn rows(yaml: &str) -> Vec<Row> {
     let (mut rows, mut comment, mut above) = (Vec::new(), Vec::new(), Vec::<(usize, String)>::new());
     for line in yaml.lines() {
@@ -51,7 +51,7 @@ fn the_readme_has_the_values_and_each_is_explained_and_checked() -> anyhow::Resu
     let said: BTreeMap<&str, &str> = rows.iter().map(|row| (row.path.as_str(), row.comment.as_str())).collect();
     let mut page = HEAD.to_owned();
     for Row { path, default, comment } in &rows {
-        // What both services have is explained once, and a map may explain what is in it.
+        // The page explains a value of both services once. The comment of a map may explain its values.
         let twin = path.replacen("executorService", "graphService", 1);
         let of = |path: &str| said.get(path).copied().unwrap_or_default();
         let own = if comment.is_empty() { of(&twin) } else { comment };

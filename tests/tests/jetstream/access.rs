@@ -1,4 +1,4 @@
-//! A NATS server that asks who comes, over TLS.
+//! A NATS server with TLS that authenticates its clients.
 
 use anyhow::ensure;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tests::service::{Programs, Service};
 
 const SOON: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "s3cret@home";
-/// The same, as it stands in an address.
+/// The secret in the form in which an address contains it.
 const ENCODED: &str = "s3cret%40home";
 
-/// A certificate that is trusted by itself, and its key.
+/// A self-signed certificate and its key.
 fn certificate(directory: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let (certificate, key) = (directory.join("nats.crt"), directory.join("nats.key"));
@@ -32,7 +32,7 @@ struct World {
 }
 
 impl World {
-    /// Starts a graph service with that log, and waits until it says this of itself. Gives what it has logged.
+    /// Starts a graph service with that log, and waits until it reports this text. Returns its log lines.
     async fn says(&self, name: &str, log: &str, what: &str) -> anyhow::Result<String> {
         let trusted = format!("SSL_CERT_FILE={}", self.trusted.display());
         let (program, listen) = (self.programs.path("graph-service"), format!("127.0.0.1:{}", free_port()?));
@@ -40,7 +40,7 @@ impl World {
         let own = ["--kubeconfig", &self.api.flag, "--listen", &listen, "--log-level", "trace", "--decision-log", log];
         let arguments = [&[trusted.as_str(), program.as_str()], own.as_slice()].concat();
         let service = Service::start(&self.programs, "/usr/bin/env", name, self.directory.path(), &arguments)?;
-        // It has to listen first.
+        // The server must listen first.
         let readyz = || async { Ok(service.get("/readyz?verbose").await.map(|answer| answer.1).unwrap_or_default()) };
         until(what, SOON, readyz, |text| text.contains(what)).await?;
         Ok(service.process.output())

@@ -1,4 +1,4 @@
-//! The decision log beside the API server's own audit log: what the one says was deleted, the other says too, under any leader.
+//! Compares the decision log with the API server's own audit log. Both have the same deletions, under any leader.
 
 use super::world::{SOON, World};
 use anyhow::{Context, ensure};
@@ -14,13 +14,14 @@ use tests::subscriber::Subscriber;
 use tokio::sync::Mutex;
 
 const OBJECTS: usize = 1500;
-/// References and bytes of content of some objects: on both sides of what an event tells of them, and up to what the API server takes.
+/// The references and the bytes of content of some objects. They are below and above the limits of an event, up to the
+/// limit of the API server.
 const SIZES: [(usize, usize); 7] =
     [(1, 0), (20, 0), (21, 1_000), (50, 100_000), (51, 1_000_000), (1000, 10), (1000, 900_000)];
-/// A leader waits for a minute for what executors have to report of earlier terms.
+/// A leader waits for a minute for reports of executors about earlier terms.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
-/// How a leader goes in mid-cascade.
+/// The end of a leader in the middle of a cascade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Killed,
@@ -84,7 +85,7 @@ async fn every_decision_ends_however_its_leader_goes_and_every_deletion_has_its_
         ensure!(leased.contains(&of.uid), "{} was deleted, and the log does not tell that it was to be", of.uid);
         unreported += usize::from(!reported.contains(of.audit_id.as_str()));
     }
-    // The last words of a leader that was killed or frozen are not in the log; its successor confirms what it did.
+    // The last events of a killed or paused leader are not in the log. Its successor confirms its deletions.
     ensure!(unreported <= audited.len() / 20, "{unreported} of {} writes have no report", audited.len());
     eprintln!(
         "{} decisions, all ended; {} writes by the audit log, {unreported} without a report",
@@ -94,7 +95,8 @@ async fn every_decision_ends_however_its_leader_goes_and_every_deletion_has_its_
     Ok(())
 }
 
-/// Has objects go that have from one reference to many, and from no content to as much as the API server takes. Gives their uids.
+/// Deletes objects with one to many references, and with no content up to the maximum of the API server. Returns their
+/// uids.
 async fn objects_of_every_size(world: &World) -> anyhow::Result<Vec<String>> {
     let maps = configmaps("default");
     let most = SIZES.iter().map(|size| size.0).max().unwrap_or_default();
@@ -113,7 +115,7 @@ async fn objects_of_every_size(world: &World) -> anyhow::Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Decisions whose last step is not their last, by their ids.
+/// Returns the ids of decisions without a final step.
 fn without_end(subscriber: &Subscriber) -> Vec<String> {
     let mut last: BTreeMap<&str, &DecisionEvent> = BTreeMap::new();
     for event in subscriber.events().filter(|event| !event.decision_id.is_empty()) {
@@ -123,7 +125,7 @@ fn without_end(subscriber: &Subscriber) -> Vec<String> {
     open.map(|(id, _)| id.to_owned()).collect()
 }
 
-/// A DELETE by the API server's audit log.
+/// A DELETE from the API server's audit log.
 #[derive(Debug)]
 pub(crate) struct Deletion {
     pub(crate) uid: String,
@@ -132,7 +134,7 @@ pub(crate) struct Deletion {
 }
 
 impl Deletion {
-    /// `None` for one that names no uid.
+    /// Returns `None` for an entry without a uid.
     pub(crate) fn read(line: &str) -> anyhow::Result<Option<Deletion>> {
         let event: serde_json::Value = serde_json::from_str(line).context("a line of the audit log")?;
         let Some(uid) = event["requestObject"]["preconditions"]["uid"].as_str() else { return Ok(None) };

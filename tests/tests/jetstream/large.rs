@@ -1,4 +1,4 @@
-//! Events that are larger than the server takes.
+//! Events that exceed the limit of the server.
 
 use super::world::{SOON, World};
 use anyhow::{Context, ensure};
@@ -9,7 +9,7 @@ use tests::nats::{self, Nats};
 use tests::process::Directory;
 use tests::subscriber::Subscriber;
 
-/// Enough for an event with one owner, and for what is left of any.
+/// A limit with room for an event with one owner, and for the shortened form of any event.
 const MAX_PAYLOAD: usize = 4 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A stream that has more than a replica keeps in memory.
+//! A stream with more events than a replica keeps in memory.
 
 use super::on_jetstream;
 use anyhow::{Context, ensure};
@@ -11,15 +11,15 @@ use proto::r#type::v1beta1::Term;
 use tests::load::until;
 use tests::subscriber::{Subscriber, connect};
 
-/// What a replica keeps, and some more.
+/// The number of events that a replica keeps, and some more.
 const EVENTS: u64 = 65_536 + 3_000;
-/// Messages in flight at once.
+/// The number of messages in flight.
 const AT_ONCE: u64 = 1_000;
 
 /// Writes events as a leader does.
 async fn write(url: &str, events: u64) -> anyhow::Result<()> {
     let jetstream = jetstream::new(async_nats::connect(url).await?);
-    // The leader makes it, and may be ready before it has.
+    // The leader creates the stream, and may be ready before the stream exists.
     let first = || async { Ok(jetstream.stream_names().try_next().await?) };
     let name = until("the stream is there", super::SOON, first, Option::is_some).await?.context("it is there")?;
     let subject = name.replacen("ownergraph-decisions-", "ownergraph.decisions.", 1);

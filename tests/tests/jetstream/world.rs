@@ -1,4 +1,4 @@
-//! Two graph services, of which the first leads, two executors, and cascades for them.
+//! Two graph services, of which the first leads, two executors, and their cascades.
 
 use super::audited::Deletion;
 use anyhow::{Context, ensure};
@@ -32,10 +32,10 @@ rules:
   resources: [{ group: '', resources: [configmaps] }]
 - level: None
 ";
-/// Looks in a row at a log that has not grown.
+/// The number of looks at a log that has not grown.
 const STILL: usize = 10;
 
-/// Where the objects are.
+/// The cluster with the objects.
 enum Plane {
     Embedded(Api),
     Real(ControlPlane),
@@ -61,7 +61,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `nats` keeps the decision log, where there is one.
+    /// Starts a world. `nats` keeps the decision log, if it is given.
     pub(crate) async fn start(nats: Option<Nats>, flags: &[&str]) -> anyhow::Result<World> {
         let turn = crate::turn().await?;
         let directory = Directory::create()?;
@@ -80,7 +80,7 @@ impl World {
         World::on(plane, client, nats, flags, directory, turn).await
     }
 
-    /// On a real control plane that keeps an audit log of deletions.
+    /// Starts a world on a real control plane with an audit log of deletions.
     pub(crate) async fn audited(binaries: &Binaries, nats: Nats, flags: &[&str]) -> anyhow::Result<World> {
         let turn = crate::turn().await?;
         let directory = Directory::create()?;
@@ -94,7 +94,7 @@ impl World {
         World::on(Plane::Real(plane), client, Some(nats), flags, directory, turn).await
     }
 
-    /// The deletions by the API server's audit log that name a uid.
+    /// Returns the deletions in the API server's audit log that name a uid.
     pub(crate) fn deletions(&self) -> anyhow::Result<Vec<Deletion>> {
         let log = std::fs::read_to_string(self.directory.path().join(AUDIT_LOG))?;
         log.lines().map(Deletion::read).filter_map(Result::transpose).collect()
@@ -132,14 +132,15 @@ impl World {
         self.replicas.grpc(graph).to_owned()
     }
 
-    /// Deletes owners with so many dependents. Gives the dependents' uids.
+    /// Deletes owners with this many dependents. Returns the uids of the dependents.
     pub(crate) async fn cascade(&self, prefix: &str, dependents: usize) -> anyhow::Result<BTreeSet<String>> {
         let (owners, uids) = self.families(prefix, dependents).await?;
         self.delete(&owners).await?;
         Ok(uids)
     }
 
-    /// Creates owners with so many dependents in all. Gives the owners' names and the dependents' uids.
+    /// Creates owners with this many dependents in total. Returns the names of the owners and the uids of the
+    /// dependents.
     pub(crate) async fn families(
         &self,
         prefix: &str,
@@ -151,7 +152,7 @@ impl World {
         Ok((owners, uids))
     }
 
-    /// Deletes owners in the background.
+    /// Deletes owners in background.
     pub(crate) async fn delete(&self, owners: &[String]) -> anyhow::Result<()> {
         for owner in owners {
             delete(&self.client, &format!("{}/{owner}", self.maps), "Background").await?;
@@ -159,7 +160,7 @@ impl World {
         Ok(())
     }
 
-    /// uids of all that are there.
+    /// Returns the uids of all objects.
     pub(crate) async fn dependents(&self) -> anyhow::Result<BTreeSet<String>> {
         let uid = |object: &serde_json::Value| {
             let is_dependent = object["metadata"]["ownerReferences"].is_array();
@@ -186,12 +187,12 @@ impl World {
         until("another leads", SOON, || held(&self.client), |held| *held == held_by).await.map(|_| ())
     }
 
-    /// Which replica leads.
+    /// Returns the index of the leading replica.
     pub(crate) async fn leader(&self) -> anyhow::Result<usize> {
         held(&self.client).await?.holder.context("a replica leads")
     }
 
-    /// Kills the leader, the first, and starts it again once the second leads.
+    /// Kills the leader, which is the first replica, and restarts it when the second replica leads.
     pub(crate) async fn change_leader(&mut self) -> anyhow::Result<()> {
         self.kill(0).await?;
         ensure!(self.left().await? > 0, "the cascade ended before its leader was killed");
@@ -203,7 +204,8 @@ impl World {
         self.nats.as_mut().context("this log is in memory")
     }
 
-    /// Waits until the leader has nothing to do and nothing to write. Gives where the log ends: by the stream, or, in memory, by the leader.
+    /// Waits until the leader has no work and nothing to write. Returns the end of the log, by the stream, or in memory
+    /// by the leader.
     pub(crate) async fn head(&self, leader: usize) -> anyhow::Result<u64> {
         let last = Mutex::new(Vec::<u64>::new());
         let look = || async {
@@ -224,7 +226,7 @@ impl World {
         Ok(until("nothing is done and written any more", SOON, look, |look| look.1 == 0.0 && look.2).await?.0)
     }
 
-    /// The newest position by this replica.
+    /// Returns the newest position by this replica.
     pub(crate) async fn newest(&self, graph: usize) -> anyhow::Result<u64> {
         let ask =
             || async { connect(&self.server(graph)).await?.list_decisions(ListDecisionsRequest::default()).await };
@@ -232,7 +234,7 @@ impl World {
         Ok(newest.map_or(0, |position| position.sequence))
     }
 
-    /// Lets a subscriber read up to there from this replica.
+    /// Lets a subscriber read from this replica up to a position.
     pub(crate) async fn read(&self, subscriber: &mut Subscriber, graph: usize, head: u64) -> anyhow::Result<()> {
         while subscriber.sequence() < head {
             subscriber.live(&self.server(graph), 1, true).await?;
@@ -240,22 +242,22 @@ impl World {
         Ok(())
     }
 
-    /// The replica's own status.
+    /// Returns the replica's own status.
     pub(crate) async fn readyz(&self, graph: usize) -> anyhow::Result<String> {
         Ok(self.replicas.graphs[graph].service()?.get("/readyz?verbose").await?.1)
     }
 
-    /// Waits until a replica says this of itself.
+    /// Waits until a replica reports this text.
     pub(crate) async fn says(&self, graph: usize, what: &str) -> anyhow::Result<()> {
         until(what, SOON, || self.readyz(graph), |text| text.contains(what)).await.map(|_| ())
     }
 
-    /// A gauge or counter of the first replica.
+    /// Returns a gauge or counter of the first replica.
     pub(crate) async fn metric(&self, prefix: &str) -> anyhow::Result<f64> {
         self.replicas.graphs[0].metric(prefix).await
     }
 
-    /// Requests of that verb that have come so far.
+    /// Returns the number of requests with this verb so far.
     pub(crate) fn deletes(&self) -> anyhow::Result<u64> {
         let Plane::Embedded(api) = &self.plane else { anyhow::bail!("only the sandbox counts requests so") };
         let requests = api.server.requests();

@@ -1,4 +1,4 @@
-//! Running programs, looked at by a real Prometheus while they collect.
+//! A real Prometheus scrapes running programs while they collect.
 
 use super::{at, rules};
 use anyhow::{Context, ensure};
@@ -16,7 +16,7 @@ use tests::service::{Fleet, Programs, Service};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server with a collection that no user may read.
+/// Starts a server with a collection that no user may read.
 async fn start(directory: &Directory) -> anyhow::Result<Api> {
     let api = Api::start(directory.path()).await?;
     let unseen = |attempt: &Attempt<'_>| attempt.resource == "persistentvolumes";
@@ -24,7 +24,7 @@ async fn start(directory: &Directory) -> anyhow::Result<Api> {
     Ok(api)
 }
 
-/// A cascade of each policy, and references that dangle or are misplaced: what of each metric there is to see.
+/// Runs a cascade of each policy, with dangling and misplaced references, so that every metric has values.
 async fn cascade(api: &Api, graph: &Service) -> anyhow::Result<()> {
     let maps = configmaps("default");
     let owners = families(&api.client, "default", "o", 3, 10).await?;
@@ -37,7 +37,8 @@ async fn cascade(api: &Api, graph: &Service) -> anyhow::Result<()> {
     namespace(&api.client, "elsewhere").await?;
     create(&api.client, &configmaps("elsewhere"), &configmap("misplaced", &[reference_to(&stays)])).await?;
     let collected = || graph.total_of("ownergraph_objects_removed_total", "by_us=\"true\"");
-    // Two families with one owner that waited for its dependents, what dangled, and what was misplaced.
+    // The sum covers two families with one owner that waited for its dependents, the dangling references, and the
+    // misplaced ones.
     until("all of it is collected", SOON, collected, |count| *count >= 22.0).await?;
     for metric in ["ownergraph_misplaced_references_total", "ownergraph_owner_gone_to_dependent_gone_seconds_count"] {
         ensure!(graph.total(metric).await? > 0.0, "{metric}");
@@ -52,7 +53,7 @@ fn described(of: &[&str]) -> Vec<Description> {
     wanted.flat_map(|(_, _, described)| described).collect()
 }
 
-/// What a program shows is what the page says of it, and promtool has nothing to say against it.
+/// Checks that a program shows the metrics of the page, and that promtool finds no fault in them.
 async fn check(tools: &Tools, service: &Service, of: &[&str]) -> anyhow::Result<Scrape> {
     let (_, text) = service.get("/metrics").await?;
     tools.promtool(&["check", "metrics"], &text)?;
@@ -62,7 +63,7 @@ async fn check(tools: &Tools, service: &Service, of: &[&str]) -> anyhow::Result<
     Ok(scrape)
 }
 
-/// Every expression names metrics that are shown, and labels that these have.
+/// Checks that every expression names existing metrics, and existing labels of them.
 fn check_names(expressions: &[String], shown: &BTreeSet<String>) -> anyhow::Result<()> {
     let described = described(&["graph-service", "executor-service"]);
     for expression in expressions {
@@ -112,7 +113,7 @@ async fn every_metric_is_as_described_and_every_expression_finds_its_data() -> a
         panels.iter().map(|(_, expression)| expression.clone()).chain(alerts.values().map(of_alert)).collect();
     check_names(&expressions, &shown)?;
 
-    // A rate needs two looks at the same counter.
+    // A rate needs two scrapes of the same counter.
     let rate = || server.query("sum(rate(ownergraph_objects_removed_total{by_us=\"true\"}[1m])) > 0");
     until("Prometheus has seen the cascade", SOON, rate, |found| !found.is_empty()).await?;
     until_scraped(&server, 6).await?;
@@ -154,7 +155,7 @@ async fn one_process_shows_the_metrics_of_both() -> anyhow::Result<()> {
     bounded(&scrape, &described(&["graph-service", "executor-service"]))
 }
 
-/// Of every label whose values are no closed set there are few.
+/// Checks that each label without a fixed set of values has few values.
 fn bounded(scrape: &Scrape, described: &[Description]) -> anyhow::Result<()> {
     let mut values: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for known in described {

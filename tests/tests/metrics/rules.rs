@@ -1,4 +1,4 @@
-//! Alerts, runbooks and dashboards as files.
+//! The files of alerts, runbooks and dashboards.
 
 use super::at;
 use anyhow::{Context, ensure};
@@ -10,7 +10,7 @@ use tests::prometheus;
 const RULES: &str = "deploy/alerts/ownergraph.yaml";
 const CASES: &str = "tests/alerts.yaml";
 
-/// Each alert with its rule.
+/// Returns each alert with its rule.
 pub(crate) fn alerts() -> anyhow::Result<BTreeMap<String, Value>> {
     let file: Value = serde_saphyr::from_str(&fs::read_to_string(at(RULES))?)?;
     let groups = file["groups"].as_array().context("groups")?;
@@ -19,7 +19,7 @@ pub(crate) fn alerts() -> anyhow::Result<BTreeMap<String, Value>> {
     rules.map(|rule| named(rule).with_context(|| format!("{rule} is no alert"))).collect()
 }
 
-/// Each expression of a panel, ready to be asked, with the panel's title.
+/// Returns each expression of a panel in a form that Prometheus can evaluate, with the panel's title.
 pub(crate) fn panels() -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(at("deploy/dashboards"))? {

@@ -1,7 +1,7 @@
-//! Which module knows which, as `use` and paths in the source say.
+//! Finds the arrows between modules, from `use` and from paths in the source.
 //!
-//! An arrow leads from a module to another one of the same parent: `a/b.rs` that uses `crate::c::d` is an arrow from `a` to `c`. What a
-//! module and those below it have to do with each other is their own affair, and so is what tests use.
+//! An arrow leads from a module to another one with the same parent. `a/b.rs` that uses `crate::c::d` is an arrow from
+//! `a` to `c`. The arrows ignore relations inside one of these modules, and the code of tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,27 +9,27 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// Modules of one crate by their paths.
+/// The modules of one crate, by their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Modules(BTreeMap<Vec<String>, Module>);
 
-/// What one module says. Paths begin at the root of the crate.
+/// The content of one module. Paths begin at the root of the crate.
 #[derive(Debug, Default)]
 struct Module {
-    /// All that it names.
+    /// All paths that the module names.
     names: BTreeSet<Vec<String>>,
-    /// Re-exports for other modules.
+    /// The re-exports for other modules.
     exports: BTreeMap<String, Vec<String>>,
 }
 
-/// Exports of exports that are followed.
+/// The maximum length of a chain of re-exports.
 const EXPORTS_MAX: usize = 8;
 
-/// Arrows between the modules of one parent.
+/// The arrows between the modules of one parent.
 pub(crate) type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 impl Modules {
-    /// Of the crate whose sources are in this directory.
+    /// Reads the crate whose sources are in this directory.
     pub(crate) fn read(sources: &Path) -> Modules {
         let mut modules = Modules::default();
         for root in ["lib.rs", "main.rs"] {
@@ -41,7 +41,7 @@ impl Modules {
         modules
     }
 
-    /// Takes in a file and the modules that it declares, without those of tests.
+    /// Reads a file and the modules that it declares, without those of tests.
     fn file(&mut self, sources: &Path, module: &[String], path: &Path) {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for child in self.source(module, &text) {
@@ -50,7 +50,7 @@ impl Modules {
         }
     }
 
-    /// Takes in a module's source. Gives the modules that it declares in files of their own.
+    /// Reads the source of a module. Returns the modules that it declares in other files.
     pub(crate) fn source(&mut self, module: &[String], text: &str) -> Vec<Vec<String>> {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{}: {error}", module.join("::")));
         let mut found = Found { path: module.to_vec(), children: BTreeSet::new(), module: Module::default() };
@@ -72,7 +72,7 @@ impl Modules {
         children
     }
 
-    /// Arrows by parent, for every parent with modules that know each other.
+    /// Returns the arrows of every parent whose modules use each other.
     pub(crate) fn arrows(&self) -> BTreeMap<Vec<String>, Arrows> {
         let mut arrows: BTreeMap<Vec<String>, Arrows> = BTreeMap::new();
         for (from, module) in &self.0 {
@@ -87,7 +87,7 @@ impl Modules {
         arrows
     }
 
-    /// The module that a path leads to, and those that it is exported from on the way there.
+    /// Returns the module to which a path leads, and the modules that re-export it on the way.
     fn homes(&self, name: &[String]) -> Vec<Vec<String>> {
         let (mut homes, mut name) = (Vec::new(), name.to_vec());
         for _ in 0..EXPORTS_MAX {
@@ -105,7 +105,7 @@ impl Modules {
     }
 }
 
-/// What is found in one module.
+/// The findings in one module.
 struct Found {
     path: Vec<String>,
     children: BTreeSet<String>,
@@ -113,7 +113,7 @@ struct Found {
 }
 
 impl Found {
-    /// A path that begins in this crate, from its root.
+    /// Returns a path inside this crate, from its root.
     fn whole(&self, path: &[String]) -> Option<Vec<String>> {
         let above = path.iter().take_while(|part| *part == "super").count();
         let (base, rest) = match path.first().map(String::as_str)? {
@@ -176,7 +176,7 @@ fn is_of_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// A way along the arrows that ends where it began.
+/// Returns a circle along the arrows, if there is one.
 pub(crate) fn circle(arrows: &Arrows) -> Option<Vec<String>> {
     let mut clear = BTreeSet::new();
     arrows.keys().find_map(|from| walk(arrows, from, &mut Vec::new(), &mut clear))

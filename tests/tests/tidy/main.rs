@@ -1,4 +1,4 @@
-//! House rules that must not bend.
+//! The rules of the tree that have no exception.
 
 mod arrows;
 
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is below the root").to_owned()
 }
 
-/// Which of our crates each of our crates may know. Arrows point to what knows less.
+/// The crates that each of our crates may use. Arrows point to crates that know less.
 const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("runtime", &["engine"]),
@@ -62,13 +62,13 @@ fn crates_know_only_what_they_may() {
     assert!(engine.contains("#![no_std]"), "the engine has no clock, no thread and no socket to reach for");
 }
 
-/// Which modules each module of a crate may know, among those of the crate's root.
+/// The modules that each module of a crate may use, among the modules in the crate's root.
 const ARROWS: &str = include_str!("arrows.txt");
 
-/// Parents whose modules are one piece: the actors of the simulator change one world together.
+/// Parents whose modules are one unit: the actors of the simulator change one world together.
 const ONE_PIECE: [(&str, &str); 1] = [("tests", "sim")];
 
-/// The table of [`ARROWS`]: crates, each followed by its modules with what they may know.
+/// Parses the table of [`ARROWS`]: crates, each followed by its modules and the modules that they may use.
 fn allowed_arrows() -> BTreeMap<&'static str, Arrows> {
     let mut allowed: BTreeMap<&str, Arrows> = BTreeMap::new();
     let mut of = "";
@@ -149,7 +149,7 @@ fn a_planted_circle_is_found() {
     assert_eq!(with(&[("", "mod a; pub use a::x::X as Y;"), ("c", "use crate::Y;")]), [["a", "b", "c", "a"]]);
 }
 
-/// What stands in ARCHITECTURE.md between these two.
+/// Returns the text of ARCHITECTURE.md between these two texts.
 fn entry_points() -> String {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is in the tree");
     let (_, rest) = text.split_once("## Entry points").expect("a section");
@@ -214,7 +214,7 @@ fn links_between_documents_lead_somewhere() {
     assert!(seen > 50, "the walk found {seen} links");
 }
 
-/// Every file that is ours and is text.
+/// Lists every text file of ours.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the tree can be read") {
         let path = entry.expect("the tree can be read").path();
@@ -234,7 +234,7 @@ fn nothing_unfinished_and_nothing_of_one_machine_is_in_the_tree() {
     let mut found = Vec::new();
     files(&root(), &mut found);
     assert!(found.len() > 50, "the walk found the tree");
-    // Spelled in halves, so that this file does not find itself.
+    // The test spells each word in two halves, so that it does not find itself.
     let banned = [
         ["TO", "DO"].concat(),
         ["FIX", "ME"].concat(),
@@ -266,7 +266,7 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
     scenarios::check(&root())
 }
 
-/// Clocks jump. Deadlines and decisions rest on a clock that only goes forward; what is written down for people may have the date.
+/// Wall clocks jump. Deadlines and decisions use a clock that only goes forward. Texts for people may have the date.
 const TIME_OF_DAY: [&str; 5] = [
     // The renewal time of the Lease, for its readers.
     "graph-service/src/election/lease.rs",
@@ -310,7 +310,7 @@ fn no_module_is_called_like_a_drawer() {
     }
 }
 
-/// The text literals of a macro's arguments, up to its closing parenthesis.
+/// Returns the text literals of a macro's arguments, up to its closing parenthesis.
 fn literals(arguments: &str) -> Vec<String> {
     let (mut found, mut depth, mut literal): (Vec<String>, usize, Option<String>) = (Vec::new(), 1, None);
     let mut characters = arguments.chars();
@@ -329,7 +329,7 @@ fn literals(arguments: &str) -> Vec<String> {
     found
 }
 
-/// What differs is in fields, so that lines can be counted, searched and bounded by their place.
+/// The varying parts are in fields, so that lines can be counted, searched and limited by their call site.
 #[test]
 fn messages_of_the_log_are_constant() {
     let mut found = Vec::new();
@@ -342,7 +342,7 @@ fn messages_of_the_log_are_constant() {
         for level in ["trace", "debug", "info", "warn", "error"] {
             let begin = format!("tracing::{level}!(");
             let mut pieces = text.split(&begin);
-            // Before the first one there is none.
+            // The text before the first macro has none.
             pieces.next();
             for arguments in pieces {
                 let Some(message) = literals(arguments).pop() else { continue };

@@ -1,4 +1,4 @@
-//! The services over TLS, as processes: certificates that change under load, and untrusted callers.
+//! The services over TLS, as processes: certificates that change during calls, and untrusted callers.
 
 mod examples;
 mod refusals;
@@ -21,7 +21,7 @@ const HOSTS: [&str; 2] = ["127.0.0.1", "localhost"];
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_MAX_BYTES: usize = 16 << 20;
 
-/// How a program calls with the files of a Secret.
+/// Returns the settings of a caller with the files of a Secret.
 fn flags(mounted: &Mounted) -> CallerFlags {
     let file = |name| Some(mounted.file(name).into());
     CallerFlags { tls_ca: file("ca.crt"), tls_cert: file("tls.crt"), tls_key: file("tls.key"), token_file: None }
@@ -31,14 +31,14 @@ async fn caller(mounted: &Mounted) -> anyhow::Result<Caller> {
     Ok(Caller::open(&flags(mounted), true, ("--tls-server-name", None)).await?)
 }
 
-/// A service whose admin address is served over TLS.
+/// A service with TLS at its admin address.
 struct Secured {
     process: Process,
     admin: String,
 }
 
 impl Secured {
-    /// Starts it with a Secret's files.
+    /// Starts the service with the files of a Secret.
     fn start(
         programs: &Programs,
         program: &str,
@@ -53,7 +53,7 @@ impl Secured {
         Ok(Secured { process: Process::spawn(name, directory, &programs.path(program), &all)?, admin })
     }
 
-    /// Status and body of a GET at the admin server, with the certificate of a Secret or none.
+    /// Returns status and body of a GET at the admin server, with the certificate of a Secret or without one.
     async fn get(&self, path: &str, mounted: &Mounted, shows_certificate: bool) -> anyhow::Result<(u16, String)> {
         let user = match shows_certificate {
             true => json!({ "client-certificate": mounted.file("tls.crt"), "client-key": mounted.file("tls.key") }),
@@ -77,7 +77,7 @@ impl Secured {
         Ok((answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned()))
     }
 
-    /// The sum of a metric's lines that begin so.
+    /// Returns the sum of a metric's lines with this beginning.
     async fn metric(&self, prefix: &str, mounted: &Mounted) -> anyhow::Result<f64> {
         let (status, body) = self.get("/metrics", mounted, true).await?;
         ensure!(status == 200, "{status}: {body}");
@@ -85,7 +85,7 @@ impl Secured {
         lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a metric's value")).sum()
     }
 
-    /// Waits until it is ready, as a probe does: without a certificate.
+    /// Waits until the service is ready. Like a probe, the call has no certificate.
     async fn ready(&mut self, mounted: &Mounted) -> anyhow::Result<()> {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         let mut ticks = tokio::time::interval(Duration::from_millis(20));

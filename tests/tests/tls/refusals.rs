@@ -1,4 +1,4 @@
-//! Who is turned away, what they are told, and what is left of it in counts and log.
+//! Callers that the services refuse, the errors that they get, and the traces of the refusals in counts and log.
 
 use super::{HOSTS, Secured, caller, flags};
 use anyhow::{Context, ensure};
@@ -14,7 +14,7 @@ use tests::process::{Directory, free_port};
 use tests::service::Programs;
 use tonic::Code;
 
-/// How often each of them tries.
+/// The number of attempts of each caller.
 const TRIES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,7 +61,7 @@ async fn an_untrusted_peer_is_refused_counted_and_told_why() -> anyhow::Result<(
         let tries = TRIES * cases.iter().filter(|(_, of, _)| *of == reason).count();
         let line = format!("ownergraph_tls_handshakes_refused_total{{reason=\"{reason}\"}}");
         let counted = graph.metric(&line, &asker).await?;
-        // A channel that breaks at once may try once more by itself.
+        // A channel that breaks at once may retry once by itself.
         ensure!(counted >= tries as f64, "{reason}: {counted} of {tries}");
         let said = log.lines().filter(|line| line.contains("refused a TLS connection") && line.contains(reason));
         ensure!(said.count() == 1, "{reason} is said once: {log}");
@@ -70,7 +70,7 @@ async fn an_untrusted_peer_is_refused_counted_and_told_why() -> anyhow::Result<(
     the_command_line_says_what_to_do(&programs, &grpc, &asker, &mistrustful)
 }
 
-/// The error is what a person reads.
+/// The error is text for a person.
 async fn ask(caller: &Caller, grpc: &str) -> Result<(), String> {
     let channel = dial(caller, grpc, None).await?;
     let asked = AdminServiceClient::new(channel).get_status(GetStatusRequest {}).await;

@@ -1,4 +1,4 @@
-//! Certificates and their authority are changed under a cascade.
+//! Certificates and their authority change during a cascade.
 
 use super::{HOSTS, Secured, caller};
 use anyhow::ensure;
@@ -46,7 +46,7 @@ async fn certificates_rotate_under_a_cascade_and_no_request_fails() -> anyhow::R
     let maps = configmaps("default");
     let owners = families(&api.client, "default", "o", OWNERS, DEPENDENTS).await?;
 
-    // All the while one connection is asked again and again, and another is opened for each question.
+    // All the time, one connection carries one question after another, and each further question opens a connection.
     let (over, questions) = (Cell::new(false), Cell::new(0));
     let calling = caller(&asker).await?;
     let standing = dial(&calling, &grpc, None).await.map_err(anyhow::Error::msg)?;
@@ -62,7 +62,8 @@ async fn certificates_rotate_under_a_cascade_and_no_request_fails() -> anyhow::R
         anyhow::Ok(())
     };
     let rotating = async {
-        // A new certificate; both authorities; certificates of the new one; the new one alone.
+        // The steps are a new certificate, both authorities, certificates of the new authority, and the new authority
+        // alone.
         let steps = [(&old, vec![&old]), (&old, vec![&old, &new]), (&new, vec![&old, &new]), (&new, vec![&new])];
         for (number, (signer, trusted)) in steps.iter().enumerate() {
             delete(&api.client, &format!("{maps}/{}", owners[number]), "Background").await?;
@@ -73,7 +74,7 @@ async fn certificates_rotate_under_a_cascade_and_no_request_fails() -> anyhow::R
                 let taken = || service.metric("ownergraph_tls_reloads_total{result=\"taken\"}", &asker);
                 until("the new certificates are taken", SOON, taken, |taken| *taken == (number + 1) as f64).await?;
             }
-            // Two questions may have begun before the change.
+            // Two questions may have started before the change.
             let enough = questions.get() + 4;
             let answered = || std::future::ready(anyhow::Ok(questions.get()));
             until("questions are answered after the change", SOON, answered, |answered| *answered >= enough).await?;

@@ -1,4 +1,4 @@
-//! Files and flags with which nothing starts: one sentence, and exit code 2.
+//! Files and flags with which no program starts. The program prints one sentence, and its exit code is 2.
 
 use super::HOSTS;
 use anyhow::{Context, ensure};

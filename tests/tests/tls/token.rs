@@ -1,4 +1,4 @@
-//! A bearer token that is rewritten while a connection is open.
+//! A bearer token whose file changes while a connection is open.
 
 use super::HOSTS;
 use anyhow::Context;
@@ -70,7 +70,7 @@ async fn requests_carry_the_token_that_the_file_has_and_over_tls_only() -> anyho
     Ok(())
 }
 
-/// Serves one connection, and writes down which token each request carries.
+/// Serves one connection, and records the token of each request.
 async fn serve(connection: Connection, seen: Seen) -> anyhow::Result<()> {
     let note = move |request: Request<()>| {
         let token = request.metadata().get("authorization").map(|token| token.to_str().map(str::to_owned));

@@ -1,4 +1,4 @@
-//! How streams end: those of executors by their logs, those of readers as readers see it.
+//! The ends of streams: of executors' streams by the logs, and of readers' streams by the readers.
 
 use anyhow::Context;
 use futures::FutureExt;
@@ -19,21 +19,21 @@ use tokio::time::interval;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
-/// How the streams of executors ended.
+/// The ends of the executors' streams.
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
-    /// Of streams with a session.
+    /// The ends of streams with a session.
     pub(crate) sessions: BTreeMap<&'static str, usize>,
-    /// Of attempts to get one.
+    /// The ends of attempts to get a session.
     pub(crate) refusals: BTreeMap<&'static str, usize>,
-    /// Every unclean ending, and every error or panic in a log.
+    /// Every unclean end, and every error or panic in a log.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Endings {
     fn note(&mut self, process: &str, line: &str, is_open: &mut bool) {
         let Ok(record) = serde_json::from_str::<Value>(line) else {
-            // What a process writes before it has a log, or when it panics.
+            // A process writes this before it has a log, or when it panics.
             return self.wrong.push(format!("{process}: {line}"));
         };
         let field = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
@@ -48,7 +48,8 @@ impl Endings {
                 () if why.contains("NOT_LEADER") => *self.refusals.entry("not leader").or_default() += 1,
                 () if why.contains("NO_LEADER") => *self.refusals.entry("no leader").or_default() += 1,
                 () if why.contains("no connection") => *self.refusals.entry("no connection").or_default() += 1,
-                // Connected to the port of a process that ended before it took the connection: there was no stream.
+                // There was no stream: the executor connected to the port of a process that ended before it accepted
+                // the connection.
                 () if why.ends_with("connection reset") => *self.refusals.entry("no connection").or_default() += 1,
                 () => self.wrong.push(format!("{process}: no session: {why}")),
             },
@@ -59,7 +60,7 @@ impl Endings {
     }
 }
 
-/// Reads the logs of all processes that ran in this directory.
+/// Reads the logs of all processes in this directory.
 pub(crate) fn stream_endings(directory: &Path) -> anyhow::Result<Endings> {
     let mut endings = Endings::default();
     for entry in fs::read_dir(directory)? {
@@ -74,7 +75,7 @@ pub(crate) fn stream_endings(directory: &Path) -> anyhow::Result<Endings> {
     Ok(endings)
 }
 
-/// Term and protocol of the session that an executor opened last, by its log.
+/// Returns term and protocol of the session that an executor opened last, by its log.
 pub(crate) fn session_open(log: &str) -> Option<(u64, u64)> {
     let opened = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let record = opened.into_iter().find(|record| record["message"] == "session open")?;
@@ -83,7 +84,7 @@ pub(crate) fn session_open(log: &str) -> Option<(u64, u64)> {
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// A reader of one of a replica's streams, which calls again whenever one has ended.
+/// A reader of one of a replica's streams. It calls again when a stream has ended.
 pub(crate) struct Follower {
     what: &'static str,
     seen: Seen,
@@ -91,7 +92,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// One client watches all objects, and one follows the leader's decisions.
+    /// Starts one client that watches all objects, and one that follows the leader's decisions.
     pub(crate) fn start_both(address: &str) -> [Follower; 2] {
         let address = format!("http://{address}");
         let to = address.clone();
@@ -117,7 +118,7 @@ impl Follower {
         Follower { what, seen, task }
     }
 
-    /// How its streams ended.
+    /// The ends of its streams.
     pub(crate) async fn stop(mut self) -> anyhow::Result<(&'static str, Vec<String>)> {
         if let Some(ended) = self.task.join_next().now_or_never().flatten() {
             ended.context("a follower ended")?;
@@ -132,7 +133,7 @@ async fn connect(address: String) -> Option<Channel> {
     Channel::from_shared(address).ok()?.connect().await.ok()
 }
 
-/// Hears a stream out. `None` if it brought nothing: the replica is not there, or does not lead.
+/// Reads a stream to its end. Returns `None` if it had no message: the replica is absent, or does not lead.
 async fn ending<M>(mut stream: Streaming<M>, tells_to_go: impl Fn(&M) -> bool) -> Option<String> {
     let (mut heard, mut told_to_go) = (false, false);
     let ended = loop {

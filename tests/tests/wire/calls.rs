@@ -1,4 +1,4 @@
-//! Every call that the service says it has, by what reflection tells of it.
+//! Calls every method of the service that reflection lists.
 
 use super::{led_by_a, reason};
 use anyhow::{Context, bail, ensure};
@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-/// How a call with this one message is answered first, where it is answered at all.
+/// Returns the first result of a call with this one message, if the server answers.
 async fn call(channel: &Channel, path: &str, message: Vec<u8>) -> anyhow::Result<Result<Option<Vec<u8>>, Status>> {
     let mut client = Grpc::new(channel.clone());
     client.ready().await?;
@@ -28,7 +28,7 @@ async fn call(channel: &Channel, path: &str, message: Vec<u8>) -> anyhow::Result
     Ok(answered.await)
 }
 
-/// The same, where it must fail.
+/// Returns the error of a call with this one message.
 async fn refusal(channel: &Channel, path: &str, message: Vec<u8>) -> anyhow::Result<Status> {
     call(channel, path, message).await?.err().with_context(|| format!("{path} is answered"))
 }
@@ -37,7 +37,7 @@ fn known(reason: &str) -> bool {
     proto::error_reason::parse(reason).is_some_and(|reason| reason != ErrorReason::Unspecified)
 }
 
-/// Services with their methods, of files as reflection has them.
+/// Returns the services with their methods, from the files of reflection.
 fn methods(files: &[u8]) -> anyhow::Result<Vec<(String, Vec<String>)>> {
     let mut services = Vec::new();
     for file in FileDescriptorSet::decode(files)?.file {
@@ -60,12 +60,12 @@ async fn every_call_answers_or_says_why_not() -> anyhow::Result<()> {
         for method in methods {
             calls += 1;
             let path = format!("/{service}/{method}");
-            // Some for want of what they ask for, some with an answer.
+            // Some calls fail because their object does not exist, and some succeed.
             if let Err(refused) = call(&channel, &path, Vec::new()).await? {
                 ensure!(known(&reason(&refused)) && refused.code() != Code::Unimplemented, "{path}: {refused:?}");
             }
             let garbage = refusal(&channel, &path, vec![0xff; 16]).await?;
-            // Who reads a stream says so in its own words.
+            // A reader of a stream gets an error in that stream's own words.
             let unread = ["MESSAGE_UNREADABLE", "STREAM_PROTOCOL_VIOLATION"];
             ensure!(unread.contains(&reason(&garbage).as_str()), "{path}: {garbage:?}");
             let huge = refusal(&channel, &path, vec![0; 5 * 1024 * 1024]).await?;

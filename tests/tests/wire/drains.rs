@@ -1,4 +1,4 @@
-//! Executors that are asked to stop, at every moment of their work.
+//! Executors that get the request to stop at every point of their work.
 
 use super::{ensure_deleted_once, garbage, led_by_a_behind_relay, reason, slow_deletes, until_gone};
 use anyhow::{Context, ensure};
@@ -12,13 +12,13 @@ use tests::wire::world::{World, address};
 use tonic::Code;
 
 const OBJECTS: usize = 40;
-/// How long a message that is to be crossed stays in flight.
+/// The time for which a message stays in flight, so that the other side's message crosses it.
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
-/// When an executor is asked to stop, and what goes wrong then.
+/// The point at which an executor gets the request to stop, and the fault at that point.
 struct Case {
     name: &'static str,
-    /// Asked as soon as such a message has come to the relay.
+    /// The request comes as soon as such a message is at the relay.
     when: fn(&Said) -> bool,
     order: fn(&Said) -> Order,
 }
@@ -70,7 +70,7 @@ fn cut_if(is_it: bool) -> Order {
     if is_it { Order::CutBefore } else { Order::Pass }
 }
 
-/// Lets the case's trouble happen once to `e1`, and asks it to stop at the case's moment.
+/// Causes the fault of the case once for `e1`, and asks it to stop at the point of the case.
 async fn stop_at(case: &Case, world: &World, relay: &Relay) -> anyhow::Result<()> {
     let (when, order) = (case.when, case.order);
     let mut done = false;
@@ -88,7 +88,7 @@ async fn stop_at(case: &Case, world: &World, relay: &Relay) -> anyhow::Result<()
     Ok(())
 }
 
-/// What the relay heard of the drain: the acknowledged numbers, and that no grant came after the first.
+/// Returns what the relay saw of the drain: the acknowledged numbers. No grant followed the first of them.
 fn ensure_counted_down(lines: &[Line]) -> anyhow::Result<Vec<u32>> {
     let mut counted = Vec::new();
     for line in lines.iter().filter(|line| line.executor == "e1") {

@@ -1,4 +1,4 @@
-//! Executors that do not do what they were given: their items are done by others in time.
+//! Executors that do not do their work. Other executors do it in time.
 
 use super::{ensure_deleted_once, garbage, led_by_a, until_gone};
 use anyhow::ensure;
@@ -9,20 +9,20 @@ use tests::wire::world::address;
 use tokio::time::Instant;
 
 const OBJECTS: usize = 12;
-/// From the grant to the end, as the test sees it.
+/// The time from the grant to the end, as the test sees it.
 const ONE_DELETION: Duration = Duration::from_millis(200);
 const BEAT: Duration = Duration::from_secs(5);
 
-/// How an executor fails.
+/// The fault of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     /// Its stream stays open.
     FallsSilent,
-    /// Its stream breaks, and it does not come back.
+    /// Its stream breaks, and it does not reconnect.
     Dies,
     /// It continues sending heartbeats.
     NeverStarts,
-    /// It says that it has started, and continues sending heartbeats.
+    /// It reports a start, and continues sending heartbeats.
     Hangs,
 }
 
@@ -63,7 +63,7 @@ async fn what_a_failing_executor_holds_is_done_by_others() -> anyhow::Result<()>
     for (how, limit) in
         [(Failing::FallsSilent, 22), (Failing::Dies, 22), (Failing::NeverStarts, 22), (Failing::Hangs, 30 + 5)]
     {
-        // With a window that it fills, and with one that has room for the same items again.
+        // One executor has a full window, and the other has room for the same items again.
         for window in [12, 64] {
             let took = done_by_others(how, window).await?;
             eprintln!("{how:?} with a window of {window}: done by others after {took:.2?}");

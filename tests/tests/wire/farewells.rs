@@ -1,4 +1,4 @@
-//! Executors that are sent elsewhere: they wait as long as they were told, and find who leads.
+//! Executors that a replica sends away. They wait as long as the replica says, and find the leader.
 
 use super::{ensure_deleted_once, garbage, led_by_a_behind_relay, until_gone};
 use anyhow::{Context, ensure};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 const OBJECTS: usize = 40;
 const EXECUTORS: usize = 12;
-/// Executors that leave together do not come back together.
+/// Executors that leave together return at different times.
 const A_MOMENT_EACH: Duration = Duration::from_millis(5);
 
 /// A farewell as an executor got it.
@@ -56,7 +56,7 @@ fn ensure_kept(network: &Network, relay: &Relay, cause: GoAwayCause) -> anyhow::
     Ok(after)
 }
 
-/// `a` leads, `b` stands by, both behind relays; executors know both.
+/// Starts a world in which `a` leads and `b` stands by. Both are behind relays, and the executors know both.
 async fn two_replicas() -> anyhow::Result<(World, Relay, Relay)> {
     let (mut world, a) = led_by_a_behind_relay().await?;
     let b = world.replica_behind_relay("b");

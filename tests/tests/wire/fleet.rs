@@ -13,22 +13,22 @@ use tests::wire::world::World;
 use tokio::time::Instant;
 
 const OBJECTS: usize = 400;
-/// Attempts to connect are counted by spans of this length.
+/// The length of the spans in which the test counts attempts to connect.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// The cost for a fleet to find its next leader.
+/// The cost of the search of a fleet for its next leader.
 #[derive(Debug)]
 struct Figures {
     executors: usize,
-    /// From the loss of the old leader.
+    /// The time since the loss of the old leader.
     led_after: Duration,
-    /// From the moment the new one led.
+    /// The time since the beginning of the new term.
     sessions_after: Duration,
     /// Connections of the whole fleet to the remaining replica, without a leader and after; and the maximum in one
     /// span.
     dials: usize,
     dials_peak: usize,
-    /// Streams and messages in both directions at the new leader, once it led.
+    /// The streams and messages in both directions at the new leader, during its term.
     streams: usize,
     messages: usize,
     api_requests: u64,
@@ -38,7 +38,7 @@ fn api_requests(world: &World) -> u64 {
     world.api.requests().values().sum()
 }
 
-/// Executors whose session the new leader has welcomed, and when, in order.
+/// The executors with a session at the new leader, in order, with the time of each welcome.
 fn welcomes(relay: &Relay) -> Vec<(String, Instant)> {
     let is_welcome = |said: &Said| matches!(said, Said::Down(ToExecutor::Welcome(_)));
     relay.said(|line| is_welcome(&line.said).then(|| (line.executor.clone(), line.at)))
@@ -92,7 +92,7 @@ async fn leader_is_gone(executors: usize, kill: bool) -> anyhow::Result<Figures>
     Ok(figures)
 }
 
-/// The fleet is worth its name under the new leader.
+/// The fleet works at its full rate under the new leader.
 async fn garbage_at_b(world: &World) -> anyhow::Result<()> {
     garbage(world, "b", OBJECTS).await?;
     let took = until_gone(world, Duration::from_secs(60)).await?;
@@ -103,18 +103,19 @@ async fn garbage_at_b(world: &World) -> anyhow::Result<()> {
 fn ensure_calm(small: &Figures, large: &Figures) -> anyhow::Result<()> {
     for figures in [small, large] {
         ensure!(figures.sessions_after <= Duration::from_secs(10), "{figures:?}");
-        // A hello, a welcome, perhaps a heartbeat and its answer; and one vain attempt.
+        // An executor sends or receives a hello, a welcome, perhaps a heartbeat with its answer, and makes one failed
+        // attempt.
         ensure!(figures.messages <= 6 * figures.executors, "{figures:?}");
         ensure!(figures.led_after <= Duration::from_secs(18), "{figures:?}");
-        // Two attempts a second each, until one is welcome.
+        // Each executor makes two attempts per second until it gets its welcome.
         let seconds = (figures.led_after + figures.sessions_after).as_secs_f64();
         let patient = figures.executors as f64 * (4.0 + 2.0 * seconds);
         ensure!(figures.dials as f64 <= patient, "{figures:?}");
         ensure!(figures.streams <= 2 * figures.executors, "{figures:?}");
     }
-    // The API server does not see how many there are.
+    // The load of the API server does not depend on the number of executors.
     ensure!(large.api_requests <= small.api_requests + 10, "{small:?} {large:?}");
-    // Without jitter it would be all of them.
+    // Without jitter, all of them would be in one span.
     ensure!(large.dials_peak <= large.executors * 3 / 4, "{large:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Subscribers to the decision log: one that never reads costs the others nothing, and little of anything else.
+//! Subscribers to the decision log. A subscriber that never reads costs the others nothing, and the service little.
 
 use super::{garbage, led_by_a, reason, until_gone};
 use anyhow::{Context, bail, ensure};
@@ -16,11 +16,11 @@ use tonic_types::StatusExt;
 
 const READERS: usize = 50;
 const OBJECTS: usize = 1000;
-/// Proposed, leased and succeeded.
+/// The events of each object: proposed, leased and succeeded.
 const EVENTS: u64 = 3 * OBJECTS as u64;
-/// As long as a stream may leave a message untaken, and a little more.
+/// The maximum time for which a stream may leave a message unread, and a little more.
 const UNREAD: Duration = Duration::from_secs(61);
-/// Bytes of HTTP/2 that wait for the one that does not read.
+/// The HTTP/2 bytes that wait for the subscriber that does not read.
 const WINDOW: u32 = 16 * 1024;
 
 async fn watch(channel: Channel, start: Start) -> anyhow::Result<Streaming<WatchDecisionsResponse>> {
@@ -28,7 +28,7 @@ async fn watch(channel: Channel, start: Start) -> anyhow::Result<Streaming<Watch
     Ok(DecisionServiceClient::new(channel).watch_decisions(request).await?.into_inner())
 }
 
-/// Takes everything that comes after this position, until all is seen: where the last one stands, in a log without holes.
+/// Reads everything after this position until it has all events. Returns the last position. The log has no holes.
 async fn read(mut stream: Streaming<WatchDecisionsResponse>, mut seen: u64) -> anyhow::Result<u64> {
     while let Some(answer) = stream.message().await? {
         seen = after(seen, answer)?;
@@ -69,7 +69,7 @@ async fn one_that_never_reads_is_told_where_it_was_and_fifty_others_see_everythi
         ensure!(seen?? >= EVENTS);
     }
     tokio::time::sleep(UNREAD).await;
-    // What waited for it all the time comes first, and is little.
+    // The data that waited for it come first. They are few.
     let mut seen = 0;
     let told = loop {
         match lazy.message().await {
@@ -85,7 +85,7 @@ async fn one_that_never_reads_is_told_where_it_was_and_fifty_others_see_everythi
     ensure!(*last == seen.to_string(), "it saw events up to {seen}, and is told of {last}");
     eprintln!("for the one that never read, {seen} of {EVENTS} events were kept");
     ensure!(seen < EVENTS / 2, "{seen} of {EVENTS} events were kept for it");
-    // It may continue where it was.
+    // The subscriber may continue at its position.
     let after = Start::After(Position { log_id: log_id.clone(), sequence: seen });
     ensure!(read(watch(dial(&world).await?, after).await?, seen).await? >= EVENTS);
     Ok(())

@@ -19,13 +19,13 @@ use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 const OBJECTS: usize = 40;
-/// Messages in a flood: far more than all bounds together.
+/// The number of messages in a flood, which exceeds all bounds together.
 const FLOOD: u64 = 40_000;
-/// Waiting messages of one executor for the leader, and of the leader for one executor.
+/// The maximum number of waiting messages from one executor to the leader, and from the leader to one executor.
 const TO_LEADER_MAX: &str = "256";
 const TO_EXECUTOR_MAX: &str = "1024";
 
-/// The others' life, while something hostile continues: an executor that comes now gets work, and does it as fast as ever.
+/// Checks the other clients during an attack: a new executor gets work, and does it as fast as before.
 async fn ensure_unaffected(world: &mut World, meanwhile: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     world.executor("good", 4, &["a"]);
@@ -53,7 +53,7 @@ async fn a_writer_that_floods_loses_its_stream() -> anyhow::Result<()> {
     let mut world = led_by_a().await?;
     let (channel, _) = puppet::channel(&world.network, "flood", &address("a")).await?;
     let hello = ToLeader::Hello(hello("flood", "1", &world.cluster_uid, 4)).into();
-    // All at once, so that thousands come in one frame.
+    // The peer sends all messages at once, so that one frame has thousands of them.
     let flood = futures::stream::iter(std::iter::once(hello).chain((1..=FLOOD).map(heartbeat)));
     let mut client = proto::work::v1beta1::work_service_client::WorkServiceClient::new(channel);
     let mut replies = client.stream_work(flood.chain(futures::stream::pending())).await?.into_inner();
@@ -70,7 +70,8 @@ async fn a_writer_that_floods_loses_its_stream() -> anyhow::Result<()> {
     ensure_unaffected(&mut world, "after a flood").await
 }
 
-/// A peer that has asked for far more answers than it may have waiting, and has read none. Its window in HTTP/2 is small.
+/// A peer with many more open questions than it may have waiting answers. It has read nothing, and its HTTP/2 window is
+/// small.
 async fn deaf(world: &World) -> anyhow::Result<Puppet> {
     let channel = puppet::channel_with_window(&world.network, "deaf", &address("a"), 16 * 1024).await?;
     let deaf = Puppet::over(channel).await?;
@@ -82,7 +83,7 @@ async fn deaf(world: &World) -> anyhow::Result<Puppet> {
     Ok(deaf)
 }
 
-/// What it hears once it listens, and how that ends.
+/// Reads the waiting messages of the peer. Returns them with the end of the stream.
 async fn listen(deaf: &mut Puppet) -> anyhow::Result<(u64, Status)> {
     let mut heard = 0;
     loop {
@@ -116,7 +117,7 @@ async fn a_reader_that_never_reads_loses_its_connection() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// How a stream of these bytes as its first message ends.
+/// Returns the end of a stream whose first message is these bytes.
 async fn stream_of(channel: Channel, bytes: Vec<u8>) -> Status {
     let mut client = tonic::client::Grpc::new(channel);
     let path = PathAndQuery::from_static("/ownergraph.work.v1beta1.WorkService/StreamWork");
@@ -136,7 +137,7 @@ async fn rubbish_and_huge_messages_end_only_their_stream() -> anyhow::Result<()>
     let (mut good, mut violations) = (Puppet::call(&world.network, "good", &address("a")).await?, Vec::new());
     good.greet(hello("patient", "1", &world.cluster_uid, 0)).await?;
     let huge = [vec![0x0a], vec![0xff; 5 * 1024 * 1024]].concat();
-    // A heartbeat whose length says more than there is, and text that is no text.
+    // One heartbeat has a wrong length, and one text is not UTF-8.
     for rubbish in [vec![0xff; 100], vec![0x12, 0x7f], vec![0x0a, 0x04, 0x0a, 0x02, 0x0a, 0xff], huge] {
         let (channel, _) = puppet::channel(&world.network, "rubbish", &address("a")).await?;
         violations.push(stream_of(channel, rubbish).await);
@@ -193,7 +194,7 @@ async fn a_thousand_silent_streams_leave_room_for_who_has_something_to_say() -> 
     Ok(())
 }
 
-/// How long it takes until the server has closed the connection, for a peer that continues reading.
+/// Returns the time until the server closes the connection of a peer that continues reading.
 async fn closed_after(pipe: &mut Pipe) -> Duration {
     let began = Instant::now();
     let mut bytes = [0; 4096];
@@ -204,7 +205,7 @@ async fn closed_after(pipe: &mut Pipe) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn connections_that_never_get_anywhere_are_closed() -> anyhow::Result<()> {
     let mut world = led_by_a().await?;
-    // Headers that never end.
+    // The headers never end.
     let begun = Frame::new(HEADERS, 0, 1, [0x83, 0x86]);
     let mut settled = PREFACE.to_vec();
     Frame::new(SETTINGS, 0, 0, []).write(&mut settled).await?;
@@ -225,7 +226,7 @@ async fn connections_that_never_get_anywhere_are_closed() -> anyhow::Result<()> 
         eprintln!("a peer that says {what} is closed after {closed:.2?}");
         ensure!(closed.is_ok(), "a peer that says {what} is still there after {within:?}");
     }
-    // And headers that continue for ever.
+    // The continuation of the headers never ends.
     let (mut pipe, _) = world.network.dial("slow", &address("a")).await?;
     pipe.write_all(&headers).await?;
     let more = Frame::new(CONTINUATION, 0, 1, [[0x00, 0x01, b'x', 0x7f, 0x00].to_vec(), vec![b'y'; 127]].concat());

@@ -1,4 +1,4 @@
-//! Two processes under one executor's name: the newer one counts.
+//! Two processes with the name of one executor. The newer one counts.
 
 use super::{ensure_deleted_once, garbage, led_by_a, slow_deletes, until_gone};
 use anyhow::ensure;
@@ -10,7 +10,7 @@ use tests::wire::world::World;
 
 const OBJECTS: usize = 40;
 
-/// How the older one is connected when the newer comes.
+/// The state of the older connection when the newer process comes.
 async fn supersede(road: Road) -> anyhow::Result<World> {
     let mut world = led_by_a().await?;
     slow_deletes(&world.api, Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! A graph service known by a name only, whose replicas come and go.
+//! A graph service behind a single name. Its replicas come and go.
 
 use super::{ensure_deleted_once, garbage, slow_deletes, until_gone};
 use executor_service::Resolver;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 const OBJECTS: usize = 40;
 
-/// What the name stands for, as the test says.
+/// The addresses of the name. The test sets them.
 #[derive(Clone)]
 struct Records(watch::Sender<Vec<IpAddr>>);
 
@@ -46,7 +46,7 @@ async fn the_leader_is_found_by_name_wherever_its_replicas_have_gone() -> anyhow
     world.resolving_executor("e", 4, records.resolver());
     world.until_sessions(second, 1).await?;
     garbage(&world, second, OBJECTS).await?;
-    // A rolling update in the middle of it: no address stays.
+    // A rolling update replaces every address in the middle of the cascade.
     world.stop_replica(second).await?;
     world.replica(third);
     records.set(&[third])?;

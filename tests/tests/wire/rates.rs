@@ -1,4 +1,4 @@
-//! How fast executors write, however many there are.
+//! The write rate of the executors, however many there are.
 
 use super::{ensure_deleted_once, garbage, requests, until_gone};
 use anyhow::ensure;
@@ -9,7 +9,7 @@ use tests::wire::world::World;
 const ALLOWED: u32 = 50;
 const OBJECTS: usize = 400;
 
-/// What goes beyond a rate: one write that each executor has saved up.
+/// The writes beyond the rate: one saved write of each executor.
 fn most_in(time: Duration, executors: u32) -> u64 {
     u64::from((time.as_secs_f64() * f64::from(ALLOWED)).ceil() as u32 + executors)
 }

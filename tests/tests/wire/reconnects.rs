@@ -1,4 +1,4 @@
-//! Streams that break at any message: nothing waits for an expiry, nothing is done twice.
+//! Streams that break at any message. Nothing waits for an expiry, and nothing is done twice.
 
 use super::{ensure_deleted_once, garbage, led_by_a_behind_relay, slow_deletes, until_gone};
 use anyhow::{Context, ensure};
@@ -8,12 +8,13 @@ use std::time::Duration;
 use tests::wire::relay::{Line, Order, Relay, Said};
 
 const OBJECTS: usize = 40;
-/// What a broken stream may cost: the way back, far below the 15 s after which a lease would be recalled.
+/// The maximum cost of a broken stream: the time to reconnect. It is far below the 15 s after which the leader recalls
+/// a lease.
 const THE_WAY_BACK: Duration = Duration::from_secs(2);
 
 type Pick = fn(&Said) -> bool;
 
-/// A message at which the stream breaks, and which of its kind.
+/// The message at which the stream breaks, and its number among those of its kind.
 struct Cut {
     at: &'static str,
     pick: Pick,
@@ -58,7 +59,7 @@ async fn collected(cut: Option<Cut>) -> anyhow::Result<(Duration, Relay)> {
     Ok((took, relay))
 }
 
-/// What the executor holds when it comes back stays with it, unless the leader has its report already.
+/// An executor that returns keeps its leases, except those whose report the leader already has.
 fn ensure_adopted(lines: &[Line]) -> anyhow::Result<usize> {
     let reported: BTreeSet<LeaseId> = lines
         .iter()

@@ -1,11 +1,11 @@
-//! A collector that has stopped without a word says so itself, and one that has nothing to do does not.
+//! A collector that has stopped without an error reports this itself. A collector without work does not.
 
 use super::{garbage, led_by_a, until_gone};
 use anyhow::ensure;
 use std::time::Duration;
 use tests::wire::world::World;
 
-/// How long ready work has waited without an executor.
+/// Returns the time for which ready work has waited without an executor.
 async fn stalled(world: &World) -> anyhow::Result<i64> {
     let status = world.status("a").await?;
     ensure!(status.loop_idle.is_some_and(|idle| idle.seconds <= 5), "the loop turns: {status:?}");

@@ -1,4 +1,4 @@
-//! What a standby answers, and how clients tell it from the leader.
+//! The answers of a standby, and the ways in which clients distinguish it from the leader.
 
 use super::{led_by_a, reason};
 use anyhow::{Context, bail, ensure};
@@ -55,7 +55,7 @@ async fn a_standby_refuses_work_and_says_where_to_go() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The metadata of every read there is.
+/// Returns the metadata of every kind of read.
 async fn reads(world: &World, replica: &str, uid: &str) -> anyhow::Result<Vec<(&'static str, ResponseMeta)>> {
     let (channel, _) = puppet::channel(&world.network, "user", &address(replica)).await?;
     let mut graph = GraphServiceClient::new(channel.clone());
@@ -90,13 +90,13 @@ async fn reads_say_who_answered_and_how_fresh_the_answer_is() -> anyhow::Result<
             ensure!(seconds(meta.lag.as_ref()).is_some_and(|lag| lag < 61.0), "{call}: {meta:?}");
         }
     }
-    // Bookmarks move quiet collections.
+    // Bookmarks move the positions of quiet collections.
     tokio::time::sleep(Duration::from_secs(30)).await;
     world.api.send_bookmarks();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let lag = seconds(reads(&world, "b", uid).await?[0].1.lag.as_ref());
     ensure!(lag.is_some_and(|lag| (2.9..3.5).contains(&lag)), "{lag:?} seconds after a bookmark for all");
-    // A replica that is cut off continues answering, and says how old its answers are.
+    // A replica without its API server still answers, and reports the age of its answers.
     world.network.set_road("b", API, Road::Frozen);
     tokio::time::sleep(Duration::from_secs(100)).await;
     let (_, meta) = reads(&world, "b", uid).await?.remove(0);
@@ -106,7 +106,7 @@ async fn reads_say_who_answered_and_how_fresh_the_answer_is() -> anyhow::Result<
     Ok(())
 }
 
-/// One service's health, as it was told last.
+/// The last reported health of one service.
 struct Watched {
     service: &'static str,
     changes: tonic::Streaming<HealthCheckResponse>,
@@ -136,7 +136,7 @@ async fn check(world: &World, replica: &str, service: &str) -> anyhow::Result<Se
 async fn health_tells_the_leader_from_a_standby_and_follows_a_takeover() -> anyhow::Result<()> {
     use ServingStatus::{NotServing, Serving};
     let mut world = with_standby().await?;
-    // Health follows readiness twice a second.
+    // The health follows the readiness twice a second.
     tokio::time::sleep(Duration::from_secs(1)).await;
     for (replica, service, wanted) in [
         ("a", SERVER, Serving),
@@ -170,13 +170,13 @@ async fn health_tells_the_leader_from_a_standby_and_follows_a_takeover() -> anyh
         eprintln!("health of the next leader is pushed {:.2?} after the stop", stopped.elapsed());
         Ok(())
     })?;
-    // Nothing of it concerned its reads.
+    // The requests did not affect the reads.
     let change = tokio::time::timeout(Duration::from_secs(5), graph.next()).await;
     ensure!(change.is_err(), "reads of b: {change:?}");
     Ok(())
 }
 
-/// One line and a status, from a socket: the clock runs meanwhile.
+/// Reads one line and a status from a socket. The clock runs in the meantime.
 async fn readyz(listener: std::net::SocketAddr) -> anyhow::Result<(u16, String)> {
     tokio::time::resume();
     let answer = async {

@@ -1,4 +1,4 @@
-//! The HTTP/2 settings of both sides: windows, streams, keepalives.
+//! The HTTP/2 settings of both sides: windows, streams and keepalives.
 
 use super::led_by_a;
 use anyhow::{Context, ensure};
@@ -13,10 +13,10 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 const PING_AFTER: Duration = Duration::from_secs(20);
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
-/// Timers have a grain.
+/// The granularity of timers.
 const GRAIN: Duration = Duration::from_millis(50);
 
-/// A connection to `a` whose peer has said what it must.
+/// Opens a connection to `a` whose peer has sent its mandatory frames.
 async fn greeted(network: &Network) -> anyhow::Result<Pipe> {
     let (mut pipe, _) = network.dial("peer", &address("a")).await?;
     pipe.write_all(PREFACE).await?;
@@ -25,7 +25,8 @@ async fn greeted(network: &Network) -> anyhow::Result<Pipe> {
     Ok(pipe)
 }
 
-/// When it pinged and when it gave up, for a peer that reads and says nothing more; `answers` pings before that.
+/// Returns the times of the ping and of the end, for a peer that reads and sends nothing more. It answers `answers`
+/// pings before that.
 async fn keepalive(pipe: &mut Pipe, mut answers: usize) -> anyhow::Result<(Vec<Duration>, Duration)> {
     let began = Instant::now();
     let mut pings = Vec::new();
@@ -45,7 +46,7 @@ async fn keepalive(pipe: &mut Pipe, mut answers: usize) -> anyhow::Result<(Vec<D
 }
 
 fn about(time: Duration, wanted: Duration) -> bool {
-    // The opening was read for a second.
+    // The test read the opening for a second.
     time.abs_diff(wanted) <= GRAIN + Duration::from_secs(1)
 }
 
@@ -62,7 +63,7 @@ async fn the_server_has_its_windows_and_looks_after_its_connections() -> anyhow:
     ensure!(said == wanted, "{said:?}");
     let (pings, end) = keepalive(&mut pipe, 0).await?;
     ensure!(pings.len() == 1 && about(pings[0], PING_AFTER) && about(end, GIVEN_UP_AFTER), "{pings:?} {end:?}");
-    // One that answers is looked after again.
+    // The server pings a peer again after each answer.
     let mut pipe = greeted(&world.network).await?;
     let (pings, end) = keepalive(&mut pipe, 2).await?;
     ensure!(pings.len() == 3 && about(end, 2 * PING_AFTER + GIVEN_UP_AFTER), "{pings:?} {end:?}");
