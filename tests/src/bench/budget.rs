@@ -1,26 +1,26 @@
-//! What each figure may be. Ratios count: an absolute number says as much of the machine as of us.
+//! The limits of the figures. Ratios matter. An absolute number depends on the machine as much as on us.
 
 use super::Samples;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// The side on which a figure has to stay.
+/// The side of the limit on which a figure must stay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// One line of what was promised.
+/// One line of the promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// In files.
+    /// The name in files.
     pub id: &'static str,
     pub what: &'static str,
     pub limit: Limit,
-    /// Of the limit and the figure, such as `× floor`.
+    /// The unit of the limit and of the figure, such as `× floor`.
     pub unit: &'static str,
-    /// Arguments of `cargo bench` that measure it.
+    /// The arguments of `cargo bench` that measure the figure.
     pub command: &'static str,
     /// The meaning of the figure.
     pub meaning: &'static str,
@@ -114,16 +114,16 @@ budgets! {
         "The same for writes.";
 }
 
-/// The budget of that name.
+/// Returns the budget with that name.
 ///
 /// # Panics
-/// There is none: the names are ours.
+/// The budget does not exist. The names are our own.
 pub fn budget(id: &str) -> &'static Budget {
     BUDGETS.iter().find(|budget| budget.id == id).expect("figures are named after budgets")
 }
 
 impl Limit {
-    /// Whether a figure stays within its limit.
+    /// Returns whether a figure stays within its limit.
     pub fn holds(self, figure: f64) -> bool {
         match self {
             Limit::AtMost(most) => figure <= most,
@@ -141,7 +141,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What came out for one line.
+/// The result for one line.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub budget: &'static Budget,
@@ -149,17 +149,17 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Of the budget of that name, which there is.
+    /// Returns the figure for an existing budget.
     pub fn new(id: &str, samples: Samples) -> Figure {
         Figure { budget: budget(id), samples }
     }
 
-    /// Whether the median meets the promise.
+    /// Returns whether the median keeps the promise.
     pub fn holds(&self) -> bool {
         self.budget.limit.holds(self.samples.median())
     }
 
-    /// For the report of a benchmark.
+    /// Returns the figure for the report of a benchmark.
     pub fn json(&self) -> Value {
         let mut json = self.samples.json();
         json["budget"] = self.budget.id.into();

@@ -5,28 +5,28 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
 
-/// What the control plane is built from.
+/// The file with the versions of the control plane.
 const CONTROL_PLANE: &str = include_str!("../../controlplane/go.mod");
 
-/// A machine at a time, with what was measured on it.
+/// A machine at the time of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The processor's name.
+    /// The name of the processor.
     pub processor: String,
     pub cores: u64,
     pub memory_mib: u64,
     /// The version of Linux.
     pub kernel: String,
-    /// Of kube-apiserver and kube-controller-manager.
+    /// The version of kube-apiserver and kube-controller-manager.
     pub kubernetes: String,
     /// The day, in UTC.
     pub date: String,
-    /// Of the tree, with a plus where it had been changed.
+    /// The commit of the tree. A plus means that the tree had changes.
     pub commit: String,
 }
 
 impl Machine {
-    /// This one, now. What cannot be found out is `unknown`.
+    /// Returns this machine now. Unknown values are `unknown`.
     pub fn this() -> Machine {
         let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(unknown);
         let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse().ok());
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// For the report of a benchmark.
+    /// Returns the machine for the report of a benchmark.
     pub fn json(&self) -> Value {
         json!({
             "processor": self.processor, "cores": self.cores, "memoryMiB": self.memory_mib, "kernel": self.kernel,
@@ -56,7 +56,7 @@ impl Machine {
         })
     }
 
-    /// The other way round; what is missing is `unknown`.
+    /// Reads the machine from a report. Missing values are `unknown`.
     pub fn of(json: &Value) -> Machine {
         let text = |name: &str| json[name].as_str().map_or_else(unknown, str::to_owned);
         let number = |name: &str| json[name].as_u64().unwrap_or(0);
@@ -76,7 +76,7 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// The value after the first colon of the first line that begins so.
+/// Returns the value after the first colon of the first line with this beginning.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

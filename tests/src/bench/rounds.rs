@@ -7,22 +7,22 @@ use std::io::Write as _;
 
 /// The result of one run of a benchmark.
 pub trait Run: Sized {
-    /// Whose run it is.
+    /// The contender of the run.
     type Who: Copy + PartialEq;
 
     fn who(&self) -> Self::Who;
 
-    /// Everything that was measured.
+    /// All measurements.
     fn json(&self) -> Value;
 
     /// The quantities with a budget.
     fn figures(rounds: &Rounds<Self>) -> Vec<Figure>;
 
-    /// Medians and spread, for people.
+    /// Returns medians and spread as text for people.
     fn table(rounds: &Rounds<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// All runs, in the order in which they ended.
+/// All runs, in the order of their ends.
 #[derive(Clone, Debug)]
 pub struct Rounds<R>(Vec<R>);
 
@@ -41,17 +41,17 @@ impl<R: Run> Rounds<R> {
         &self.0
     }
 
-    /// The runs of one.
+    /// Returns the runs of one contender.
     pub fn of(&self, who: R::Who) -> impl Iterator<Item = &R> {
         self.0.iter().filter(move |run| run.who() == who)
     }
 
-    /// One figure of each run of one.
+    /// Returns one figure of each run of a contender.
     pub fn samples(&self, who: R::Who, figure: impl Fn(&R) -> f64) -> Samples {
         self.of(who).map(figure).collect()
     }
 
-    /// Each contender once, in the order of first runs.
+    /// Returns each contender once, in the order of first runs.
     pub fn everybody(&self) -> Vec<R::Who> {
         let mut everybody = Vec::new();
         for run in &self.0 {
@@ -62,7 +62,8 @@ impl<R: Run> Rounds<R> {
         everybody
     }
 
-    /// Writes the table and what the budgets say to the standard error stream, and everything into the file that `JSON` names.
+    /// Writes the table and the comparison with the budgets to standard error, and everything to the file that `JSON`
+    /// names.
     ///
     /// # Errors
     /// The file cannot be written.

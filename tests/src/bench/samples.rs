@@ -1,14 +1,14 @@
-//! Figures of several rounds.
+//! The figures of several rounds.
 
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Figures of one thing, in the order in which they were measured.
+/// The figures of one quantity, in the order of their measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// The figure that so many percent stay below; not a number if there are none.
+    /// Returns the figure that this percentage stays below. The result is not a number if there are no figures.
     pub fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -16,7 +16,7 @@ impl Samples {
         sorted.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// The one in the middle.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.percentile(50)
     }
@@ -29,7 +29,7 @@ impl Samples {
         self.percentile(100)
     }
 
-    /// Each as this many times the other's of the same round.
+    /// Returns the ratio of each figure to the other's figure of the same round.
     pub fn over(&self, other: &Samples) -> Samples {
         self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
     }
@@ -46,7 +46,7 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// Median and spread.
+    /// Returns median and spread.
     pub fn json(&self) -> Value {
         json!({ "median": self.median(), "least": self.least(), "most": self.most(), "samples": self.len() })
     }
@@ -58,7 +58,7 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// Median, and in brackets what came out least and most.
+/// Formats the median, with the least and the greatest figure in brackets.
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(2);

@@ -1,4 +1,4 @@
-//! Carries the schedule out.
+//! Carries out the schedule.
 
 use super::schedule::{Fault, Kind, Place, Victim};
 use crate::link::{Link, Wire};
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// A process that was asked to stop drains for at most 25 s.
+/// The time limit of a stop. A process drains for at most 25 s.
 const STOPS_WITHIN: Duration = Duration::from_secs(45);
 
-/// Everything that can be broken.
+/// All processes and connections that can be disturbed.
 pub(super) struct Deployment {
     pub(super) replicas: Replicas,
-    /// To the API server, one per graph service and one per executor.
+    /// The links to the API server, one for each graph service and one for each executor.
     pub(super) graph_wires: Vec<Link>,
     pub(super) executor_wires: Vec<Link>,
     pub(super) client: Client,
@@ -26,12 +26,12 @@ pub(super) struct Deployment {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) by_kind: BTreeMap<Kind, usize>,
-    /// Faults that met a place that was faulty already, as the leader's may.
+    /// The faults whose target was faulty already. The leader may be such a target.
     pub(super) skipped: usize,
     pub(super) journal: Vec<String>,
 }
 
-/// Breaks and mends, until the last fault is over.
+/// Starts and ends faults, until the last fault is over.
 pub(super) async fn carry_out(deployment: &mut Deployment, faults: &[Fault], done: &mut Done) -> anyhow::Result<()> {
     let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
     for (number, fault) in faults.iter().enumerate() {
@@ -69,7 +69,7 @@ pub(super) async fn carry_out(deployment: &mut Deployment, faults: &[Fault], don
     Ok(())
 }
 
-/// The target of the fault; `None` if no replica leads.
+/// Returns the target of the fault, or `None` if no replica leads.
 async fn found(deployment: &Deployment, victim: Victim) -> anyhow::Result<Option<Place>> {
     if let Victim::Place(place) = victim {
         return Ok(Some(place));
@@ -88,7 +88,7 @@ async fn break_it(deployment: &Deployment, kind: Kind, place: Place) -> anyhow::
         Kind::Kill => deployment.process(place)?.service()?.process.kill(),
         Kind::Pause => deployment.process(place)?.service()?.process.pause(),
         Kind::Terminate => {
-            // Until it has said something, it may not listen for signals yet.
+            // A process without any output may not handle signals yet.
             let process = &deployment.process(place)?.service()?.process;
             let output = || async { Ok(process.output()) };
             until("it runs", STOPS_WITHIN, output, |output| !output.is_empty()).await?;
@@ -132,7 +132,7 @@ impl Deployment {
         }
     }
 
-    /// A graph service keeps its name, which is its address; an executor may come back under another one.
+    /// A graph service keeps its name, because the name is its address. An executor may return with another name.
     fn again(&mut self, place: Place, renamed: bool) -> anyhow::Result<()> {
         let is_executor = matches!(place, Place::Executor(_));
         self.process_mut(place)?.start(renamed && is_executor)

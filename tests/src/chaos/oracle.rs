@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Violations that are kept; the first says most.
+/// The maximum number of kept violations. The first one is the most informative.
 const VIOLATIONS_MAX: usize = 20;
 
 /// The propagation policy for the owner of a family.
@@ -33,11 +33,11 @@ impl Policy {
     }
 }
 
-/// The outcome of an object once its family's owner is deleted.
+/// The end of an object after the deletion of its family's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Goes,
-    /// It stays, with references to exactly these uids.
+    /// The object stays, with references to exactly these uids.
     Stays(BTreeSet<String>),
 }
 
@@ -49,9 +49,9 @@ struct Known {
     family: usize,
     name: String,
     fate: Fate,
-    /// It has reached its expected end.
+    /// The object has reached its expected end.
     done: bool,
-    /// The owner of a foreground deletion must wait for it.
+    /// The owner's foreground deletion must wait for the object.
     blocks: bool,
 }
 
@@ -60,11 +60,11 @@ struct Family {
     policy: Policy,
     owner: Uid,
     doomed: bool,
-    /// Its remains are being removed by the test.
+    /// The test itself removes the remaining objects.
     cleared: bool,
-    /// Objects that are not done.
+    /// The number of objects without their end.
     left: usize,
-    /// Of those, what a foreground deletion of the owner waits for.
+    /// The number of these objects for which the owner's foreground deletion waits.
     blocking: usize,
 }
 
@@ -74,18 +74,18 @@ pub(super) struct Sight {
     pub(super) uid: Uid,
     pub(super) name: String,
     pub(super) owners: BTreeSet<String>,
-    /// It has a deletion timestamp.
+    /// The object has a deletion timestamp.
     pub(super) going: bool,
 }
 
-/// See the module.
+/// The oracle of the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     families: BTreeMap<usize, Family>,
     objects: BTreeMap<Uid, Known>,
-    /// Deleted before their creator received their uid.
+    /// The objects that were deleted before their creator received their uid.
     early: BTreeSet<Uid>,
-    /// Every object that is still to come to its end because its family is doomed.
+    /// The doomed objects that have not reached their end.
     pending: usize,
     collected: BTreeMap<Policy, u64>,
     violations: Vec<String>,
@@ -94,14 +94,14 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// A family with its owner, which goes.
+    /// Adds a family with its owner, which will be deleted.
     pub(super) fn family(&mut self, number: usize, policy: Policy, owner: Uid, name: &str) {
         let family = Family { policy, owner: owner.clone(), doomed: false, cleared: false, left: 0, blocking: 0 };
         self.families.insert(number, family);
         self.member(number, owner, name, Fate::Goes, false);
     }
 
-    /// One more object of a family. `blocks`: the owner's foreground deletion has to wait for it.
+    /// Adds an object to a family. `blocks` means that the owner's foreground deletion must wait for it.
     pub(super) fn member(&mut self, number: usize, uid: Uid, name: &str, fate: Fate, blocks: bool) {
         let Some(family) = self.families.get_mut(&number) else { return };
         let gone = self.early.remove(&uid);
@@ -116,7 +116,7 @@ impl Oracle {
         self.objects.insert(uid, Known { family: number, name: name.to_owned(), fate, done: gone, blocks });
     }
 
-    /// An object that needs nothing done to it, and must stay as it is.
+    /// Adds an object that must stay unchanged.
     pub(super) fn bystander(&mut self, number: usize, uid: Uid, name: &str, owners: BTreeSet<String>) {
         if self.early.remove(&uid) {
             self.violations.push(format!("{name} was deleted as soon as it was there"));
@@ -125,7 +125,7 @@ impl Oracle {
         self.objects.insert(uid, Known { family: number, name: name.to_owned(), fate, done: true, blocks: false });
     }
 
-    /// The owner is about to be deleted.
+    /// Announces the deletion of the owner.
     pub(super) fn doom(&mut self, number: usize, now: Instant) {
         let Some(family) = self.families.get_mut(&number) else { return };
         family.doomed = true;
@@ -135,19 +135,19 @@ impl Oracle {
         self.pending += family.left;
     }
 
-    /// The test is about to remove what the family left.
+    /// Announces that the test removes the rest of the family.
     pub(super) fn clear(&mut self, number: usize) {
         if let Some(family) = self.families.get_mut(&number) {
             family.cleared = true;
         }
     }
 
-    /// All of the family has come to its end.
+    /// Returns whether all objects of the family have reached their end.
     pub(super) fn is_settled(&self, number: usize) -> bool {
         self.families.get(&number).is_none_or(|family| family.doomed && family.left == 0)
     }
 
-    /// What is to be there of the family: name, uid, owners.
+    /// Returns the objects of the family that must exist: name, uid and owners.
     pub(super) fn remains(&self, number: usize) -> BTreeMap<String, (Uid, BTreeSet<String>)> {
         let stays = self.objects.iter().filter(|(_, known)| known.family == number);
         stays
@@ -158,12 +158,12 @@ impl Oracle {
             .collect()
     }
 
-    /// Objects that are still to come to their end.
+    /// Returns the number of objects that have not reached their end.
     pub(super) fn pending(&self) -> usize {
         self.pending
     }
 
-    /// Examples, for diagnosis.
+    /// Returns examples of them, for diagnosis.
     pub(super) fn pending_names(&self, most: usize) -> Vec<String> {
         let doomed = |known: &&Known| !known.done && self.families.get(&known.family).is_some_and(|f| f.doomed);
         self.objects.values().filter(doomed).take(most).map(|known| known.name.clone()).collect()
@@ -181,7 +181,7 @@ impl Oracle {
         &self.violations
     }
 
-    /// The watch shows an object as it is now.
+    /// Handles an event of the watch with the present state of an object.
     pub(super) fn seen(&mut self, sight: &Sight, now: Instant) {
         let Some(known) = self.objects.get(&sight.uid) else { return };
         let Some(family) = self.families.get(&known.family).filter(|family| !family.cleared) else { return };
@@ -209,7 +209,7 @@ impl Oracle {
         }
     }
 
-    /// The watch shows that an object is gone.
+    /// Handles an event of the watch that an object is gone.
     pub(super) fn deleted(&mut self, sight: &Sight, now: Instant) {
         let Some(known) = self.objects.get(&sight.uid) else {
             self.early.insert(sight.uid.clone());

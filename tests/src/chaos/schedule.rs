@@ -1,25 +1,25 @@
-//! What breaks when: drawn from a seed before anything runs, so that a seed replays it.
+//! The schedule of faults. A seed determines all of it before the run, so a seed replays it.
 
 use crate::random::Random;
 use std::fmt;
 use std::time::Duration;
 
-/// Faulty graph services, and faulty executors, at a time.
+/// The maximum numbers of faulty graph services and of faulty executors at a time.
 const GRAPHS_FAULTY_MAX: usize = 2;
 const EXECUTORS_FAULTY_MAX: usize = 2;
-/// How long an executor is known to the leader without a word of it: its session and one heartbeat.
+/// The time for which a leader keeps a silent executor: its session and one heartbeat.
 const SESSION: Duration = Duration::from_secs(20);
 
-/// The deployment that is to be disturbed.
+/// The deployment under test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) graphs: usize,
     pub(super) executors: usize,
-    /// Of the election.
+    /// The durations of the election.
     pub(super) lease_duration: Duration,
 }
 
-/// One process, or one pair of them and what lies between.
+/// One process, or two processes with the connection between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Graph(usize),
@@ -29,7 +29,7 @@ pub(super) enum Place {
     ExecutorToGraph { executor: usize, graph: usize },
 }
 
-/// Where it happens; the leader is found when it does.
+/// The place of the fault. The leader is found when the fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
     Place(Place),
@@ -40,13 +40,13 @@ pub(super) enum Victim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// SIGKILL, and a new process later.
+    /// SIGKILL, and a new process after some time.
     Kill,
-    /// SIGSTOP for longer than every lease, then SIGCONT.
+    /// SIGSTOP for longer than every lease, and then SIGCONT.
     Pause,
-    /// SIGTERM, and a new process once it has ended.
+    /// SIGTERM, and a new process after the end of the old one.
     Terminate,
-    /// A partition: nothing arrives until it ends, then all of it.
+    /// A partition. Nothing arrives until its end, and then everything arrives.
     Hold,
     /// A partition that breaks connections and refuses new ones.
     Cut,
@@ -59,7 +59,7 @@ pub(super) struct Fault {
     pub(super) lasts: Duration,
     pub(super) kind: Kind,
     pub(super) victim: Victim,
-    /// An executor that is started again comes under another name.
+    /// An executor restarts with another name.
     pub(super) renamed: bool,
 }
 
@@ -69,7 +69,7 @@ impl Fault {
     }
 }
 
-/// Faults in the order of their beginnings, all over within `total`.
+/// Draws the faults in the order of their beginnings. All of them end within `total`.
 pub(super) fn draw(seed: u64, shape: Shape, total: Duration) -> Vec<Fault> {
     let mut draw = Random::new(seed, 0);
     let mut faults: Vec<Fault> = Vec::new();

@@ -1,4 +1,4 @@
-//! Users who make families, delete their owners, and look at what is left.
+//! Users that create families, delete their owners, and check the results.
 
 use super::oracle::{Fate, Oracle, Policy};
 use crate::load::{configmaps, create, create_all, delete, list, reference_to, send};
@@ -12,18 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, interval};
 
-/// The label by which the objects of a family are found.
+/// The label of the objects of a family.
 pub(super) const FAMILY: &str = "family";
-/// Where the families live: several namespaces, so that each cascade has neighbours.
+/// The namespaces of the families. There are several, so that each cascade has neighbours.
 pub(super) const NAMESPACES: [&str; 4] = ["chaos-a", "chaos-b", "chaos-c", "chaos-d"];
-/// Objects that wait for the collector, before users hold back.
+/// The number of objects in work from which users pause.
 const PENDING_MAX: usize = 1_500;
-/// Settled families that a user leaves in place, for late writes to spoil.
+/// The number of settled families that a user keeps, so that late writes to them are noticed.
 const REMAINS_MAX: usize = 6;
-/// A look at whether there is room for one more family, or whether one has settled.
+/// The interval of checks for room for another family, and for settled families.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The oracle, shared by users and watches.
+/// The oracle, which users and watches share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared(Arc<Mutex<Oracle>>);
 
@@ -33,12 +33,12 @@ impl Shared {
     }
 }
 
-/// One user, with a stream of draws of its own.
+/// One user, with its own random numbers.
 pub(super) struct User {
     pub(super) client: Client,
     pub(super) shared: Shared,
     pub(super) draw: Random,
-    /// The first family's number, and what to add for the next: no two users share one.
+    /// The number of the first family, and the step to the next one. No two users share a number.
     pub(super) first: usize,
     pub(super) step: usize,
 }
@@ -52,7 +52,7 @@ struct Family {
 }
 
 impl User {
-    /// Creates and dooms families until `stop`, then returns without waiting.
+    /// Creates and dooms families until `stop`, and then returns without a wait.
     pub(super) async fn run(mut self, stop: watch::Receiver<bool>) -> anyhow::Result<Vec<Remains>> {
         let mut number = self.first;
         let mut doomed: VecDeque<Remains> = VecDeque::new();
@@ -136,7 +136,7 @@ impl User {
         Ok(Family { number, namespace, policy, owner, late })
     }
 
-    /// Deletes the owner. Dependents that appear after a background deletion go as well.
+    /// Deletes the owner. Dependents that appear after a background deletion go too.
     async fn doom(&self, family: Family) -> anyhow::Result<()> {
         let Family { number, namespace, policy, owner, late } = family;
         let maps = configmaps(namespace);
@@ -151,7 +151,7 @@ impl User {
     }
 }
 
-/// A family that was doomed, for a last look at what is left of it.
+/// A doomed family, for a last check of its objects.
 #[derive(Clone, Debug)]
 pub(super) struct Remains {
     pub(super) number: usize,
@@ -163,7 +163,7 @@ impl Remains {
         [configmaps(self.namespace), format!("/api/v1/namespaces/{}/secrets", self.namespace)]
     }
 
-    /// Whether exactly that is there which is to be, as it is to be.
+    /// Returns whether exactly the expected objects exist, in the expected state.
     pub(super) async fn check(&self, client: &Client, shared: &Shared) -> anyhow::Result<()> {
         let wanted = shared.oracle().remains(self.number);
         let mut found = BTreeMap::new();
@@ -202,7 +202,7 @@ fn labelled(kind: &str, family: usize, name: &str, owners: &[&Value]) -> Value {
     object
 }
 
-/// What is in an object, so that one that was replaced by another of its name is noticed.
+/// The content of an object. It shows that another object with the same name has replaced the object.
 fn data(name: &str) -> Value {
     json!({ "is": name })
 }
@@ -215,7 +215,7 @@ pub(super) fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The uids of an object's owners.
+/// Returns the uids of an object's owners.
 pub(super) fn owners(object: &Value) -> BTreeSet<String> {
     let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     references.filter_map(|reference| reference["uid"].as_str().map(str::to_owned)).collect()

@@ -1,4 +1,4 @@
-//! The API server's own watch, held against the oracle.
+//! Compares the API server's own watch with the oracle.
 
 use super::oracle::Sight;
 use super::users::{FAMILY, Shared};
@@ -20,7 +20,7 @@ where
     loop {
         let params = WatchParams::default().labels(FAMILY);
         let mut events = api.watch_metadata(&params, &version).await.context("watching families")?.boxed();
-        // The server ends a watch after some minutes; it continues where it ended.
+        // The server ends a watch after some minutes. The watch then continues at its position.
         while let Some(event) = events.try_next().await.context("watching families")? {
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {

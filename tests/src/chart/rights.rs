@@ -1,4 +1,4 @@
-//! The rights that rendered roles give, with one of them taken away, and the table of them.
+//! The rights in rendered roles, roles without a single right, and the table of rights.
 
 use super::root;
 use anyhow::{Context, ensure};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
-/// One verb on one resource, as a rule gives it to a service account.
+/// One verb on one resource, in the form in which a rule grants it to a service account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub account: String,
@@ -39,7 +39,7 @@ fn account(object: &Value) -> Option<&str> {
     ["graph-service", "executor-service"].into_iter().find(|name| *name == component)
 }
 
-/// Every right of both services, as they are rendered.
+/// Returns every right of both services in the rendered chart.
 pub fn rights(objects: &[Value]) -> anyhow::Result<Vec<Right>> {
     let mut found = Vec::new();
     for role in objects.iter().filter(|object| is_role(object)) {
@@ -66,7 +66,8 @@ pub fn rights(objects: &[Value]) -> anyhow::Result<Vec<Right>> {
     Ok(found)
 }
 
-/// Every right that rules give, a line for each: whose, which, where, and on which names alone.
+/// Returns every right of the rules, one per line: the account, the right, the place, and the names to which the right
+/// is limited.
 pub fn spelt_out(account: &str, place: &str, rules: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for rule in rules.as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -84,7 +85,8 @@ pub fn spelt_out(account: &str, place: &str, rules: &Value) -> Vec<String> {
     lines
 }
 
-/// The roles and bindings of one service under other names, for another account and another Lease, without one right.
+/// Returns the roles and bindings of one service under other names, for another account and another Lease, without one
+/// right.
 pub fn reduced(objects: &[Value], of: &str, suffix: &str, without: Option<&Right>) -> Vec<Value> {
     let renamed = |name: &Value| json!(format!("{}-{suffix}", name.as_str().unwrap_or_default()));
     let ours = objects.iter().filter(|object| account(object) == Some(of));
@@ -117,7 +119,7 @@ fn rules(rules: &Value, lease: &str, without: Option<&Right>) -> Value {
                         continue;
                     }
                     let mut one = json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
-                    // The only name that a rule is limited to is the Lease's.
+                    // The Lease has the only name to which a rule is limited.
                     if rule.get("resourceNames").is_some() {
                         one["resourceNames"] = json!([lease]);
                     }
@@ -158,21 +160,21 @@ pub struct Rule {
     pub without: String,
 }
 
-/// Reads it from the chart.
+/// Reads the list from the chart.
 pub fn table() -> anyhow::Result<Table> {
     let text = fs::read_to_string(root().join("deploy/chart/files/rbac.yaml"))?;
     serde_saphyr::from_str(&text).context("deploy/chart/files/rbac.yaml")
 }
 
 impl Table {
-    /// As a page of the documentation.
+    /// Returns the list as a page of the documentation.
     pub fn page(&self) -> anyhow::Result<String> {
         let mut page = INTRODUCTION.to_owned();
         let mut by_account: BTreeMap<&str, Vec<(&Role, &Rule)>> = BTreeMap::new();
         for role in &self.roles {
             by_account.entry(&role.account).or_default().extend(role.rules.iter().map(|rule| (role, rule)));
         }
-        // The graph service first, as in every other page.
+        // The graph service is first, as on every other page.
         for (account, rules) in by_account.iter().rev() {
             page.push_str(&format!(
                 "\n## {account}\n\n| Verb | What | Why | Where it is missing |\n|---|---|---|---|\n"

@@ -1,4 +1,4 @@
-//! The cases: what upstream's tests ask of a collector, as end states.
+//! The cases: the demands of upstream's tests on a collector, as end states.
 
 mod beyond;
 mod conflicting;
@@ -7,7 +7,7 @@ mod integration;
 
 use super::step::Case;
 
-/// All of them.
+/// All cases.
 pub fn all() -> Vec<Case> {
     [conflicting::cases(), integration::cases(), end_to_end::cases(), beyond::cases()].into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! Every test of upstream's that a garbage collector can be held to, and what covers it here.
+//! Every test of upstream's that applies to a garbage collector, and what covers it here.
 
 use super::cases;
 use super::requests;
@@ -9,36 +9,37 @@ use std::path::Path;
 /// One test of upstream's.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// `U` unit tests of the collector, `S` of the API server, `A` of its admission plugin, `I` integration, `E` end to end.
+    /// The letter says where the test is: `U` unit tests of the collector, `S` of the API server, `A` of its admission
+    /// plugin, `I` integration, `E` end to end.
     pub id: &'static str,
-    /// Upstream's name.
+    /// The name of upstream's test.
     pub upstream: &'static str,
     pub cover: Cover,
 }
 
-/// What stands for a test of upstream's here.
+/// What covers a test of upstream's here.
 #[derive(Debug, Clone, Copy)]
 pub enum Cover {
     By(&'static [Test]),
-    /// Why it cannot apply to this design.
+    /// The reason why the test cannot apply to this design.
     Nothing(&'static str),
 }
 
 /// The location of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// A case of this suite, by name; it says itself that it covers the id.
+    /// A case of this suite, by name. The case itself names the id.
     Case(&'static str),
-    /// Rows of requests to both servers, by the id that they carry.
+    /// The rows of requests to both servers with this id.
     Rows(&'static str),
-    /// A test function elsewhere in the tree: file, then name.
+    /// A test function elsewhere in the tree: the file and the name.
     Unit(&'static str, &'static str),
 }
 
 use Cover::{By, Nothing};
 use Test::{Case, Rows, Unit};
 
-/// How many ids each letter has.
+/// The number of ids for each letter.
 const COUNTS: [(char, usize); 5] = [('U', 68), ('S', 14), ('A', 2), ('I', 15), ('E', 11)];
 
 const EDGES: Test = Unit("engine/src/graph/tests.rs", "edges_are_the_same_from_both_ends_after_any_history");
@@ -55,7 +56,7 @@ const fn entry(id: &'static str, upstream: &'static str, cover: Cover) -> Entry 
     Entry { id, upstream, cover }
 }
 
-/// All of them.
+/// All entries.
 pub const CATALOGUE: &[Entry] = &[
     entry(
         "U1",
@@ -356,7 +357,7 @@ pub const CATALOGUE: &[Entry] = &[
     entry("A1", "TestGCAdmission", Nothing(ADMISSION)),
     entry("A2", "TestBlockOwnerDeletionAdmission", Nothing(ADMISSION)),
     entry("I1", "TestCrossNamespaceReferencesWithWatchCache", By(&[Case("invalid-children")])),
-    // The sandbox has no watch cache, the real server has one.
+    // The sandbox has no watch cache. The real server has one.
     entry("I2", "TestCrossNamespaceReferencesWithoutWatchCache", By(&[Case("invalid-children")])),
     entry("I3", "TestCascadingDeletion", By(&[Case("cascading")])),
     entry("I4", "TestCreateWithNonExistentOwner", By(&[Case("owner-never-existed")])),
@@ -418,7 +419,7 @@ pub const CATALOGUE: &[Entry] = &[
     entry("E11", "should delete jobs and pods created by cronjob", By(&[Case("cronjob")])),
 ];
 
-/// What the catalogue comes to, in one line.
+/// Summarizes the catalogue in one line.
 pub fn summary() -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in CATALOGUE {
@@ -434,7 +435,8 @@ pub fn summary() -> String {
     format!("catalogue: {} ids, {}", CATALOGUE.len(), counts.join(", "))
 }
 
-/// Fails on an id that is missing or there twice, and on a test that does not exist. `root` is the top of the source tree.
+/// Fails on an id that is missing or present twice, and on a test that does not exist. `root` is the top of the source
+/// tree.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let mut ids = BTreeSet::new();
     for entry in CATALOGUE {
@@ -472,7 +474,7 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether there is such a test. A function counts only under an attribute that makes it one.
+/// Returns whether the test exists. A function counts only under an attribute that makes it a test.
 pub fn exists(root: &Path, test: &Test) -> anyhow::Result<bool> {
     Ok(match test {
         Case(name) => cases::all().iter().any(|case| case.name == *name),

@@ -1,6 +1,6 @@
-//! Stands between the collector and the sandbox, and notes each of its writes that could meet another object, or another state of it,
-//! than the one it was decided for. On most days such a write ends as it should: what it lacks is missed after a restore, behind an
-//! aggregated server, or once in a long race.
+//! A guard between the collector and the sandbox. It records each write of the collector that could meet another
+//! object, or another state of the object, than the decision assumed. Such a write usually ends well. Its missing
+//! preconditions matter only after a restore, behind an aggregated server, or in a rare race.
 
 use anyhow::ensure;
 use axum::Router;
@@ -13,24 +13,24 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BODY_MAX_BYTES: usize = 4 << 20;
-/// The limit of listed writes without a guard.
+/// The maximum number of listed writes without a guard.
 const TOLD_MAX: usize = 20;
 
 /// The observations so far.
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Arc<Mutex<Seen>>);
 
-/// The writes that passed.
+/// The number of writes with all preconditions.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Writes of objects that are not the collector's own.
+    /// The number of writes to objects that are not the collector's own.
     pub writes: u64,
-    /// Those that name too little of what they were decided for, the first of them.
+    /// The first writes with too few preconditions.
     pub unguarded: Vec<String>,
 }
 
 impl Seen {
-    /// An error that names every write without a guard.
+    /// Returns an error that names every write without a guard.
     pub fn check(&self) -> anyhow::Result<()> {
         let Seen { writes, unguarded } = self;
         ensure!(unguarded.is_empty(), "of {writes} writes, some without a guard:\n{}", unguarded.join("\n"));
@@ -39,7 +39,7 @@ impl Seen {
 }
 
 impl Guard {
-    /// The same server, seen through this.
+    /// Returns the same server behind the guard.
     pub(super) fn before(&self, server: Router) -> Router {
         server.layer(from_fn_with_state(self.clone(), pass))
     }
@@ -81,12 +81,12 @@ async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Respo
     next.run(Request::from_parts(head, Body::from(body))).await
 }
 
-/// Its Lease, its events and its pauses, which no decision about garbage touches.
+/// Returns whether the object is the collector's Lease, event or pause. No decision about garbage concerns these.
 fn is_its_own(path: &str) -> bool {
     path.starts_with("/apis/ownergraph.dev/") || path.contains("/leases/") || path.contains("/events/")
 }
 
-/// What a write lacks to meet only what it was decided for.
+/// Returns the preconditions that the write lacks.
 fn missing(method: &Method, body: &[u8]) -> Option<&'static str> {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return Some("a body in JSON") };
     let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
@@ -103,7 +103,7 @@ fn missing(method: &Method, body: &[u8]) -> Option<&'static str> {
         }
         (_, body) => {
             let metadata = &body["metadata"];
-            // Entries that are only taken out by their uid are taken out of whatever state the object is in.
+            // A patch that only removes entries by uid is right in any state of the object.
             let entries = metadata["ownerReferences"].as_array();
             let only_removes = entries.is_some_and(|all| all.iter().all(|entry| entry["$patch"] == "delete"));
             (is_text(&metadata["uid"]), only_removes || is_text(&metadata["resourceVersion"]))

@@ -1,4 +1,4 @@
-//! Tables of requests with their answers: the sandbox must answer as the real API server does.
+//! Tables of requests with their answers. The sandbox must answer like the real API server.
 
 mod tables;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub use tables::all;
 
-/// Patches, by what they are called.
+/// The patch types.
 pub const MERGE: &str = "application/merge-patch+json";
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub const JSON: &str = "application/json";
@@ -20,10 +20,10 @@ pub const JSON: &str = "application/json";
 #[derive(Debug, Clone)]
 pub struct Row {
     pub id: &'static str,
-    /// The subject of the row, in words.
+    /// The subject of the row.
     pub about: String,
     pub kind: Kind,
-    /// Merged into the least object of the kind; `None` if nothing is to be created.
+    /// The fields of the object on top of the minimum of its kind. `None` creates no object.
     pub object: Option<Value>,
     pub asks: Vec<Ask>,
 }
@@ -32,48 +32,48 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Ask {
     pub method: Method,
-    /// The collection, not the object.
+    /// The request is about the collection, and not about the object.
     pub collection: bool,
     pub content_type: &'static str,
-    /// `"$uid"` and `"$version"` in it stand for the object's, as it is before the request.
+    /// The body. `"$uid"` and `"$version"` stand for the values of the object before the request.
     pub body: Option<Value>,
-    /// The status, and the reason where the answer is a failure.
+    /// The status, and the reason of a failure.
     pub code: u16,
     pub reason: &'static str,
-    /// The kind of a successful answer, where that matters.
+    /// The kind of a successful answer, if the row is about it.
     pub answers: Option<&'static str>,
     pub then: Then,
 }
 
-/// What is left.
+/// The state after the request.
 #[derive(Debug, Clone, Default)]
 pub struct Then {
-    /// `Some(false)`: the object is gone.
+    /// `Some(false)` means that the object is gone.
     pub there: Option<bool>,
-    /// Exactly these finalizers.
+    /// The finalizers.
     pub finalizers: Option<Vec<&'static str>>,
-    /// `metadata.deletionGracePeriodSeconds`; `Some(None)` if there is none.
+    /// `metadata.deletionGracePeriodSeconds`. `Some(None)` means that the field is absent.
     pub grace: Option<Option<i64>>,
     pub mark: Option<Mark>,
-    /// By how much `metadata.generation` has grown.
+    /// The increase of `metadata.generation`.
     pub generation: Option<i64>,
     /// `metadata.ownerReferences`, each with exactly these fields.
     pub owners: Option<Value>,
-    /// Whether the object was written at all.
+    /// True if the object was written.
     pub written: Option<bool>,
 }
 
-/// The outcome of the deletion mark.
+/// The effect on the deletion mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     None,
-    /// There is one, and there was none.
+    /// The request set a mark.
     New,
     Same,
     Earlier,
 }
 
-/// A request about the object itself that has to be answered with 200.
+/// A request about the object whose answer must be 200.
 pub fn ask(method: Method, body: Value) -> Ask {
     Ask {
         method,
@@ -94,7 +94,7 @@ pub fn delete(options: Value) -> Ask {
     ask(Method::DELETE, body)
 }
 
-/// A patch of a type.
+/// A patch of this type.
 pub fn patch(content_type: &'static str, body: Value) -> Ask {
     Ask { content_type, ..ask(Method::PATCH, body) }
 }
@@ -134,7 +134,7 @@ impl Ask {
     }
 }
 
-/// Asks everything, and says what was answered otherwise than it has to be.
+/// Sends all requests, and lists the wrong answers.
 pub async fn run(world: &World, rows: &[Row]) -> anyhow::Result<Outcome> {
     let namespace = "requests";
     world.namespace(namespace).await?;
@@ -158,7 +158,7 @@ async fn run_row(world: &World, namespace: &str, name: &str, row: &Row) -> anyho
         let mut body = row.kind.body();
         merge(&mut body, more);
         body["metadata"]["name"] = json!(name);
-        // Alone of its label, so that a collection of one can be deleted.
+        // The object alone has this label, so the collection has one member.
         body["metadata"]["labels"]["row"] = json!(name);
         world.send(Method::POST, &collection, Some(&body)).await.context("creating the object")?;
     }
@@ -202,7 +202,7 @@ fn check(then: &Then, before: Option<&Value>, after: Option<&Value>) -> anyhow::
             Mark::None => is.is_none(),
             Mark::New => was.is_none() && is.is_some(),
             Mark::Same => was.is_some() && was == is,
-            // Of one form, and so ordered as text.
+            // All versions have one form, so they can be compared as text.
             Mark::Earlier => is.is_some() && is < was,
         };
         ensure!(holds, "the deletion mark was {was:?} and is {is:?}: not {mark:?}");
@@ -221,7 +221,7 @@ fn check(then: &Then, before: Option<&Value>, after: Option<&Value>) -> anyhow::
     Ok(())
 }
 
-/// The body with the object's own name, uid and version in it.
+/// Returns the body with the object's own name, uid and version.
 fn fill(body: &Value, name: &str, object: &Value) -> Value {
     match body {
         Value::String(word) => match word.as_str() {
@@ -238,12 +238,12 @@ fn fill(body: &Value, name: &str, object: &Value) -> Value {
     }
 }
 
-/// A pod that has a node, so that it is deleted with grace.
+/// A pod with a node, so its deletion has a grace period.
 fn scheduled() -> Value {
     json!({ "spec": { "nodeName": "nowhere" } })
 }
 
-/// The rows of one id, as they are built.
+/// The rows of one id, during their construction.
 struct Table {
     id: &'static str,
     rows: Vec<Row>,

@@ -15,27 +15,27 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-/// Cases in flight at once. Each asks for its objects several times a second.
+/// The number of cases in flight. Each of them reads its objects several times per second.
 const CASES_AT_ONCE: usize = 16;
 const WITHIN: Duration = Duration::from_secs(30);
-/// How long nothing may change before it counts as the end.
+/// The time without a change after which a state counts as the end.
 const QUIET: Duration = Duration::from_millis(1500);
-/// Of the collector's log, in a failure.
+/// The number of log lines of the collector in a failure.
 const LOG_LINES_MAX: usize = 30;
-/// One whole case; the sum of its waits is bounded anyway.
+/// The time limit of one case.
 const CASE_WITHIN: Duration = Duration::from_secs(150);
 
-/// How a run of cases ended.
+/// The result of a run of cases.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Names of the runs that went as they should.
+    /// The names of the successful runs.
     pub passed: Vec<String>,
-    /// Name and reason of the others.
+    /// The names of the other runs, with the reason.
     pub failed: Vec<(String, String)>,
 }
 
 impl Outcome {
-    /// An error that names everything that failed.
+    /// Returns an error that names every failure.
     pub fn check(&self) -> anyhow::Result<()> {
         let mut text = String::new();
         for (name, why) in &self.failed {
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// Runs every case in one world: those that may go together at once, under one collector, and then the others one by one.
+/// Runs every case in one world. Most cases run together under one collector. The others follow one by one.
 pub async fn run(world: &Arc<World>, cases: Vec<Case>) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     let (alone, together): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.runs == Runs::Alone);
@@ -116,7 +116,7 @@ impl Outcome {
     }
 }
 
-/// What a run knows of an object that it created.
+/// The facts about an object that a run created.
 #[derive(Debug, Clone)]
 struct Known {
     path: String,
@@ -124,13 +124,13 @@ struct Known {
     object: Value,
 }
 
-/// One case in flight, in namespaces of its own.
+/// One case in flight, in its own namespaces.
 struct Run {
     world: Arc<World>,
     collector: Option<Arc<Collector>>,
     name: String,
     known: HashMap<&'static str, Known>,
-    /// Of references to objects that never were.
+    /// The uids of references to objects that never existed.
     invented: HashMap<&'static str, String>,
     canaries: usize,
 }
@@ -163,7 +163,8 @@ impl Run {
         self.finish(case.steps).await
     }
 
-    /// Waits until the collector knows of every dependent: before that, owners may go as if they had none.
+    /// Waits until the collector knows every dependent. Before that, the collector may treat an owner as one without
+    /// dependents.
     async fn until_drawn(&self) -> anyhow::Result<()> {
         let Some(Collector::Ours(collector)) = self.collector.as_deref() else { return Ok(()) };
         let owned = self.known.values().filter(|known| known.object["metadata"]["ownerReferences"].is_array());
@@ -171,7 +172,7 @@ impl Run {
         let mut ticks = ticks();
         for known in owned {
             let uid = known.object["metadata"]["uid"].as_str().context("a created object has a uid")?;
-            // What is ignored is never drawn.
+            // The graph has no objects of ignored kinds.
             while known.object["kind"] != "Event"
                 && !collector.get(&format!("/debug/graph?uid={uid}")).await?.1.contains(uid)
                 && self.world.get(&known.path).await?.is_some()
@@ -197,7 +198,7 @@ impl Run {
         })
     }
 
-    /// What the collector has written about this run, its last lines.
+    /// Returns the last log lines of the collector about this run.
     fn log(&self) -> String {
         let Some(Collector::Ours(collector)) = self.collector.as_deref() else { return String::new() };
         let text = std::fs::read_to_string(collector.process.log()).unwrap_or_default();
@@ -253,7 +254,7 @@ impl Run {
         self.world.send(Method::DELETE, path, Some(&policy.options())).await.map(|_| ())
     }
 
-    /// Writes a label as fast as the server answers, until the answer is that the object is gone.
+    /// Writes a label as fast as the server answers, until the server answers that the object is gone.
     async fn churn(&self, local: &str) -> anyhow::Result<()> {
         let path = &self.known(local)?.path;
         let deadline = Instant::now() + WITHIN;
@@ -284,7 +285,7 @@ impl Run {
     async fn stays(&mut self, expected: &[Expect]) -> anyhow::Result<()> {
         self.until(expected).await?;
         self.canaries += 1;
-        // Once it has gone, the collector has had a turn for this namespace.
+        // When this object is gone, the collector has handled all earlier events in this namespace.
         let path = format!("{}/canary-{}", crate::load::configmaps(&self.space(Space::A)), self.canaries);
         let owner =
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": Uuid::new_v4().to_string() });
@@ -308,7 +309,7 @@ impl Run {
         Ok(())
     }
 
-    /// What is not as expected, in words; `None` when everything is.
+    /// Returns the differences from the expectation as text, or `None` without differences.
     async fn first_false(&self, expected: &[Expect]) -> anyhow::Result<Option<String>> {
         for expect in expected {
             let (holds, seen) = self.look(expect).await?;
@@ -346,7 +347,7 @@ impl Run {
         };
         let known = self.known(local)?;
         let found = self.world.get(&known.path).await?;
-        // Another object under the name is not the one that is meant.
+        // Another object with this name does not count.
         let found = found.filter(|found| found["metadata"]["uid"] == known.object["metadata"]["uid"]);
         let Some(found) = found else { return Ok((matches!(expect, Expect::Absent(_)), format!("{local} is gone"))) };
         let metadata = &found["metadata"];
@@ -371,7 +372,7 @@ impl Run {
     }
 
     async fn look_at_component(&self, asked: &[&str], drawn: &[&str]) -> anyhow::Result<(bool, String)> {
-        // An object that is unknown here has no uid at all.
+        // An object that the case does not know has no uid.
         let uid = |local: &&str| self.uid(local).unwrap_or("nobody");
         let query: Vec<String> = asked.iter().map(|local| format!("uid={}", uid(local))).collect();
         let (_, body) = self.collector()?.get(&format!("/debug/graph?{}", query.join("&"))).await?;
@@ -406,7 +407,7 @@ impl Run {
         }
     }
 
-    /// Names of cluster-scoped objects carry the run's, so that runs do not meet.
+    /// The name of a cluster-scoped object contains the name of the run, so that runs do not meet.
     fn server_name(&self, kind: Kind, name: &str) -> String {
         if kind.namespaced { name.to_owned() } else { format!("{}-{name}", self.name) }
     }
@@ -452,7 +453,7 @@ impl Run {
         Ok(value)
     }
 
-    /// The patch with each `{"$reference": LOCAL, …}` in it made a reference to that object.
+    /// Returns the patch with a reference in place of each `{"$reference": LOCAL, …}`.
     fn resolve(&mut self, patch: &Value) -> anyhow::Result<Value> {
         Ok(match patch {
             Value::Object(fields) => match fields.get("$reference").and_then(Value::as_str) {

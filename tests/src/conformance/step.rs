@@ -1,8 +1,8 @@
-//! The words that cases are written in.
+//! The vocabulary of the cases.
 
 use serde_json::{Value, json};
 
-/// What the API server calls a kind, and where its objects live.
+/// The API server's names for a kind, and the place of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     pub api_version: &'static str,
@@ -19,7 +19,7 @@ const fn cluster(api_version: &'static str, kind: &'static str, plural: &'static
     Kind { api_version, kind, plural, namespaced: false }
 }
 
-/// The group of every custom kind here.
+/// The group of every custom kind in the cases.
 pub const GROUP: &str = "conformance.example.com";
 const CUSTOM: &str = "conformance.example.com/v1";
 
@@ -31,24 +31,25 @@ pub const DEPLOYMENT: Kind = namespaced("apps/v1", "Deployment", "deployments");
 pub const REPLICASET: Kind = namespaced("apps/v1", "ReplicaSet", "replicasets");
 pub const JOB: Kind = namespaced("batch/v1", "Job", "jobs");
 pub const CRONJOB: Kind = namespaced("batch/v1", "CronJob", "cronjobs");
-/// Its group serves v1 too, and prefers v2.
+/// The group serves v1 too, and prefers v2.
 pub const AUTOSCALER: Kind = namespaced("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 pub const ROLE: Kind = namespaced("rbac.authorization.k8s.io/v1", "Role", "roles");
-/// Ignored by every collector.
+/// Every collector ignores the kind.
 pub const EVENT: Kind = namespaced("v1", "Event", "events");
 pub const NODE: Kind = cluster("v1", "Node", "nodes");
 pub const VOLUME: Kind = cluster("v1", "PersistentVolume", "persistentvolumes");
-/// Served from the start of every world, for all cases.
+/// A custom kind that every world serves from its start, for all cases.
 pub const WIDGET: Kind = namespaced(CUSTOM, "Widget", "widgets");
-/// As above, cluster-scoped.
+/// A cluster-scoped kind of this sort.
 pub const CLUSTER_WIDGET: Kind = cluster(CUSTOM, "ClusterWidget", "clusterwidgets");
-/// A custom kind of one case.
+/// A custom kind of a single case.
 pub const fn own_kind(kind: &'static str, plural: &'static str) -> Kind {
     namespaced(CUSTOM, kind, plural)
 }
 
 impl Kind {
-    /// `/api/v1/namespaces/NAMESPACE/configmaps`; the namespace is left out where the kind has none.
+    /// The path of the collection, such as `/api/v1/namespaces/NAMESPACE/configmaps`. A cluster-scoped kind has no
+    /// namespace in it.
     pub fn collection(&self, namespace: &str) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let (version, plural) = (self.api_version, self.plural);
@@ -59,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// The least that a real API server takes, without metadata.
+    /// The minimum that a real API server accepts, without metadata.
     pub fn body(&self) -> Value {
         let pod = json!({ "restartPolicy": "Never", "containers": [{ "name": "only", "image": "none" }] });
         let mut always = pod.clone();
@@ -93,14 +94,15 @@ impl Kind {
     }
 }
 
-/// Which of a case's two namespaces; objects of cluster-scoped kinds carry the first one's name in theirs.
+/// One of a case's two namespaces. The name of a cluster-scoped object contains the name of the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     A,
     B,
 }
 
-/// An object that a case creates. `local` names it within the case and, unless [`Object::named`] says otherwise, for the server.
+/// An object that a case creates. `local` is its name in the case, and also its name at the server unless
+/// [`Object::named`] sets another one.
 #[derive(Debug, Clone)]
 pub struct Object {
     pub local: &'static str,
@@ -109,11 +111,11 @@ pub struct Object {
     pub space: Space,
     pub owners: Vec<Reference>,
     pub finalizers: Vec<&'static str>,
-    /// Merged into the body; `"$namespace"` in it stands for the object's.
+    /// Fields on top of the minimum. `"$namespace"` stands for the object's namespace.
     pub more: Value,
 }
 
-/// An object of a kind, in the first namespace.
+/// Returns an object of a kind, in the first namespace.
 pub fn object(kind: Kind, local: &'static str) -> Object {
     Object { local, kind, name: local, space: Space::A, owners: vec![], finalizers: vec![], more: Value::Null }
 }
@@ -145,7 +147,7 @@ impl Object {
     }
 }
 
-/// An ownerReference. What it does not say is taken from the object whose uid it carries.
+/// An ownerReference. The object with its uid gives all fields that it does not set.
 #[derive(Debug, Clone)]
 pub struct Reference {
     /// The local name of an object that exists at that step, or a word for a uid that no object has.
@@ -157,12 +159,12 @@ pub struct Reference {
     pub controller: Option<bool>,
 }
 
-/// A reference to an object of the case, without `blockOwnerDeletion`.
+/// Returns a reference to an object of the case, without `blockOwnerDeletion`.
 pub fn to(local: &'static str) -> Reference {
     Reference { uid_of: local, api_version: None, kind: None, name: None, block: None, controller: None }
 }
 
-/// A reference to an object that never was: its uid belongs to `name`, so that two such references share it.
+/// Returns a reference to an object that never existed. `name` determines its uid, so two such references can share it.
 pub fn missing(kind: Kind, name: &'static str) -> Reference {
     Reference { kind: Some(kind), name: Some(name), ..to(name) }
 }
@@ -204,22 +206,22 @@ impl Reference {
     }
 }
 
-/// What a DELETE says about dependents.
+/// The propagation policy of a DELETE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing: the kind's default.
+    /// No policy, so the default of the kind applies.
     Unset,
     Background,
     Foreground,
     Orphan,
-    /// The older `orphanDependents`.
+    /// The older field `orphanDependents`.
     OrphanDependents(bool),
-    /// Nothing about dependents, and no grace.
+    /// No policy, and no grace period.
     Force,
 }
 
 impl Policy {
-    /// The options as the body of a DELETE.
+    /// Returns the options as the body of a DELETE.
     pub fn options(self) -> Value {
         let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
         match self {
@@ -234,83 +236,84 @@ impl Policy {
     }
 }
 
-/// What is true of one object, or of the collector.
+/// A condition on one object, or on the collector.
 #[derive(Debug, Clone)]
 pub enum Expect {
     Absent(&'static str),
     Present(&'static str),
-    /// There, and not in deletion.
+    /// The object exists and is not in deletion.
     Alive(&'static str),
-    /// There, and in deletion.
+    /// The object exists and is in deletion.
     Terminating(&'static str),
-    /// There, with references to exactly these, in this order.
+    /// The object exists, with references to exactly these owners in this order.
     Owners(&'static str, Vec<&'static str>),
-    /// There, with exactly these finalizers.
+    /// The object exists, with exactly these finalizers.
     Finalizers(&'static str, Vec<&'static str>),
-    /// No reference of the object blocks its owner's deletion.
+    /// No reference of the object blocks the deletion of its owner.
     Unblocked(&'static str),
-    /// An Event of this reason about the object.
+    /// There is an Event with this reason about the object.
     Event(&'static str, &'static str),
-    /// The collector's detailed readiness names this.
+    /// The collector's detailed readiness contains this text.
     Readiness(&'static str),
-    /// The collector's graph draws this uid no more.
+    /// The collector's graph does not contain this uid any more.
     Forgotten(&'static str),
-    /// Asked for the first, the collector draws exactly the second.
+    /// The collector's graph around the first object has exactly the second ones.
     Component(Vec<&'static str>, Vec<&'static str>),
 }
 
-/// One thing that happens in a case.
+/// One step of a case.
 #[derive(Debug, Clone)]
 pub enum Step {
     Create(Object),
-    /// A merge patch.
+    /// Sends a merge patch.
     Patch(&'static str, Value),
     Delete(&'static str, Policy),
-    /// Waits until all of it is so.
+    /// Waits until all conditions hold.
     Until(Vec<Expect>),
-    /// All of it is so at this moment.
+    /// Checks that all conditions hold now.
     Now(Vec<Expect>),
-    /// Waits until all of it is so, and it stays so after the collector has done other work in the namespace and was left alone.
+    /// Waits until all conditions hold. Checks that they still hold after the collector has done other work in the
+    /// namespace and has had time.
     Stays(Vec<Expect>),
-    /// Writes the object over and over until it is gone.
+    /// Writes the object repeatedly until it is gone.
     Churn(&'static str),
-    /// Brings a custom kind into service.
+    /// Defines a custom kind.
     Define(Kind),
     /// Deletes the definition of a custom kind.
     Undefine(Kind),
-    /// From now on the kind's objects cannot be listed where there are any.
+    /// Makes lists of the kind fail in every namespace with objects.
     Break(Kind),
-    /// Takes that back.
+    /// Makes these lists succeed again.
     Mend(Kind),
 }
 
-/// When a case's objects are made.
+/// The time at which the objects of a case are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
-    /// Twice: once before the collector starts, once while it runs.
+    /// The case runs twice: its objects are created before the collector starts, and while it runs.
     Twice,
-    /// While it runs.
+    /// While the collector runs.
     Live,
-    /// Before it starts, with a collector of its own and no other case beside it.
+    /// Before the collector starts. The case has its own collector, and no other case runs.
     Alone,
 }
 
-/// A scenario and how it has to end.
+/// A scenario and its end.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Of the tests of upstream that this is a translation of; empty where upstream has none.
+    /// The ids of upstream's tests that the case translates. The list is empty for a case without a counterpart.
     pub ids: &'static [&'static str],
-    /// Lower-case words joined by dashes, at most 40 characters: part of the namespaces' names.
+    /// Lower-case words with dashes between them, at most 40 characters. They are part of the namespaces' names.
     pub name: &'static str,
     pub runs: Runs,
-    /// More flags for the collector; only for a case that has one of its own.
+    /// Additional flags of the collector. Only a case with its own collector has some.
     pub flags: &'static [&'static str],
-    /// What is there before the collector has a say in it.
+    /// The objects that exist before the collector acts.
     pub setup: Vec<Step>,
     pub steps: Vec<Step>,
 }
 
-/// A case that runs twice.
+/// Returns a case that runs twice.
 pub fn case(
     ids: &'static [&'static str],
     name: &'static str,
@@ -322,13 +325,13 @@ pub fn case(
 }
 
 impl Case {
-    /// For cases in which the collector must have seen the setup.
+    /// Returns a case in which the collector must have seen the setup.
     pub fn live(mut self) -> Case {
         self.runs = Runs::Live;
         self
     }
 
-    /// For cases about what an administrator decides: a collector of its own, started with these flags when the setup is there.
+    /// Returns a case about a choice of the administrator. Its own collector starts with these flags after the setup.
     pub fn alone(mut self, flags: &'static [&'static str]) -> Case {
         self.runs = Runs::Alone;
         self.flags = flags;
@@ -336,7 +339,7 @@ impl Case {
     }
 }
 
-/// The value with a word in it replaced.
+/// Returns the value with another text in place of a word.
 pub(super) fn replace(value: &Value, word: &str, by: &str) -> Value {
     match value {
         Value::String(text) if text == word => json!(by),
@@ -348,7 +351,7 @@ pub(super) fn replace(value: &Value, word: &str, by: &str) -> Value {
     }
 }
 
-/// Lays one object over another.
+/// Puts the fields of one object over those of another.
 pub(super) fn merge(base: &mut Value, over: &Value) {
     match over {
         Value::Null => {}

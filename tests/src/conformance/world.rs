@@ -1,4 +1,4 @@
-//! The two worlds that cases run in, and the collector in each.
+//! The two worlds for cases, each with its collector.
 
 use super::guard::{Guard, Seen};
 use super::step::{CLUSTER_WIDGET, GROUP, Kind, WIDGET};
@@ -25,20 +25,20 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(150);
 const KIND_WITHIN: Duration = Duration::from_secs(20);
 const MERGE: &str = "application/merge-patch+json";
-/// No process listens there.
+/// No process listens on this port.
 const DEAD_WEBHOOK: &str = "https://127.0.0.1:1/convert";
 
-/// An API server, and how to reach it.
+/// An API server, and the ways to reach it.
 #[derive(Debug)]
 pub struct World {
     pub name: &'static str,
     cluster: Cluster,
-    /// The collector's.
+    /// The client of the collector.
     kubeconfig: PathBuf,
     sandbox: Option<Sandbox>,
-    /// The control plane that is this world's own.
+    /// The control plane that belongs to this world alone.
     plane: Option<ControlPlane>,
-    /// Whether upstream's collector runs instead of ours.
+    /// True if upstream's collector runs in place of ours.
     upstream: bool,
     programs: Programs,
     directory: Directory,
@@ -60,12 +60,12 @@ struct Sandbox {
 }
 
 impl World {
-    /// The sandbox, behind a socket on loopback.
+    /// Starts the sandbox behind a socket on loopback.
     pub async fn sandbox() -> anyhow::Result<World> {
         World::sandbox_of(Server::new(1), "sandbox").await
     }
 
-    /// The sandbox as a server that knows no protobuf.
+    /// Starts the sandbox as a server without protobuf.
     pub async fn sandbox_in_json() -> anyhow::Result<World> {
         let server = Server::new(1);
         server.speak_protobuf(false);
@@ -85,7 +85,7 @@ impl World {
         let (listener, watched) = listen(&directory, "collector-kubeconfig").await?;
         let router = guard.before(server.router());
         serving.spawn(async move {
-            // Watch events are small and must not wait for the acknowledgement of the one before.
+            // A watch event is small, and must not wait for the acknowledgement of the former one.
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
             let ended = axum::serve(listener, router).await;
             tracing::info!(?ended, "the way to the sandbox has ended");
@@ -96,7 +96,8 @@ impl World {
         Ok(world)
     }
 
-    /// A real API server; `None` if it cannot be built. With `upstream`, its own collector runs in place of ours, to try the cases themselves.
+    /// Starts a real API server, or returns `None` if it cannot be built. With `upstream`, upstream's collector runs in
+    /// place of ours, to test the cases themselves.
     pub async fn real(upstream: bool) -> anyhow::Result<Option<World>> {
         let Some(binaries) = controlplane::require() else { return Ok(None) };
         let plane = ControlPlane::start(&binaries).await?;
@@ -106,7 +107,7 @@ impl World {
         Ok(Some(world))
     }
 
-    /// The API server of a control plane that the test has to itself; ours runs beside whatever else collects there.
+    /// Uses the API server of a control plane that belongs to one test. Ours may run next to another collector.
     pub async fn on(plane: &ControlPlane) -> anyhow::Result<World> {
         World::open("kube-apiserver", plane.kubeconfig().to_owned(), None, Directory::create()?).await
     }
@@ -135,12 +136,12 @@ impl World {
         Ok(world)
     }
 
-    /// The collector's writes so far; `None` if they were not recorded.
+    /// Returns the collector's writes so far, or `None` if no guard records them.
     pub fn writes(&self) -> Option<Seen> {
         self.sandbox.as_ref().map(|sandbox| sandbox.guard.seen())
     }
 
-    /// Starts a collector, with `flags` if it is ours, and waits until it is ready.
+    /// Starts a collector and waits until it is ready. `flags` are for ours.
     pub async fn collect(&self, name: &str, flags: &[&str]) -> anyhow::Result<Collector> {
         if let Some(plane) = self.plane.as_ref().filter(|_| self.upstream) {
             let options = CollectorOptions { requests_per_second: Some(1000), ..CollectorOptions::default() };
@@ -153,7 +154,7 @@ impl World {
         Ok(Collector::Ours(service))
     }
 
-    /// One request with a JSON body, whatever comes of it.
+    /// Sends one request with a JSON body, and returns any answer.
     pub async fn ask(&self, method: Method, path: &str, kind: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
         let builder = Request::builder().method(&method).uri(path).header("content-type", kind);
         let request = builder.body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))?;
@@ -162,7 +163,7 @@ impl World {
             .with_context(|| format!("{method} {path}"))
     }
 
-    /// One request that has to be answered with a success; the answer as JSON.
+    /// Sends one request that must succeed. Returns the answer as JSON.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let kind = if method == Method::PATCH { MERGE } else { "application/json" };
         let answer = self.ask(method.clone(), path, kind, body).await?;
@@ -171,7 +172,7 @@ impl World {
         serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
     }
 
-    /// The object, or `None` if there is none.
+    /// Returns the object, or `None` if it does not exist.
     pub async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
         let answer = self.ask(Method::GET, path, "application/json", None).await?;
         let text = String::from_utf8_lossy(&answer.body);
@@ -188,7 +189,7 @@ impl World {
         self.send(Method::POST, "/api/v1/namespaces", Some(&body)).await.map(|_| ())
     }
 
-    /// Brings a custom kind into service. Its objects are stored in another version than the preferred one.
+    /// Defines a custom kind. The server stores its objects in another version than the preferred one.
     pub async fn define(&self, kind: Kind) -> anyhow::Result<()> {
         let version = |name: &str, storage: bool| {
             let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -207,14 +208,14 @@ impl World {
         self.until_answer(&kind.collection("default"), "served", |status| status == StatusCode::OK).await
     }
 
-    /// Deletes a custom kind's definition.
+    /// Deletes the definition of a custom kind.
     pub async fn undefine(&self, kind: Kind) -> anyhow::Result<()> {
         self.send(Method::DELETE, &definition(kind), None).await?;
         let gone = |status| status == StatusCode::NOT_FOUND;
         self.until_answer(&definition(kind), "gone", gone).await
     }
 
-    /// Lets every read of the kind's objects fail in `namespace`, and with it every read of all of them.
+    /// Makes every read of the kind's objects in `namespace` fail, and every read of all of them.
     pub async fn break_kind(&self, kind: Kind, namespace: &str) -> anyhow::Result<()> {
         match &self.sandbox {
             Some(sandbox) => {
@@ -235,7 +236,7 @@ impl World {
         self.until_answer(&kind.collection(namespace), "broken", |status| !status.is_success()).await
     }
 
-    /// Takes [`World::break_kind`] back.
+    /// Undoes [`World::break_kind`].
     pub async fn mend_kind(&self, kind: Kind, namespace: &str) -> anyhow::Result<()> {
         match &self.sandbox {
             Some(sandbox) => {
@@ -265,7 +266,7 @@ impl World {
     }
 }
 
-/// A socket on loopback, and a file that leads there.
+/// Creates a socket on loopback, and a file with its address.
 async fn listen(directory: &Directory, name: &str) -> anyhow::Result<(TcpListener, PathBuf)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("binding a socket on loopback")?;
     let kubeconfig = directory.path().join(name);
@@ -273,7 +274,7 @@ async fn listen(directory: &Directory, name: &str) -> anyhow::Result<(TcpListene
     Ok((listener, kubeconfig))
 }
 
-/// The beat at which things are asked again.
+/// The interval between two repetitions of a question.
 pub(super) fn ticks() -> tokio::time::Interval {
     let mut ticks = interval(POLL_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

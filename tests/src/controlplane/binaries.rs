@@ -1,4 +1,5 @@
-//! Finds the control plane's programs, or has them built from `tests/controlplane/go.mod` by the script beside it.
+//! Finds the programs of the control plane. A script builds them from `tests/controlplane/go.mod`, next to it, if they
+//! are missing.
 
 use std::env;
 use std::fmt;
@@ -9,28 +10,29 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, anyhow};
 
 const PROGRAMS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
-/// How the script ends that finds no toolchain.
+/// The exit code of the script if there is no toolchain.
 const NO_TOOLCHAIN: i32 = 3;
 
-/// Where etcd, kube-apiserver, kube-controller-manager and kubectl of one version are.
+/// The directory of etcd, kube-apiserver, kube-controller-manager and kubectl, all of one version.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     directory: PathBuf,
 }
 
 impl Binaries {
-    /// The program of that name (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kubectl`).
+    /// Returns the program with this name (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kubectl`).
     pub fn program(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 }
 
-/// Why there is no control plane to test with.
+/// The reason why there is no control plane.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// This machine cannot build it: no Go toolchain, or one that is too old. A reason to skip.
+    /// This machine cannot build the programs, because it has no Go toolchain or an old one. The test passes without a
+    /// run.
     NoToolchain(String),
-    /// It should have been built and was not. A failure.
+    /// The build failed. The test fails.
     Failed(anyhow::Error),
 }
 
@@ -43,10 +45,11 @@ impl fmt::Display for Unavailable {
     }
 }
 
-/// The programs, or `None` after saying on standard error that the test is skipped and why. With `CI=true` a skip is a failure.
+/// Returns the programs, or `None` with a message on standard error if the test cannot run. With `CI=true`, this case
+/// is a failure.
 ///
 /// # Panics
-/// When the build fails; without a Go toolchain where `CI=true`.
+/// The build fails, or `CI=true` and there is no Go toolchain.
 pub fn require() -> Option<Binaries> {
     match binaries() {
         Ok(binaries) => Some(binaries),
@@ -59,12 +62,12 @@ pub fn require() -> Option<Binaries> {
     }
 }
 
-/// Finds the programs in `target/controlplane`, and builds those that are missing or belong to another `go.mod` or `go.sum`. A first
-/// build takes about four minutes on two cores. Test processes build one at a time.
+/// Finds the programs in `target/controlplane`, and builds those that are missing or belong to another `go.mod` or
+/// `go.sum`. A first build takes about four minutes on two cores. Only one test process builds at a time.
 pub fn binaries() -> Result<Binaries, Unavailable> {
     let directory = target_directory().join("controlplane");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane/build.sh");
-    // What it says while it builds goes where the test's own words go.
+    // The output of the build goes to the output of the test.
     let built = Command::new(&script).arg(&directory).args(PROGRAMS).stderr(Stdio::inherit()).output();
     let built = built.with_context(|| format!("running {}", script.display())).map_err(Unavailable::Failed)?;
     match built.status.code() {
@@ -79,8 +82,8 @@ fn target_directory() -> PathBuf {
     workspace.join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-/// Written to the stream itself: `eprintln!` in a test that passes is kept from the reader.
+/// The function writes to the stream itself, because the harness hides `eprintln!` of a test that passes.
 fn say(message: &str) {
-    // If the write fails, nothing reads the file.
+    // If the write fails, nothing reads the stream.
     let _ = writeln!(io::stderr().lock(), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Keys, certificates, tokens and kubeconfigs of one control plane, made again for each.
+//! The keys, certificates, tokens and kubeconfigs of one control plane. Each control plane has new ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::json;
 use uuid::Uuid;
 
-/// Member of `system:masters`: RBAC lets it do everything.
+/// A member of `system:masters`. RBAC permits it everything.
 pub const ADMIN: &str = "admin";
 
-/// A user that can authenticate. The test grants its rights by RBAC.
+/// A user that can authenticate. The test grants its rights with RBAC.
 #[derive(Debug, Clone)]
 pub struct User {
     pub name: String,
@@ -19,13 +19,13 @@ pub struct User {
 }
 
 impl User {
-    /// A user of no groups but those that every authenticated user is in.
+    /// A user in no other groups than those of every authenticated user.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), groups: Vec::new() }
     }
 }
 
-/// The files that servers and clients are pointed to, all in one directory.
+/// The files for servers and clients, all in one directory.
 #[derive(Debug)]
 pub(super) struct Credentials {
     directory: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Makes and writes everything but the kubeconfigs, which need the server's address.
+    /// Creates and writes all files except the kubeconfigs, which need the server's address.
     pub(super) fn create(directory: &Path, users: Vec<User>) -> anyhow::Result<Self> {
         let mut ca = CertificateParams::default();
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -56,7 +56,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// The same keys, certificates and tokens in another directory.
+    /// Returns the same keys, certificates and tokens in another directory.
     pub(super) fn copy_to(&self, directory: &Path) -> anyhow::Result<Self> {
         let copy = Self { directory: directory.to_owned(), ca: self.ca.clone(), tokens: self.tokens.clone() };
         let files: [fn(&Self) -> PathBuf; 6] = [
@@ -73,7 +73,7 @@ impl Credentials {
         Ok(copy)
     }
 
-    /// Writes a kubeconfig for each user. JSON is YAML.
+    /// Writes a kubeconfig for each user. JSON is also YAML.
     pub(super) fn write_kubeconfigs(&self, url: &str) -> anyhow::Result<()> {
         for (user, token) in &self.tokens {
             let kubeconfig = json!({
@@ -125,7 +125,7 @@ impl Credentials {
         self.directory.join(format!("{user}.kubeconfig"))
     }
 
-    /// `token,user,uid,"group,group"`, as `--token-auth-file` wants it.
+    /// Returns `token,user,uid,"group,group"`, the format of `--token-auth-file`.
     fn token_lines(&self) -> String {
         let line =
             |(user, token): &(User, String)| format!("{token},{0},{0},\"{1}\"\n", user.name, user.groups.join(","));

@@ -1,34 +1,34 @@
-//! How many requests the API server has answered, by its own count.
+//! The number of requests that the API server has answered, by its own count.
 
 use anyhow::{Context, bail};
 
 const METRIC: &str = "apiserver_request_total";
 
-/// One time series of `apiserver_request_total`. Watches count when they end; requests that were never routed do not count.
+/// One time series of `apiserver_request_total`. A watch counts at its end. A request without a route does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestCount {
     /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
     pub verb: String,
-    /// HTTP status.
+    /// The HTTP status.
     pub code: String,
-    /// Empty for the core group.
+    /// The API group. It is empty for the core group.
     pub group: String,
     pub version: String,
-    /// Plural; empty for paths that are no resource.
+    /// The plural. It is empty for a path that is no resource.
     pub resource: String,
-    /// For paths that are no resource, the path.
+    /// The path, if it is no resource.
     pub subresource: String,
     /// `resource`, `namespace` or `cluster`.
     pub scope: String,
     pub count: u64,
 }
 
-/// All time series at one moment.
+/// All time series at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestCounts(Vec<RequestCount>);
 
 impl RequestCounts {
-    /// Reads the text format of `/metrics`.
+    /// Parses the text format of `/metrics`.
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         text.lines()
             .filter_map(|line| line.strip_prefix(METRIC)?.strip_prefix('{'))
@@ -37,12 +37,12 @@ impl RequestCounts {
             .map(Self)
     }
 
-    /// The sum of those that `counted` accepts.
+    /// Returns the sum of the series for which `counted` is true.
     pub fn total(&self, counted: impl Fn(&RequestCount) -> bool) -> u64 {
         self.0.iter().filter(|request| counted(request)).map(|request| request.count).sum()
     }
 
-    /// What was added since `earlier`; series without growth are left out.
+    /// Returns the increase since `earlier`. Series without an increase are left out.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |request: &RequestCount| {
             earlier.total(|other| RequestCount { count: request.count, ..other.clone() } == *request)
@@ -54,13 +54,13 @@ impl RequestCounts {
         Self(grown.filter(|request| request.count > 0).collect())
     }
 
-    /// Each time series, in the server's order.
+    /// Returns each time series, in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = &RequestCount> {
         self.0.iter()
     }
 }
 
-/// Reads `name="value",…} number`.
+/// Parses `name="value",…} number`.
 fn series(mut line: &str) -> anyhow::Result<RequestCount> {
     let mut request = RequestCount::default();
     while !line.starts_with('}') {
@@ -82,12 +82,12 @@ fn series(mut line: &str) -> anyhow::Result<RequestCount> {
     if !(number >= 0.0 && number < 2f64.powi(53)) {
         bail!("{number} is no count");
     }
-    // In range by the check above; counters are written as floats, large ones with an exponent.
+    // The check above limits the range. Counters are floats, and large ones have an exponent.
     request.count = number as u64;
     Ok(request)
 }
 
-/// The value up to its closing quote, and what follows.
+/// Returns the value up to its closing quote, and the rest.
 fn quoted(text: &str) -> anyhow::Result<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

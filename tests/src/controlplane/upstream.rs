@@ -1,4 +1,4 @@
-//! Upstream's garbage collector, to compare with.
+//! Upstream's garbage collector, for comparisons.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,27 +11,28 @@ use super::{Binaries, Process};
 
 const SYNCED_WITHIN: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Logged once all informers have synced; nothing else tells it, its health endpoint is up long before.
+/// The log line after all informers have synced. No other sign shows this. The health endpoint is ready long before.
 const SYNCED: &str = "all resource monitors have synced";
-/// Logged instead where some informers have not synced within upstream's own 30 s.
+/// The log line if some informers have not synced within upstream's own 30 s.
 const UNSYNCED: &str = "not all resource monitors could be synced";
 
-/// What differs from kube-controller-manager's defaults (20 requests/s with bursts of 30, 20 workers).
+/// The options in which kube-controller-manager differs from its defaults (20 requests/s with bursts of 30, 20
+/// workers).
 #[derive(Debug, Clone, Default)]
 pub struct CollectorOptions {
-    /// `--kube-api-qps` and `--kube-api-burst`, requests per second.
+    /// `--kube-api-qps` and `--kube-api-burst`, in requests per second.
     pub requests_per_second: Option<u32>,
-    /// `--concurrent-gc-syncs`, for the deleting and for the orphaning queue each.
+    /// `--concurrent-gc-syncs`, for the queue of deletions and for the queue of orphans.
     pub workers: Option<u32>,
-    /// How it reaches the API server; without it as `admin`, and directly.
+    /// The kubeconfig. Without it, upstream connects directly as `admin`.
     pub kubeconfig: Option<PathBuf>,
-    /// Collections that cannot be listed do not keep it from starting.
+    /// True if the start does not wait for collections that cannot be listed.
     pub begins_unsynced: bool,
-    /// Added after ours.
+    /// Further flags, after ours.
     pub flags: Vec<String>,
 }
 
-/// A running kube-controller-manager with the garbage collector as its only controller. Dropping it kills it.
+/// A running kube-controller-manager whose only controller is the garbage collector. Dropping it kills it.
 #[derive(Debug)]
 pub struct UpstreamCollector {
     process: Process,
@@ -48,7 +49,7 @@ impl UpstreamCollector {
             format!("--kubeconfig={}", options.kubeconfig.as_deref().unwrap_or(kubeconfig).display()),
             "--controllers=garbage-collector-controller".to_owned(),
             "--leader-elect=false".to_owned(),
-            // Serves nothing, so that it needs no port of its own.
+            // The process serves nothing, so it needs no port.
             "--secure-port=0".to_owned(),
         ];
         if let Some(rate) = options.requests_per_second {
@@ -57,14 +58,14 @@ impl UpstreamCollector {
         flags.extend(options.workers.map(|workers| format!("--concurrent-gc-syncs={workers}")));
         flags.extend(options.flags.iter().cloned());
 
-        // Its log is searched below, and a second collector must not find the first one's lines.
+        // The test searches the log, and a second collector must not find the lines of the first one.
         let name = format!("kube-controller-manager-{}", uuid::Uuid::new_v4().simple());
         let mut process = Process::spawn(&name, directory, &binaries.program("kube-controller-manager"), &flags)?;
         until_synced(&mut process, options.begins_unsynced).await?;
         Ok(Self { process })
     }
 
-    /// For its pid, its log, and to pause it.
+    /// The process, for its pid, its log, and pauses.
     pub fn process(&self) -> &Process {
         &self.process
     }

@@ -1,4 +1,4 @@
-//! Where our end may be another than upstream's, on purpose. Each entry is safer than upstream, not merely other.
+//! The cases in which our end differs from upstream's on purpose. In each of them, our end is the safer one.
 
 use super::end::{End, Held, Owner, State};
 use super::standing::{Standing, owner_at, standing};
@@ -12,7 +12,7 @@ pub(super) struct Case<'a> {
     pub(super) slot: Slot,
     pub(super) ours: &'a End,
     pub(super) upstream: &'a End,
-    /// Objects whose difference is explained already.
+    /// The objects whose difference is already explained.
     pub(super) on_purpose: &'a BTreeMap<Slot, &'static str>,
 }
 
@@ -21,12 +21,12 @@ pub(super) struct Case<'a> {
 pub struct Difference {
     pub name: &'static str,
     pub reason: &'static str,
-    /// Paragraph of the written semantics.
+    /// The paragraph of the written semantics.
     pub paragraph: &'static str,
     pub(super) applies: fn(&Case<'_>) -> bool,
 }
 
-/// All of them. The list has at most ten entries.
+/// All intended differences. The list has at most ten entries.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "a good reference survives a bad one with its uid",
@@ -95,18 +95,18 @@ impl Case<'_> {
         Some((self.ours.get(&self.slot)?, self.upstream.get(&self.slot)?))
     }
 
-    /// Owners of which the program gave this object a reference.
+    /// Returns the owners to which the program gave this object a reference.
     fn owners(&self) -> impl Iterator<Item = Slot> {
         self.program.references_of(self.slot).map(|reference| reference.owner)
     }
 }
 
-/// Whether an object is there and stays.
+/// Returns whether an object exists and is not in deletion.
 fn is_alive(end: &End, slot: Slot) -> bool {
     end.get(&slot).is_some_and(|state| !state.terminating)
 }
 
-/// Whether two states of one object are the same but for some references.
+/// Returns whether two states of one object are equal except for some references.
 fn same_but_for(ours: &State, upstream: &State, left_out: impl Fn(&Held) -> bool) -> bool {
     let rest = |state: &State| -> Vec<Held> {
         state.references.iter().filter(|reference| !left_out(reference)).cloned().collect()
@@ -124,7 +124,7 @@ fn shares_a_uid(case: &Case<'_>) -> bool {
         Some((ours, upstream)) if ours.terminating == upstream.terminating => {
             same_but_for(ours, upstream, |reference| leads_to(reference, owner))
         }
-        // The owner is gone since.
+        // The owner has gone since.
         Some(_) | None => {
             let has_lost = |state: &State| state.references.iter().all(|reference| !leads_to(reference, owner));
             !is_alive(case.ours, case.slot)
@@ -134,7 +134,7 @@ fn shares_a_uid(case: &Case<'_>) -> bool {
     })
 }
 
-/// Whether the program gives the object a good and a bad reference with this owner's uid.
+/// Returns whether the program gives the object a good and a bad reference with this owner's uid.
 fn names_twice(program: &Program, slot: Slot, owner: Slot) -> bool {
     let flaws: Vec<Flaw> = program
         .references_of(slot)
@@ -145,7 +145,7 @@ fn names_twice(program: &Program, slot: Slot, owner: Slot) -> bool {
 }
 
 fn leads_elsewhere(case: &Case<'_>) -> bool {
-    // A reference with the uid of an object that the rest of it does not lead to.
+    // The reference has the uid of an object, and its other fields do not name this object.
     let elsewhere = |end: &End, dependent: Slot, reference: &Held| {
         matches!(reference.owner, Owner::Slot(owner, at) if end.get(&owner).is_none_or(|state| state.incarnation == at))
             && owner_at(case.program, end, dependent, reference).is_none()
@@ -210,7 +210,7 @@ fn cycle_ends(case: &Case<'_>) -> bool {
     let mut closing = upstream.references.iter().filter(is_closing);
     match case.ours.get(&case.slot).filter(|state| state.waits()) {
         None => closing.next().is_some(),
-        // Something else blocks it, too.
+        // Another object blocks it too.
         Some(ours) => {
             let unblocked: Vec<Held> =
                 closing.map(|reference| Held { blocking: Some(false), ..reference.clone() }).collect();
@@ -223,7 +223,8 @@ fn cycle_ends(case: &Case<'_>) -> bool {
     }
 }
 
-/// Whether upstream's end leads from this reference's owner up along blocking references, from one that waits to the next, back.
+/// Returns whether upstream's end leads from this reference's owner upwards along blocking references between waiting
+/// objects, and back.
 fn closes_cycle(case: &Case<'_>, reference: &Held) -> bool {
     let owner = |slot, reference| owner_at(case.program, case.upstream, slot, reference).map(|(owner, _)| owner);
     let mut open: Vec<Slot> = owner(case.slot, reference).into_iter().collect();
@@ -253,13 +254,14 @@ fn follows(case: &Case<'_>) -> bool {
     let on_purpose = |slot: Slot| case.on_purpose.contains_key(&slot);
     let (ours, upstream) = (is_alive(case.ours, case.slot), is_alive(case.upstream, case.slot));
     if ours != upstream {
-        // It rests on an owner that waits in one of them.
+        // The object depends on an owner that waits in one of the two ends.
         let is_left = |end: &End, owner: Slot| !is_alive(end, case.slot) && end.get(&owner).is_some_and(State::waits);
         let waits_in_one = |owner: Slot| is_left(case.ours, owner) != is_left(case.upstream, owner);
         if case.owners().any(|owner| on_purpose(owner) && waits_in_one(owner)) {
             return true;
         }
-        // It fares as its owner does, in both; one that is on its way out and held holds it, too.
+        // The object has the same fate as its owner in both ends. A dependent that is in deletion and held also holds
+        // its owner.
         return case.owners().filter(|&owner| on_purpose(owner)).any(|owner| {
             let is_there = |end: &End| end.contains_key(&owner);
             (is_alive(case.ours, owner), is_alive(case.upstream, owner)) == (ours, upstream)
@@ -270,7 +272,8 @@ fn follows(case: &Case<'_>) -> bool {
         let explained = |reference: &Held| matches!(reference.owner, Owner::Slot(owner, _) if on_purpose(owner));
         return case.both().is_some_and(|(ours, upstream)| same_but_for(ours, upstream, explained));
     }
-    // On its way out in both, or gone: one of them waits for a dependent that the other does not wait for.
+    // The object is in deletion or gone in both ends. In one end it waits for a dependent, and in the other it does
+    // not.
     [case.ours, case.upstream].into_iter().any(|end| {
         end.get(&case.slot).is_some_and(State::waits)
             && end.iter().any(|(&dependent, state)| {

@@ -1,19 +1,20 @@
-//! How a world goes and ends: each object's existence, references, finalizers and deletion mark, with slots in the place of uids.
+//! The course and the end of a world: existence, references, finalizers and deletion mark of each object. Slots stand
+//! in place of uids.
 
 use super::world::{Slot, flag};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Whose uid a reference carries.
+/// The owner of the uid in a reference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// This incarnation of the slot, counted from 0.
+    /// The incarnation of the slot, from 0.
     Slot(Slot, usize),
     /// A uid that no object of the program had.
     Unknown(String),
 }
 
-/// A reference as it stands in the end.
+/// A reference at the end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
     pub owner: Owner,
@@ -23,24 +24,24 @@ pub struct Held {
     pub blocking: Option<bool>,
 }
 
-/// An object that is there in the end.
+/// An object that exists at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Which incarnation, counted from 0.
+    /// The incarnation, from 0.
     pub incarnation: usize,
     pub terminating: bool,
     pub finalizers: Vec<String>,
-    /// Sorted: a patch may change their order, which means nothing.
+    /// The references in sorted order. A patch may change their order, which has no meaning.
     pub references: Vec<Held>,
 }
 
 impl State {
-    /// In foreground deletion: it waits for dependents that block it.
+    /// The object is in foreground deletion, and waits for blocking dependents.
     pub fn waits(&self) -> bool {
         self.terminating && self.has_finalizer("foregroundDeletion")
     }
 
-    /// In deletion, and its dependents are to lose it and stay.
+    /// The object is in deletion. Its dependents lose their reference to it, and stay.
     pub fn orphans(&self) -> bool {
         self.terminating && self.has_finalizer("orphan")
     }
@@ -50,7 +51,7 @@ impl State {
     }
 }
 
-/// A seed's end: what is there, by slot.
+/// The end of a seed: the existing objects by slot.
 pub type End = BTreeMap<Slot, State>;
 
 impl fmt::Display for Held {
@@ -77,7 +78,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What one write made of an object; `None`: it is gone.
+/// The state of an object after one write. `None` means that the object is gone.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub revision: u64,
@@ -85,7 +86,7 @@ pub struct Change {
     pub state: Option<State>,
 }
 
-/// What is there when everything up to this revision has been written.
+/// Returns the objects after all writes up to this revision.
 pub(super) fn end_at(changes: &[Change], revision: u64) -> End {
     let mut end = End::new();
     for change in changes.iter().take_while(|change| change.revision <= revision) {
@@ -104,16 +105,16 @@ pub(super) type Incarnation = (Slot, usize);
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     pub(super) revisions: BTreeSet<u64>,
-    /// Everything that the user has deleted.
+    /// All objects that the user deleted.
     pub(super) deleted: BTreeSet<Incarnation>,
-    /// What was gone at once: such an answer names no revision.
+    /// The objects that were gone at once. Such an answer has no revision.
     pub(super) removed: BTreeSet<Incarnation>,
 }
 
 impl Writes {
-    /// Whether it was the user who made this change to an object.
+    /// Returns whether the user made this change of an object.
     pub(super) fn contain(&self, change: &Change, incarnation: usize) -> bool {
-        // A Pod is marked before it goes.
+        // A Pod gets its mark before it goes.
         let is_removal = change.state.as_ref().is_none_or(|state| state.terminating && state.finalizers.is_empty());
         self.revisions.contains(&change.revision) || is_removal && self.removed.contains(&(change.slot, incarnation))
     }

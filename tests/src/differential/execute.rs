@@ -1,4 +1,4 @@
-//! Carries out many programs side by side on one fresh control plane, with one collector at work.
+//! Runs many programs side by side on one fresh control plane with one collector.
 
 use super::end::{Change, End, Writes, end_at};
 use super::generate::PHASES;
@@ -17,18 +17,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, interval};
 
-/// Between phases: nothing has been written for so long.
+/// The time without writes that ends a phase.
 const QUIET_BETWEEN: Duration = Duration::from_millis(1_500);
-/// In the end. Longer than our collector's probe of five seconds.
+/// The time without writes that ends a run. It is longer than the five seconds of our collector's probe.
 const QUIET_AT_THE_END: Duration = Duration::from_millis(6_500);
-/// After upstream's restart, which judges everything at once.
+/// The time without writes after upstream's restart. Upstream then judges everything at once.
 const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
-/// A collector that writes longer than this while no other client writes is in a loop.
+/// The maximum time for which a collector may write while no other client writes. More time means a loop.
 const QUIET_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(15);
 
-/// Upstream's client limits, lifted.
+/// The client limits of upstream, so high that they have no effect.
 const REQUESTS_PER_SECOND: u32 = 5_000;
 
 /// The collector.
@@ -38,18 +38,18 @@ pub enum Collector<'a> {
     Upstream(Pace),
 }
 
-/// How fast upstream's collector is beside the users.
+/// The speed of upstream's collector in relation to the users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At full speed.
+    /// Full speed.
     Free,
-    /// It does one thing after another.
+    /// One worker.
     OneWorker,
-    /// It stands still while users write, and judges what they leave: a collector on a slow machine.
+    /// The collector pauses while users write, and then judges the result, as on a slow machine.
     UsersFirst,
-    /// The same, and then one thing after another.
+    /// The same, with one worker.
     UsersFirstOneWorker,
-    /// Users wait after each operation, so that it comes to an end in between: a collector on a fast machine.
+    /// Users wait after each operation for its result, as with a collector on a fast machine.
     CollectorFirst,
 }
 
@@ -63,22 +63,22 @@ impl Pace {
     }
 }
 
-/// How long users wait for a collector that goes first.
+/// The time for which users wait for the collector.
 const USERS_WAIT: Duration = Duration::from_millis(600);
 
 /// The result of one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
-    /// What was there each time that it was quiet; the end is the last of them.
+    /// The objects at each quiet moment. The last of these states is the end.
     pub ends: Vec<End>,
-    /// The revision of the last write before each of these moments.
+    /// The revision of the last write before each quiet moment.
     pub quiet_at: Vec<u64>,
     pub changes: Vec<Change>,
     pub by_user: Writes,
     /// The result of each operation.
     pub outcomes: Vec<String>,
-    /// Upstream only: the end before its restart, if it was another. Upstream judges an object again on few occasions; a restart
-    /// makes it judge all that it has put off.
+    /// For upstream only: the end before its restart, if the restart changed it. Upstream judges an object again on few
+    /// occasions. A restart makes it judge everything that it put off.
     pub before_restart: Option<End>,
 }
 
@@ -88,7 +88,7 @@ impl Course {
     }
 }
 
-/// Carries out the programs; how each went, by seed.
+/// Runs the programs. Returns the course of each of them, by seed.
 pub(super) async fn execute(
     binaries: &Binaries,
     collector: Collector<'_>,
@@ -140,7 +140,7 @@ pub(super) async fn execute(
     users.into_iter().map(course).collect()
 }
 
-/// A collector at work; dropping it ends it.
+/// A running collector. Dropping it ends it.
 enum Running {
     Ours { _service: Service, _directory: Directory },
     Upstream { collector: UpstreamCollector, pace: Pace },
@@ -165,7 +165,7 @@ impl Running {
         }
     }
 
-    /// The collector, if it is one that lets the users go first.
+    /// Returns the collector if it pauses for the users.
     fn patient(&self) -> Option<&UpstreamCollector> {
         match self {
             Running::Upstream { collector, pace } => pace.lets_users_go_first().then_some(collector),
@@ -182,7 +182,7 @@ impl Running {
     }
 }
 
-/// All users at once, each with the steps of its own program.
+/// Runs all users at once, each with the steps of its own program.
 async fn perform<'a>(users: &mut [User<'a>], steps: impl Fn(&'a Program) -> &'a [Step]) -> anyhow::Result<()> {
     let all = users.iter_mut().map(|user| {
         let steps = steps(user.program);
@@ -191,7 +191,7 @@ async fn perform<'a>(users: &mut [User<'a>], steps: impl Fn(&'a Program) -> &'a 
     try_join_all(all).await.map(|_| ())
 }
 
-/// Waits until nothing has been written for so long; the revision of the last write.
+/// Waits until there is no write for this time. Returns the revision of the last write.
 async fn quiet(record: &mut Record, wanted: Duration) -> anyhow::Result<u64> {
     let begun = Instant::now();
     let mut ticks = interval(LOOK_EVERY);
@@ -215,7 +215,7 @@ async fn crd(client: &Client, plural: &str, kind: &str, scope: &str) -> anyhow::
     });
     create(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &object).await?;
     let collection = format!("/apis/example.com/v1/{plural}");
-    // While its storage is being set up, a new kind answers 404, then 429.
+    // While the API server prepares the storage, a new kind answers 404, and then 429.
     let ask = || async { Ok(get(client, collection.as_str()).await.ok().flatten()) };
     until("the kind is served", SOON, ask, Option::is_some).await.context("a custom resource definition")?;
     Ok(())

@@ -1,6 +1,7 @@
-//! Any bytes as the messages of any call, to a service that runs in this process.
+//! Sends any bytes as the messages of any call to a service in this process.
 //!
-//! Every call must end, with an answer or with an error that has one of our reasons, and the service must answer well afterwards.
+//! Every call must end, with an answer or with an error that has one of our reasons. The service must then still answer
+//! correctly.
 
 use crate::wire::puppet;
 use crate::wire::raw::Raw;
@@ -20,17 +21,17 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_types::StatusExt as _;
 
-/// A world is taken down after this many calls, because some of them leave something in it.
+/// The maximum number of calls to one world. Some calls leave data behind, so the test then replaces the world.
 const CALLS_MAX: usize = 500;
-/// Messages that are sent, and answers that are read.
+/// The maximum number of messages that a call sends, and of answers that it reads.
 const MESSAGES_MAX: usize = 64;
-/// Virtual time for an answer; a stream may be silent for longer.
+/// The virtual time limit of an answer. A stream may be silent for longer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(70);
 const WORK: &str = "/ownergraph.work.v1beta1.WorkService/StreamWork";
 
 struct Service {
     world: World,
-    /// Taken down last.
+    /// The runtime is dropped last.
     runtime: Runtime,
     paths: Vec<PathAndQuery>,
     calls: usize,
@@ -83,7 +84,7 @@ impl Service {
     }
 }
 
-/// Sends the messages, and reads until the end or until there was enough.
+/// Sends the messages, and reads until the end or the maximum.
 async fn answers(channel: Channel, path: PathAndQuery, messages: Vec<Vec<u8>>) -> Result<(), Status> {
     let mut client = Grpc::new(channel);
     client.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
@@ -102,7 +103,7 @@ fn has_reason(status: &Status) -> bool {
     reason.is_some_and(|reason| reason != ErrorReason::Unspecified)
 }
 
-/// Messages, each behind its length in two bytes.
+/// Splits the bytes into messages. Two bytes with the length precede each message.
 fn messages(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>()
@@ -129,7 +130,7 @@ fn with_service(call: impl FnOnce(&mut Service) -> anyhow::Result<()>) {
     });
 }
 
-/// The first byte chooses the call, the rest is its message.
+/// The first byte selects the call. The rest is its message.
 pub(super) fn any(bytes: &[u8]) {
     let Some((&which, message)) = bytes.split_first() else { return };
     with_service(|service| {
@@ -138,7 +139,7 @@ pub(super) fn any(bytes: &[u8]) {
     });
 }
 
-/// An executor that has said hello says all this; or, where the first byte is odd, all this without a hello.
+/// An executor sends all messages after a hello. If the first byte is odd, it sends no hello.
 pub(super) fn work_stream(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     with_service(|service| {

@@ -1,4 +1,4 @@
-//! Readers that need nothing but the bytes.
+//! The readers that need only bytes.
 
 use bytes::Bytes;
 use engine::work::{ToExecutor, ToLeader};
@@ -16,11 +16,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Longest piece of a stream, small so that it is reached.
+/// The maximum length of a piece of a stream. It is small, so that inputs reach it.
 const PIECE_MAX_BYTES: usize = 4_096;
-/// The answer is there already.
+/// The time limit of an answer. The answer is ready at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// What is quoted of foreign text in a reason is cut.
+/// The maximum length of foreign text in a reason.
 const REASON_MAX_BYTES: usize = 4_000;
 
 pub(super) fn metadata_json(bytes: &[u8]) {
@@ -31,7 +31,7 @@ pub(super) fn metadata_protobuf(bytes: &[u8]) {
     metadata(Encoding::Protobuf, bytes);
 }
 
-/// The bytes as a page of a list and as an event of a watch.
+/// Reads the bytes as a page of a list and as an event of a watch.
 fn metadata(encoding: Encoding, bytes: &[u8]) {
     let mut decoders = [None, Some(true), Some(false)].map(Decoder::new);
     let mut object = |item: &Item<'_>| {
@@ -62,7 +62,7 @@ thread_local! {
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
 }
 
-/// The answer to a watch, in chunks: the first byte is about how long they are.
+/// Reads the bytes as the answer to a watch, in chunks. The first byte determines their length.
 async fn opened(bytes: &[u8]) -> BodyStream {
     let (&first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let rest = Bytes::copy_from_slice(rest);
@@ -80,7 +80,7 @@ async fn opened(bytes: &[u8]) -> BodyStream {
     }
 }
 
-/// Each piece, read as an event too.
+/// Reads each piece as an event too.
 fn follow(bytes: &[u8], encoding: Encoding, pieces: impl AsyncFnOnce(BodyStream) -> Vec<Bytes>) {
     let pieces = RUNTIME.with(|runtime| runtime.block_on(async { pieces(opened(bytes).await).await }));
     let longest = pieces.iter().map(Bytes::len).max().unwrap_or_default();
@@ -109,7 +109,7 @@ pub(super) fn watch_lines(bytes: &[u8]) {
     });
 }
 
-/// What people write behind flags, and what is in hints of where the leader is.
+/// Reads the bytes as values of flags, and as hints of the leader's address.
 pub(super) fn flags(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _duration = options::duration(text);
@@ -120,7 +120,8 @@ pub(super) fn flags(bytes: &[u8]) {
     let _endpoint = endpoint(text);
 }
 
-/// What an executor may send. What is understood means the same when it is said again.
+/// Reads the bytes as a message of an executor. A message that it understands must keep its meaning when it is encoded
+/// again.
 pub(super) fn from_executors(bytes: &[u8]) {
     let Ok(message) = StreamWorkRequest::decode(bytes) else { return };
     match received_from_executor(message) {
@@ -133,7 +134,7 @@ pub(super) fn from_executors(bytes: &[u8]) {
     }
 }
 
-/// The same for what a leader may send.
+/// Reads the bytes as a message of a leader, with the same check.
 pub(super) fn from_leaders(bytes: &[u8]) {
     let Ok(message) = StreamWorkResponse::decode(bytes) else { return };
     match received_from_leader(message) {

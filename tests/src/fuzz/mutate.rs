@@ -1,8 +1,8 @@
-//! Inputs made of other inputs, the same ones from the same seed.
+//! Makes inputs from other inputs. The same seed gives the same inputs.
 
 use crate::random::Random;
 
-/// Bytes that formats give a meaning.
+/// Bytes with a meaning in the formats.
 const TELLING: &[&[u8]] = &[
     b"\0",
     b"\xff",
@@ -26,7 +26,7 @@ const TELLING: &[&[u8]] = &[
     b"((((",
     b"k8s\0",
 ];
-/// Longest input.
+/// The maximum length of an input.
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Makes inputs.
@@ -38,7 +38,7 @@ impl Mutator {
         Mutator(Random::new(seed, 0))
     }
 
-    /// A changed copy of one of them, or of two.
+    /// Returns a changed copy of one input, or of two.
     pub fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut input = self.one_of(corpus);
         for _ in 0..=self.below(4) {
@@ -78,7 +78,7 @@ impl Mutator {
         corpus.get(self.below(corpus.len().max(1))).cloned().unwrap_or_default()
     }
 
-    /// Where a part of these bytes begins, and how long it is; mostly short.
+    /// Draws the beginning and the length of a part of these bytes. Most parts are short.
     fn part(&mut self, bytes: &[u8]) -> (usize, usize) {
         let at = self.below(bytes.len() + 1);
         let rest = bytes.len() - at;

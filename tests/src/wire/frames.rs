@@ -1,4 +1,5 @@
-//! HTTP/2 by hand (RFC 9113), as far as a test needs it: to see what a library sends, and to send what no library would.
+//! A part of HTTP/2 (RFC 9113) without a library: a test sees the frames of a library, and sends frames that no library
+//! would.
 
 use anyhow::{Context, ensure};
 use std::time::Duration;
@@ -35,12 +36,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame on a stream, 0 being the connection.
+    /// Returns a frame on a stream. Stream 0 is the connection.
     pub fn new(kind: u8, flags: u8, stream: u32, payload: impl Into<Vec<u8>>) -> Frame {
         Frame { kind, flags, stream, payload: payload.into() }
     }
 
-    /// Writes it.
+    /// Writes the frame.
     pub async fn write(&self, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
         let length = u32::try_from(self.payload.len()).map_err(std::io::Error::other)?;
         let mut bytes = length.to_be_bytes()[1..].to_vec();
@@ -50,7 +51,7 @@ impl Frame {
         to.write_all(&bytes).await
     }
 
-    /// Reads the next one; `None` at the end.
+    /// Reads the next frame. Returns `None` at the end.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Option<Frame>> {
         let mut head = [0; 9];
         if from.read(&mut head[..1]).await? == 0 {
@@ -65,7 +66,7 @@ impl Frame {
     }
 }
 
-/// What one side says of itself when a connection begins.
+/// The settings that one side announces at the start of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     pub stream_window: u32,
@@ -73,7 +74,7 @@ pub struct Opening {
     pub max_concurrent_streams: Option<u32>,
 }
 
-/// Reads frames until the other side has been silent for a while, and gives what they say of its windows.
+/// Reads frames until the other side has been silent for a while. Returns its windows.
 pub async fn opening(from: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Opening> {
     const SILENT: Duration = Duration::from_secs(1);
     let mut opening =

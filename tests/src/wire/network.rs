@@ -1,5 +1,5 @@
-//! A network in memory. Hosts dial addresses; each connection is a pipe with a carrier task in the middle that copies
-//! the bytes, until the road between the two hosts is closed.
+//! A network in memory. Hosts dial addresses. Each connection is a pipe with a carrier task in the middle. The task
+//! copies the bytes until a test closes the road between the two hosts.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -22,9 +22,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-/// What is in flight on each leg of one direction of a connection, at most.
+/// The maximum number of bytes in flight on each leg of one direction of a connection.
 const PIPE_BYTES: usize = 64 * 1024;
-/// Connections that wait to be accepted at one address.
+/// The maximum number of connections that wait at one address.
 const BACKLOG: usize = 512;
 /// The host of the API server.
 pub const API: &str = "api";
@@ -35,18 +35,18 @@ pub enum Road {
     Open,
     /// Nothing arrives, and neither side gets an error.
     Frozen,
-    /// Connections break, new ones are refused.
+    /// Connections break, and new ones are refused.
     Closed,
 }
 
-/// The network. Clones are the same one.
+/// The network. All clones are the same network.
 #[derive(Clone, Default)]
 pub struct Network(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     listeners: BTreeMap<String, mpsc::Sender<Accepted>>,
-    /// Both ways between two hosts, the lesser name first.
+    /// The roads between two hosts. The lesser name is first.
     roads: BTreeMap<(String, String), watch::Sender<Road>>,
     carriers: JoinSet<()>,
     dials: Vec<Dial>,
@@ -61,7 +61,7 @@ pub struct Dial {
     pub reached: bool,
 }
 
-/// A connection, at the address that was dialled.
+/// A connection, at the address that the host dialled.
 #[derive(Debug)]
 pub struct Accepted {
     pub from: String,
@@ -69,7 +69,7 @@ pub struct Accepted {
     pub link: Link,
 }
 
-/// A handle to break one connection with.
+/// A handle that breaks one connection.
 #[derive(Clone, Debug)]
 pub struct Link(AbortHandle);
 
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// Accepts connections at an address from now on. It replaces an earlier listener.
+    /// Accepts connections at an address from now on, in place of a former listener.
     pub fn listen(&self, address: &str) -> mpsc::Receiver<Accepted> {
         let (sender, connections) = mpsc::channel(BACKLOG);
         self.state().listeners.insert(address.to_owned(), sender);
@@ -126,12 +126,12 @@ impl Network {
         Ok((Pipe(near), link))
     }
 
-    /// Changes the way between two hosts.
+    /// Changes the road between two hosts.
     pub fn set_road(&self, one: &str, other: &str, to: Road) {
         self.road(one, other).send_replace(to);
     }
 
-    /// Breaks everything from and to a host, and takes its addresses away: it is no more.
+    /// Breaks all connections of a host, and removes its addresses. The host does not exist any more.
     pub fn remove(&self, name: &str) {
         let mut state = self.state();
         state.listeners.retain(|address, _| host(address) != name);
@@ -142,7 +142,7 @@ impl Network {
         }
     }
 
-    /// A host of that name is there again.
+    /// Creates a host with that name again.
     pub fn restore(&self, name: &str) {
         for ((one, other), road) in &self.state().roads {
             if one == name || other == name {
@@ -151,7 +151,7 @@ impl Network {
         }
     }
 
-    /// Every attempt to connect so far, in order.
+    /// Returns every attempt to connect so far, in order.
     pub fn dials(&self) -> Vec<Dial> {
         self.state().dials.clone()
     }
@@ -166,7 +166,7 @@ impl Network {
                     let service = TowerToHyperService::new(server.router());
                     let mut http = http1::Builder::new();
                     http.timer(TokioTimer::new());
-                    // It fails where the client goes in mid-request.
+                    // The call fails if the client leaves during a request.
                     serving.spawn(http.serve_connection(TokioIo::new(accepted.pipe), service).map(drop));
                 }
                 Some(_ended) = serving.join_next() => {}
@@ -174,7 +174,7 @@ impl Network {
         }
     }
 
-    /// A Kubernetes client on a host: HTTP/1.1 to the API server's host, one connection per request in flight.
+    /// Returns a Kubernetes client on a host: HTTP/1.1 to the API server's host, one connection per request in flight.
     pub fn api_client(&self, from: &str) -> kube::Client {
         let (network, from) = (self.clone(), from.to_owned());
         let connector = tower::service_fn(move |_: Uri| {
@@ -189,7 +189,7 @@ impl Network {
         kube::Client::new(tower::ServiceBuilder::new().layer(base).map_request(gated).service(http), "default")
     }
 
-    /// What opens an executor's channels on a host.
+    /// Returns the dialler of an executor's channels on a host.
     pub fn connector(&self, from: &str) -> executor_service::Connector {
         let (network, from) = (self.clone(), from.to_owned());
         executor_service::Connector::through(move |address| {
@@ -215,13 +215,13 @@ impl Network {
 }
 
 impl Link {
-    /// Both ends see the other's gone.
+    /// Shows each end that the other end is gone.
     pub fn cut(&self) {
         self.0.abort();
     }
 }
 
-/// The host of an address `HOST:PORT`.
+/// Returns the host of an address `HOST:PORT`.
 fn host(address: &str) -> &str {
     address.split_once(':').map_or(address, |(host, _)| host)
 }

@@ -1,4 +1,4 @@
-//! An executor that says what a test tells it to, and nothing else.
+//! An executor that sends only what a test tells it to send.
 
 use super::network::{Link, Network};
 use engine::work::{ActionKind, Hello, Origin, PROTOCOL, ToExecutor, ToLeader, Welcome, WorkLease};
@@ -12,10 +12,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-/// Messages that wait to be sent.
+/// The maximum number of messages that wait for their transmission.
 const WAITING_MAX: usize = 16;
 
-/// One stream of such an executor, and what breaks its connection, where something can.
+/// One stream of such an executor, and the handle that breaks its connection, if there is one.
 #[derive(Debug)]
 pub struct Puppet<L = Link> {
     pub link: L,
@@ -23,7 +23,7 @@ pub struct Puppet<L = Link> {
     pub replies: Streaming<StreamWorkResponse>,
 }
 
-/// A hello of an executor that has never been there.
+/// Returns the hello of a new executor.
 pub fn hello(executor: &str, incarnation: &str, cluster: &str, window: u32) -> Hello {
     Hello {
         executor: executor.into(),
@@ -41,14 +41,14 @@ pub fn hello(executor: &str, incarnation: &str, cluster: &str, window: u32) -> H
     }
 }
 
-/// A channel from a host to an address, and what breaks it.
+/// Opens a channel from a host to an address. Returns it with the handle that breaks it.
 pub async fn channel(network: &Network, from: &str, to: &str) -> anyhow::Result<(Channel, Link)> {
     let (pipe, link) = network.dial(from, to).await?;
     let channel = executor_service::connect_over(to, pipe).await.map_err(anyhow::Error::msg)?;
     Ok((channel, link))
 }
 
-/// The same, with this limit of unread bytes for each stream.
+/// Opens such a channel with this limit of unread bytes for each stream.
 pub async fn channel_with_window(
     network: &Network,
     from: &str,
@@ -65,7 +65,7 @@ pub async fn channel_with_window(
 }
 
 impl Puppet {
-    /// Opens a stream. Nothing is said on it.
+    /// Opens a stream, and sends nothing.
     pub async fn call(network: &Network, from: &str, to: &str) -> anyhow::Result<Puppet> {
         Puppet::over(channel(network, from, to).await?).await
     }
@@ -79,14 +79,14 @@ impl<L> Puppet<L> {
         Ok(Puppet { link, requests, replies: called.into_inner() })
     }
 
-    /// Says it. Where the stream is over, the next [`Puppet::hear`] tells why.
+    /// Sends a message. If the stream has ended, the next [`Puppet::hear`] returns the reason.
     pub async fn say(&self, message: ToLeader) {
         for request in proto::batch::requests(message) {
             let _over = self.requests.send(request).await;
         }
     }
 
-    /// The next message; `None` if the leader has finished.
+    /// Returns the next message, or `None` if the leader has finished.
     pub async fn hear(&mut self) -> Result<Option<ToExecutor>, Status> {
         loop {
             let Some(message) = self.replies.message().await? else { return Ok(None) };
@@ -96,7 +96,7 @@ impl<L> Puppet<L> {
         }
     }
 
-    /// The next message that gives something.
+    /// Returns the next message for which `pick` returns a value.
     pub async fn await_that<T>(&mut self, mut pick: impl FnMut(ToExecutor) -> Option<T>) -> anyhow::Result<T> {
         loop {
             let message = self.hear().await?;
@@ -107,18 +107,18 @@ impl<L> Puppet<L> {
         }
     }
 
-    /// Says hello and gives the welcome.
+    /// Sends a hello, and returns the welcome.
     pub async fn greet(&mut self, hello: Hello) -> anyhow::Result<Welcome> {
         self.say(ToLeader::Hello(hello)).await;
         self.await_that(|message| if let ToExecutor::Welcome(welcome) = message { Some(welcome) } else { None }).await
     }
 
-    /// The next leases.
+    /// Returns the next leases.
     pub async fn leases(&mut self) -> anyhow::Result<Vec<WorkLease>> {
         self.await_that(|message| if let ToExecutor::Grant { leases } = message { Some(leases) } else { None }).await
     }
 
-    /// Sends heartbeats and takes whatever comes, until the stream ends.
+    /// Sends heartbeats and reads all messages, until the stream ends.
     pub async fn beat(&mut self, every: Duration) -> Result<(), Status> {
         let mut ticks = tokio::time::interval(every);
         let mut sequence = 0;

@@ -1,10 +1,10 @@
-//! Messages of gRPC as bytes, for those that no client of ours would send.
+//! gRPC messages as bytes, for messages that no client of ours sends.
 
 use bytes::{Buf, BufMut};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Messages as bytes.
+/// A codec whose messages are bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw;
 

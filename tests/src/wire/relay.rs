@@ -1,5 +1,5 @@
-//! Stands between executors and one replica of the graph service: a gRPC server to the former, a client to the latter. It writes down every
-//! message, and a rule says what becomes of each.
+//! A relay between executors and one replica of the graph service. It is a gRPC server for the executors, and a client
+//! of the replica. It records every message, and a rule decides what happens to each message.
 
 use super::network::{Accepted, Link, Network};
 use engine::work::{ToExecutor, ToLeader};
@@ -17,18 +17,19 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages in flight through, in each direction of one stream.
+/// The maximum number of messages in flight, in each direction of one stream.
 const WAITING_MAX: usize = 64;
-/// Nothing else is due so soon, and the clock stands still while anything is in flight: what was passed on has arrived by then.
+/// A short delay. No timer is due so soon, and the clock stands still while anything is in flight, so earlier messages
+/// have arrived after it.
 const DELIVERED: Duration = Duration::from_millis(1);
 
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub at: Instant,
-    /// The host it came from or went to.
+    /// The host of the executor.
     pub executor: String,
-    /// Counts the streams through this relay.
+    /// The number of the stream at this relay.
     pub stream: u64,
     pub said: Said,
 }
@@ -42,21 +43,21 @@ pub enum Said {
     Refused(Status),
 }
 
-/// The outcome of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Pass,
-    /// It, and what follows it in its direction, arrives so much later.
+    /// The message and all following ones of its direction arrive after this delay.
     Delay(Duration),
-    /// The connections on both sides break, and it does not arrive.
+    /// The connections on both sides break before the message arrives.
     CutBefore,
-    /// The connections on both sides break once it has arrived.
+    /// The connections on both sides break after the message has arrived.
     CutAfter,
 }
 
 type Rule = Box<dyn FnMut(&Line) -> Order + Send>;
 
-/// The relay. Clones are the same one.
+/// The relay. All clones are the same relay.
 #[derive(Clone)]
 pub struct Relay(Arc<Mutex<State>>);
 
@@ -90,22 +91,22 @@ impl std::fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// From now on messages fare by this rule.
+    /// Applies this rule to messages from now on.
     pub fn rule(&self, rule: impl FnMut(&Line) -> Order + Send + 'static) {
         self.state().rule = Box::new(rule);
     }
 
-    /// Every message so far, in the order in which they came here.
+    /// Returns every message so far, in the order of arrival.
     pub fn lines(&self) -> Vec<Line> {
         self.state().lines.clone()
     }
 
-    /// The messages for which `pick` gives something.
+    /// Returns the values of `pick` for all messages that have one.
     pub fn said<T>(&self, pick: impl FnMut(&Line) -> Option<T>) -> Vec<T> {
         self.state().lines.iter().filter_map(pick).collect()
     }
 
-    /// Takes what comes to `address` and passes it on to `to`, until the future is dropped.
+    /// Accepts connections at `address` and forwards them to `to`, until the future is dropped.
     pub async fn run(self, network: Network, address: String, to: String) {
         let mut connections = network.listen(&address);
         let mut serving = JoinSet::new();
@@ -199,7 +200,7 @@ impl Carrier {
                 Ok(None) => return,
                 Err(status) => {
                     self.refused(&status);
-                    // Fails where the executor has gone.
+                    // The call fails if the executor has left.
                     let _unheard = to.send(Err(status)).await;
                     return;
                 }
@@ -212,7 +213,7 @@ impl Carrier {
         }
     }
 
-    /// An error: the stream is over.
+    /// Returns an error if the stream is over.
     async fn pass<T>(&self, order: Order, message: T, to: &mpsc::Sender<T>) -> Result<(), ()> {
         match order {
             Order::Pass => {}

@@ -1,4 +1,4 @@
-//! A cluster in a box: the sandbox, replicas of the graph service, executors.
+//! A cluster in one process: the sandbox, replicas of the graph service, and executors.
 
 use super::network::{API, Network};
 use super::puppet;
@@ -26,10 +26,10 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// The host of the client that queries the replicas.
 const USER: &str = "user";
-/// Replicas look at the Lease every two seconds.
+/// Replicas read the Lease every two seconds.
 const LEADS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Everything of one test. Dropping it ends all of it.
+/// All parts of one test. Dropping the value ends all of them.
 #[allow(missing_debug_implementations, reason = "a client shows nothing")]
 pub struct World {
     pub network: Network,
@@ -39,12 +39,12 @@ pub struct World {
     pub cluster_uid: String,
     replicas: BTreeMap<String, Running<()>>,
     executors: BTreeMap<String, Running<Exit>>,
-    /// Replicas with a relay before them.
+    /// The replicas behind a relay.
     relayed: BTreeSet<String>,
     background: JoinSet<()>,
 }
 
-/// A service that runs.
+/// A running service.
 #[derive(Debug)]
 struct Running<T> {
     stop: Shutdown,
@@ -67,13 +67,13 @@ impl<T: Send + 'static> Running<T> {
     }
 }
 
-/// The address of a replica.
+/// Returns the address of a replica.
 pub fn address(replica: &str) -> String {
     format!("{replica}:7450")
 }
 
 impl World {
-    /// A cluster without a collector.
+    /// Starts a cluster without a collector.
     pub async fn new() -> anyhow::Result<World> {
         let network = Network::default();
         let api = Server::new(1);
@@ -95,14 +95,14 @@ impl World {
         self.start_replica(name, &address(name), Some(admin), Policy::default());
     }
 
-    /// Starts a replica that allows so many writes a second, of all executors together.
+    /// Starts a replica that permits this many writes per second, for all executors together.
     pub fn capped_replica(&mut self, name: &str, max_writes_per_second: u32) {
         let policy =
             Policy { max_writes_per_second: Some(Rate::per_second(max_writes_per_second)), ..Policy::default() };
         self.start_replica(name, &address(name), None, policy);
     }
 
-    /// Starts a replica with a relay before it.
+    /// Starts a replica behind a relay.
     pub fn replica_behind_relay(&mut self, name: &str) -> Relay {
         self.relayed.insert(name.to_owned());
         let (inner, relay) = (self.inner_address(name), Relay::default());
@@ -111,7 +111,7 @@ impl World {
         relay
     }
 
-    /// Where a replica itself is reached, behind any relay.
+    /// Returns the address of the replica itself, behind its relay.
     fn inner_address(&self, replica: &str) -> String {
         let relayed = self.relayed.contains(replica);
         if relayed { format!("{replica}:7451") } else { address(replica) }
@@ -147,13 +147,13 @@ impl World {
         self.replicas.insert(name.to_owned(), Running::start(stop, service));
     }
 
-    /// Ends a replica as SIGKILL does: without notice, connections break.
+    /// Ends a replica as SIGKILL does: connections break without notice.
     pub fn kill_replica(&mut self, name: &str) {
         self.network.remove(name);
         self.replicas.remove(name);
     }
 
-    /// Asks a replica to stop, and waits until it has.
+    /// Stops a replica, and waits until it has stopped.
     pub async fn stop_replica(&mut self, name: &str) -> anyhow::Result<()> {
         let mut running = self.replicas.remove(name).with_context(|| format!("no replica {name}"))?;
         running.stop.request();
@@ -167,13 +167,13 @@ impl World {
         self.named_executor(name, name, concurrency, replicas);
     }
 
-    /// Starts an executor of this name on this host.
+    /// Starts an executor with this name on this host.
     pub fn named_executor(&mut self, host: &str, name: &str, concurrency: u32, replicas: &[&str]) {
         let graph = replicas.iter().map(|replica| address(replica)).collect();
         self.start_executor(host, name, concurrency, graph, Resolver::system());
     }
 
-    /// Starts an executor that knows the replicas by a name, `graph`, with the addresses that the resolver says.
+    /// Starts an executor that knows the replicas by the name `graph`. The resolver gives the addresses.
     pub fn resolving_executor(&mut self, name: &str, concurrency: u32, resolver: Resolver) {
         let graph = vec![format!("dns:///{}", address("graph"))];
         self.start_executor(name, name, concurrency, graph, resolver);
@@ -185,7 +185,7 @@ impl World {
             name: name.to_owned(),
             graph,
             concurrency: executor_service::Concurrency::Fixed(concurrency),
-            // Names of hosts are no loopback addresses.
+            // The names of hosts are no loopback addresses.
             far: true,
             protocols: Protocols::OURS,
             traces: None,
@@ -203,14 +203,14 @@ impl World {
         self.executors.insert(host.to_owned(), Running::start(stop, service));
     }
 
-    /// Asks an executor to stop. [`World::exit`] waits for it.
+    /// Asks an executor to stop. [`World::exit`] waits for its end.
     pub fn ask_to_stop(&self, host: &str) {
         if let Some(running) = self.executors.get(host) {
             running.stop.request();
         }
     }
 
-    /// How an executor ended, once it has.
+    /// Waits for the end of an executor, and returns its result.
     pub async fn exit(&mut self, host: &str) -> anyhow::Result<Exit> {
         let mut running = self.executors.remove(host).with_context(|| format!("no executor on {host}"))?;
         running.end().await
@@ -222,13 +222,13 @@ impl World {
         self.executors.remove(host);
     }
 
-    /// The replica's own status.
+    /// Returns the replica's own status.
     pub async fn status(&self, replica: &str) -> anyhow::Result<GetStatusResponse> {
         let (channel, _) = puppet::channel(&self.network, USER, &self.inner_address(replica)).await?;
         Ok(AdminServiceClient::new(channel).get_status(GetStatusRequest {}).await?.into_inner())
     }
 
-    /// Waits until a replica answers that this is its role.
+    /// Waits until a replica reports this role.
     pub async fn until_role(&self, replica: &str, role: ReplicaRole) -> anyhow::Result<GetStatusResponse> {
         let ask = || async { Ok(self.status(replica).await.ok()) };
         let is_it = |status: &Option<GetStatusResponse>| {
@@ -239,7 +239,7 @@ impl World {
         crate::load::until(&what, LEADS_WITHIN, ask, is_it).await?.context("it was there a moment ago")
     }
 
-    /// Waits until the leader has so many sessions with a stream.
+    /// Waits until the leader has this many sessions with a stream.
     pub async fn until_sessions(&self, replica: &str, wanted: u32) -> anyhow::Result<()> {
         let ask = || async { Ok(self.status(replica).await?.executors) };
         crate::load::until("executors have sessions", LEADS_WITHIN, ask, |count| *count == wanted).await?;

@@ -9,7 +9,7 @@ fn stays(owners: &[&str]) -> Fate {
     Fate::Stays(owners.iter().map(|&owner| owner.to_owned()).collect())
 }
 
-/// A family with an owner, one dependent that goes, and one that `keeper` holds.
+/// Returns a family with an owner, one dependent that goes, and one that `keeper` holds.
 fn family(policy: Policy) -> Oracle {
     let mut oracle = Oracle::default();
     oracle.family(1, policy, "owner".to_owned(), "owner");
