@@ -123,7 +123,7 @@ pub(super) fn lease_id(text: &str, field: &str) -> Result<LeaseId, Malformed> {
     LeaseId::parse(text).ok_or_else(|| Malformed::new(field, "is not a lease id"))
 }
 
-/// A number in an opaque text.
+/// A number that the protocol carries as text. Clients must not interpret the text.
 pub(super) fn decimal(text: &str, field: &str) -> Result<u64, Malformed> {
     text.parse().map_err(|_| Malformed::new(field, "is not a decimal number of 64 bits"))
 }

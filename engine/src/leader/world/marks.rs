@@ -41,7 +41,8 @@ impl World {
         self.graph.find(&object.uid, &at)
     }
 
-    /// If an object waits for the answer about another owner, this absent owner decides nothing.
+    /// Marks the dependents of an absent owner for judging. A dependent that still waits for the answer about another
+    /// owner is not marked, because the verdict would stay the same.
     pub(in crate::leader) fn mark_dependents_of_absent(&mut self, id: NodeId) {
         let decides = self.graph.is_orphaned(self.graph.node(id));
         for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {

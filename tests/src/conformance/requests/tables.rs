@@ -125,7 +125,7 @@ fn orphan_dependents() -> Vec<Row> {
                     after.push(ORPHAN);
                 }
                 let request = delete(json!({ "orphanDependents": orphan }));
-                // Accepted, and not done: said only where `false` was.
+                // The API server answers 202 only if the request says `false` and finalizers keep the object.
                 let request =
                     if orphan == Some(false) && !after.is_empty() { Ask { code: 202, ..request } } else { request };
                 let request = if after.is_empty() { request.gone() } else { request.left(&after).grace(Some(0)) };
