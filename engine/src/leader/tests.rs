@@ -223,6 +223,18 @@ impl Bench {
         bench
     }
 
+    /// Creates a leader that knows `things/o` in foreground deletion, and cannot list configmaps.
+    fn with_failed_list() -> Bench {
+        let mut bench = Bench::bare();
+        for resource in ["configmaps", "things"] {
+            bench.serve(resource);
+        }
+        bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
+        bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
+        bench.pass(Duration::from_secs(1));
+        bench
+    }
+
     fn without_executor() -> Bench {
         Bench::of_process(7)
     }

@@ -416,13 +416,7 @@ fn an_owner_check_that_fails_is_judged_again_and_never_proof() {
 
 #[test]
 fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
-    let mut bench = Bench::bare();
-    for resource in ["configmaps", "things"] {
-        bench.serve(resource);
-    }
-    bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
-    bench.pass(Duration::from_secs(1));
+    let mut bench = Bench::with_failed_list();
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 1)]);
     assert!(bench.probes.iter().any(|probe| probe.namespace.as_deref() == Some("ns") && probe.limit.is_none()));

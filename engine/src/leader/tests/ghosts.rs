@@ -69,13 +69,7 @@ fn a_dependent_of_a_kind_that_is_watched_no_more_is_not_written_to() {
 
 #[test]
 fn a_collection_that_is_watched_no_more_shows_nothing() {
-    let mut bench = Bench::bare();
-    for resource in ["configmaps", "things"] {
-        bench.serve(resource);
-    }
-    bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
-    bench.pass(Duration::from_secs(1));
+    let mut bench = Bench::with_failed_list();
     assert!(bench.probes.iter().any(|probe| probe.collection == collection("configmaps")));
     bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("configmaps") }));
     let dependent = object("configmaps", "a", 101).blocking("things", "o");
