@@ -1,6 +1,7 @@
 //! The Helm chart. It is well formed, agrees with the plain manifests and the documentation, and is accepted by a real
 //! API server. It has exactly the rights that both services need.
 
+use crate::same;
 use anyhow::{Context, bail, ensure};
 use clap::Parser as _;
 use serde_json::Value;
@@ -62,18 +63,6 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         ensure!(!refused.status.success() && said.contains(named), "--set {wrong}: {said}");
     }
-    Ok(())
-}
-
-/// Compares a file of the tree with its sources, or writes the file with `BLESS=1`.
-fn same(file: &str, made: &str) -> anyhow::Result<()> {
-    let path = root().join(file);
-    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
-        return fs::write(&path, made).with_context(|| format!("writing {file}"));
-    }
-    let there = fs::read_to_string(&path).with_context(|| format!("reading {file}"))?;
-    let differs = there.lines().zip(made.lines()).position(|(one, other)| one != other);
-    ensure!(there == made, "{file} is not what it is made from (line {differs:?}); BLESS=1 writes it anew");
     Ok(())
 }
 

@@ -22,3 +22,19 @@ mod subscribers;
 mod traces;
 mod upgrade;
 mod wire;
+
+use anyhow::{Context as _, ensure};
+use std::fs;
+use tests::chart::root;
+
+/// Compares a file of the tree with its sources, or writes the file with `BLESS=1`.
+fn same(file: &str, made: &str) -> anyhow::Result<()> {
+    let path = root().join(file);
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        return fs::write(&path, made).with_context(|| format!("writing {file}"));
+    }
+    let there = fs::read_to_string(&path).with_context(|| format!("reading {file}"))?;
+    let differs = there.lines().zip(made.lines()).position(|(one, other)| one != other);
+    ensure!(there == made, "{file} is not what it is made from (line {differs:?}); BLESS=1 writes it anew");
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! The page of the chart's values. It is made from the comments of values.yaml.
 
-use super::same;
+use crate::same;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
