@@ -7,7 +7,7 @@ use crate::remote::{LOCAL, NAME_FLAG};
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
-use graph_service::{Access as Callers, Config, Election, LeaseOptions};
+use graph_service::{Access as Callers, Config, Election, LeaseOptions, Reviewed};
 use kube_api::{Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
@@ -44,7 +44,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         admin: Some(admin),
         listener: Some(listener),
         access: match &tls {
-            Some(_) => Callers::Reviewed { audience: flags.token_audience },
+            Some(_) => Callers::Reviewed(Reviewed { audience: flags.token_audience, ..Reviewed::default() }),
             None => Callers::Open,
         },
         tls,

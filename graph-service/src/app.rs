@@ -129,6 +129,7 @@ pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'sta
 }
 
 async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
+    let tls = edges.tls.clone();
     let mut service = Service::new("graph-service", &config.replica, edges.tls, shutdown.clone());
     let (clock, heartbeat) = (service.clock, Heartbeat::default());
     let mut registry = edges.registry;
@@ -166,6 +167,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         uid = cluster_uid,
         "connected to the API server"
     );
+    grpc::access::keep(&edges.access, &edges.cluster, tls.as_ref(), &mut tasks);
 
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE_MAX);
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);

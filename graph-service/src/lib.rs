@@ -42,7 +42,7 @@ mod warnings;
 pub use app::{Config, Edges, Election, serve};
 pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
-pub use grpc::access::Access;
+pub use grpc::access::{Access, Reviewed};
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use metrics::described;
 pub use render::Observer;

@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use graph_service::options::Options;
-use graph_service::{Access as Callers, Edges, Election, ReaderThreads, accept, accept_tls, serve};
+use graph_service::{Access as Callers, Edges, Election, ReaderThreads, Reviewed, accept, accept_tls, serve};
 use kube_api::connect;
 use prometheus_client::registry::Registry;
 use runtime::shutdown::Shutdown;
@@ -63,7 +63,12 @@ async fn run(options: &Options) -> Result<(), Failure> {
     tracing::info!(grpc = %listening, admin = %admin_listening, tls = tls.is_some(), "listening");
 
     let access = match &tls {
-        Some(_) => Callers::Reviewed { audience: options.token_audience.clone() },
+        Some(_) => Callers::Reviewed(Reviewed {
+            audience: options.token_audience.clone(),
+            api_server_tokens: options.api_server_tokens,
+            cluster_client_ca: options.cluster_client_ca,
+            publish_ca: options.publish_ca.clone(),
+        }),
         None => Callers::Open,
     };
     let edges = Edges {

@@ -16,6 +16,7 @@ use runtime::tls::ServerFlags;
 use runtime::traces;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(test)]
@@ -48,6 +49,20 @@ pub struct Options {
     /// Audience of the callers' bearer tokens. Used only with TLS.
     #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
     pub token_audience: String,
+
+    /// Accept also bearer tokens for the API server itself, as kubeconfigs have them. Used only with TLS.
+    #[arg(long, env = "OWNERGRAPH_API_SERVER_TOKENS", value_parser = BoolishValueParser::new())]
+    pub api_server_tokens: bool,
+
+    /// Accept also client certificates that the API server accepts: of client-ca-file in ConfigMap
+    /// kube-system/extension-apiserver-authentication. Used only with TLS.
+    #[arg(long, env = "OWNERGRAPH_CLUSTER_CLIENT_CA", value_parser = BoolishValueParser::new())]
+    pub cluster_client_ca: bool,
+
+    /// File with the authorities of --tls-cert, as PEM. Its certificates are written to key ca.crt of ConfigMap
+    /// kube-public/ownergraph, in which kubectl ownergraph looks for them.
+    #[arg(long, env = "OWNERGRAPH_PUBLISH_CA", value_name = "FILE", requires = "tls_cert")]
+    pub publish_ca: Option<PathBuf>,
 
     /// Allow plaintext on an address that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]

@@ -24,6 +24,7 @@ use super::gate::{Gated, gated};
 use super::media;
 use super::path::KUBE_SYSTEM;
 use super::proxy::{self, Connector, Proxy};
+use super::shown::Shown;
 use super::status::parse_status;
 use super::trust::Verifier;
 
@@ -57,6 +58,8 @@ pub struct Cluster {
     /// The cluster's clients check the [`Gate`](super::Gate) of a request after the connection is open. Other clients
     /// do not check it.
     pub asks_gates: bool,
+    /// The credentials that `client` shows.
+    pub shown: Shown,
     /// `None` if the client was passed in.
     config: Option<Config>,
     proxy: Option<Proxy>,
@@ -87,7 +90,12 @@ impl Cluster {
     pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
         let name = name.into();
         let (url, origin) = (name.clone(), name.clone());
-        Cluster { client, url, origin, name, asks_gates: false, config: None, proxy: None }
+        Cluster { client, url, origin, name, asks_gates: false, shown: Shown::default(), config: None, proxy: None }
+    }
+
+    /// The same cluster through another client, which passes requests to `client`.
+    pub fn through(self, client: Client) -> Cluster {
+        Cluster { client, asks_gates: false, config: None, proxy: None, ..self }
     }
 
     /// A client with its own connections and queue, so that short requests do not wait behind watches. For a cluster of
@@ -105,7 +113,8 @@ impl Cluster {
     fn build_another(&self, protocol: Protocol) -> Result<Client, AccessError> {
         match &self.config {
             Some(config) => {
-                build_client(config, self.proxy.as_ref(), protocol).map_err(|error| unusable(&self.origin, &error))
+                let built = build_client(config, self.proxy.as_ref(), protocol);
+                built.map(|(client, _)| client).map_err(|error| unusable(&self.origin, &error))
             }
             None => Ok(self.client.clone()),
         }
@@ -122,10 +131,10 @@ impl Cluster {
             // Without TLS no certificate is verified, and the machine may have no certificates to load.
             config.root_cert.get_or_insert_default();
         }
-        let client =
+        let (client, shown) =
             build_client(&config, proxy.as_ref(), Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
         let url = config.cluster_url.to_string();
-        Ok(Cluster { client, name, url, asks_gates: true, config: Some(config), proxy, origin })
+        Ok(Cluster { client, name, url, asks_gates: true, shown, config: Some(config), proxy, origin })
     }
 }
 
@@ -233,7 +242,7 @@ fn secured(
 
 /// Builds the HTTP stack. It replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs
 /// every 5xx as an error, and may ask for gzip.
-fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> Result<Client, kube::Error> {
+fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> Result<(Client, Shown), kube::Error> {
     // This fails only if another client or the embedding program has already installed a provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut tcp = HttpConnector::new();
@@ -246,6 +255,8 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
     if let Some(verifier) = Verifier::of(config)? {
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     }
+    let shown = Shown::of(&config.auth_info, Arc::clone(&tls.client_auth_cert_resolver));
+    let noted = shown.clone();
     let tcp = proxy::connector(proxy, &tls, tcp);
     let mut connector = TimeoutConnector::new(secured(config, protocol, tls, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
@@ -263,9 +274,9 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .map_request(gated)
+        .map_request(move |request| gated(noted.note(request)))
         .service(http);
-    Ok(Client::new(service, config.default_namespace.clone()))
+    Ok((Client::new(service, config.default_namespace.clone()), shown))
 }
 
 fn unusable(origin: &str, error: &kube::Error) -> AccessError {

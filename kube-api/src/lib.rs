@@ -17,6 +17,7 @@ mod overrides;
 pub mod path;
 mod proxy;
 mod request;
+mod shown;
 mod status;
 mod trust;
 
@@ -29,4 +30,5 @@ pub use lines::Lines;
 pub use live::{Live, object_of, parse_object};
 pub use overrides::Overrides;
 pub use request::request;
+pub use shown::Shown;
 pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};

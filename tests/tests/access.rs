@@ -6,7 +6,7 @@ use engine::leader::{Mode, Policy};
 use engine::work::{Hello, Protocols, Term, ToLeader};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
+use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads, Reviewed};
 use hyper_util::rt::TokioIo;
 use kube_api::{Access as Credentials, Cluster, cluster_uid, connect};
 use proto::admin::v1beta1::GetStatusRequest;
@@ -223,7 +223,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         registry: prometheus_client::registry::Registry::default(),
         cluster,
         election: Election::Fixed(Term { election: "election".into(), number: 1 }),
-        access: Access::Reviewed { audience: "ownergraph".to_owned() },
+        access: Access::Reviewed(Reviewed { audience: "ownergraph".to_owned(), ..Reviewed::default() }),
         readers: ReaderThreads::of_machine(),
         observer: None,
         progress: false,

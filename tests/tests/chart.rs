@@ -15,6 +15,8 @@ use tests::controlplane::{ControlPlane, require};
 use tests::load;
 
 mod argocd;
+mod callers;
+mod kubelet;
 mod least;
 mod platform;
 mod site;
@@ -55,6 +57,8 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("tls.extraHosts[0]=a b", "/tls/extraHosts/0"),
         ("metrics.alerts.runbookUrl=runbooks", "/metrics/alerts/runbookUrl"),
         ("metrics.serviceMonitor.kind=Probe", "/metrics/serviceMonitor/kind"),
+        ("access.portForward=always", "/access/portForward"),
+        ("access.apiServerTokens=2", "/access/apiServerTokens"),
         ("accessRoles.aggregateViewTo=cluster-admin", "/accessRoles/aggregateViewTo"),
         ("extraObjects[0]=1", "/extraObjects/0"),
         ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
@@ -108,9 +112,13 @@ fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
         let place = match role["scope"].as_str() {
             Some("cluster") => "all namespaces",
             Some("election") => "kube-system",
+            // Callers of docker-compose.yaml name the address of the graph service, which publishes nothing.
+            Some("public" | "release") => continue,
             other => bail!("a scope that this test does not know: {other:?}"),
         };
-        due.extend(chart::spelt_out(account, place, &role["rules"]));
+        if account != "callers" {
+            due.extend(chart::spelt_out(account, place, &role["rules"]));
+        }
     }
     due.sort();
 

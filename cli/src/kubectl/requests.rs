@@ -34,9 +34,8 @@ pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem>
 /// The same cluster, with a line on stderr for each answer: the request, the result, and the time until the head of the
 /// answer.
 fn said(cluster: Cluster) -> Cluster {
-    let Cluster { client, name, url, .. } = cluster;
-    let namespace = client.default_namespace().to_owned();
-    let (asked, server) = (client, url.clone());
+    let namespace = cluster.client.default_namespace().to_owned();
+    let (asked, server) = (cluster.client.clone(), cluster.url.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, server) = (asked.clone(), server.clone());
         async move {
@@ -54,7 +53,5 @@ fn said(cluster: Cluster) -> Cluster {
             answer
         }
     });
-    let mut cluster = Cluster::of_client(Client::new(service, namespace), name);
-    cluster.url = url;
-    cluster
+    cluster.through(Client::new(service, namespace))
 }

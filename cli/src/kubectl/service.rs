@@ -1,5 +1,5 @@
-//! The connection to the graph service: an address, a forwarded port of a pod that is found by label, the address of
-//! `collect` on this machine, or a graph that this process lists itself.
+//! The connection to the graph service: an address, a forwarded port of the leader that the service publishes or of a
+//! pod that is found by label, the address of `collect` on this machine, or a graph that this process lists itself.
 
 use super::direct::{self, Direct};
 use super::ending::{Problem, note};
@@ -18,10 +18,13 @@ use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
-use runtime::tls::Caller;
-use std::sync::OnceLock;
+use published::{Published, Unpublished};
+use runtime::tls::{Caller, CallerFlags, Held};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
+
+mod published;
 
 /// The label selector for pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
@@ -69,7 +72,7 @@ impl Service {
             }
             return Service::here(session).await;
         }
-        let found = match way.any().await {
+        let found = match Box::pin(way.any()).await {
             Ok(channel) => way.choose(session, channel, need).await,
             Err(failure @ Failure::Usage(_)) => return Err(failure.into()),
             Err(failure) if way.is_given() => return Err(failure.into()),
@@ -112,19 +115,25 @@ impl Service {
 #[error("no ownergraph service in context {0:?}, neither in its pods nor at {LOCAL}: set --server")]
 struct NotThere(String);
 
+type Known = Result<Arc<Published>, Unpublished>;
+
 /// The connection: to an address if one is given, else through the API server, else to this machine.
 #[derive(Debug)]
 pub(super) struct Way {
     connection: Connection,
     /// The cluster of the query, or the reason why none is known.
     cluster: Result<Cluster, String>,
+    /// What the graph service published at the last search for it. `None` before the first search.
+    published: Mutex<Option<Known>>,
+    /// Set once the holder of the Lease has been connected: it need not be asked whether it leads.
+    leader: OnceLock<()>,
     /// Set once the service of this machine has been chosen. Other replicas are then called by their addresses.
     local: OnceLock<()>,
 }
 
 impl Way {
     pub(super) fn new(connection: Connection, cluster: Result<Cluster, String>) -> Way {
-        Way { connection, cluster, local: OnceLock::new() }
+        Way { connection, cluster, published: Mutex::default(), leader: OnceLock::new(), local: OnceLock::new() }
     }
 
     fn is_given(&self) -> bool {
@@ -149,7 +158,7 @@ impl Way {
     /// The replica that was found, or the leader. An address may belong to the graph service of another cluster, whose
     /// objects of the same names are other objects. So the cluster is compared.
     async fn choose(&self, session: &Session, channel: Channel, need: Need) -> Result<Channel, Problem> {
-        if need == Need::Graph && !self.is_given() {
+        if (need == Need::Graph && !self.is_given()) || self.leader.get().is_some() {
             return Ok(channel);
         }
         let meta = self.meta(channel.clone());
@@ -186,10 +195,54 @@ impl Way {
         Ok(status.meta.unwrap_or_default())
     }
 
+    /// Reads what the graph service publishes. With --port-forward-namespace, only of a service in that namespace.
+    async fn publications(&self) -> anyhow::Result<Known> {
+        let read = Published::read(&self.cluster()?.client, self.connection.request_timeout).await;
+        let known = read.and_then(|known| known.within(self.connection.port_forward_namespace.as_deref()));
+        let known = known.map(Arc::new);
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(known.clone());
+        Ok(known)
+    }
+
+    /// What the last read of [`Way::publications`] found.
+    fn published(&self) -> Option<Arc<Published>> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()?.ok()
+    }
+
+    /// The leader that is published, or a ready replica beside it.
+    async fn any_published(&self, published: &Published) -> Result<Channel, Failure> {
+        self.held(published)?;
+        let why = match published.leader(&self.cluster()?.client, self.connection.request_timeout).await {
+            Ok(place) => match self.forward(&place).await {
+                Ok(channel) => {
+                    let _set_before = self.leader.set(());
+                    return Ok(channel);
+                }
+                Err(Failure::Other(error)) => format!("{error:#}"),
+                Err(failure @ (Failure::Usage(_) | Failure::Refused(_) | Failure::TimedOut(_))) => return Err(failure),
+            },
+            Err(why) => why,
+        };
+        // An error of the list adds nothing: the leader is what was wanted.
+        let pods = self.pods().await.unwrap_or_default();
+        let first = pods.first().ok_or_else(|| anyhow!(why.clone()))?;
+        note_once(format!("{why}; pod {}/{} is asked instead", first.namespace, first.name));
+        self.forward(first).await
+    }
+
+    /// The credentials of the kubeconfig for the service, if no flag gives others.
+    fn held(&self, published: &Published) -> anyhow::Result<Held> {
+        let tls = &self.connection.tls;
+        let is_own = tls.token_file.is_none() && tls.tls_cert.is_none();
+        published.held(&self.cluster()?.shown, is_own, tls.tls_ca.is_some()).map_err(anyhow::Error::msg)
+    }
+
     /// Ready pods of the graph service.
     async fn pods(&self) -> anyhow::Result<Vec<Place>> {
         let client = self.cluster()?.client.clone();
-        let pods: Api<Pod> = match &self.connection.port_forward_namespace {
+        let published = self.published();
+        let published = published.as_ref().map(|published| &published.namespace);
+        let pods: Api<Pod> = match self.connection.port_forward_namespace.as_ref().or(published) {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
@@ -233,14 +286,28 @@ impl Way {
     async fn forward(&self, place: &Place) -> Result<Channel, Failure> {
         let Connection { tls, server_name, .. } = &self.connection;
         let name = (NAME_FLAG, server_name.as_deref());
-        tls.check("--server", &[], name).map_err(Failure::usage)?;
-        let caller = Caller::open(tls, tls.is_tls(&[]), name).await.map_err(Failure::usage)?;
+        let published = self.published();
+        // A service that publishes its name is called over TLS, as one at an https:// address.
+        let (held, addresses) = match &published {
+            Some(published) => (self.held(published)?, vec![format!("https://{}", published.server_name)]),
+            None => (Held::default(), Vec::new()),
+        };
+        tls.check("--server", &addresses, name).map_err(Failure::usage)?;
+        let caller = Caller::open_with(tls, held, tls.is_tls(&addresses), name).await;
+        let caller = caller.map_err(|why| match *tls == CallerFlags::default() {
+            true => Failure::Other(why.into()),
+            false => Failure::usage(why),
+        })?;
         let pods: Api<Pod> = Api::namespaced(self.cluster()?.client.clone(), &place.namespace);
         let Place { namespace, name, port, .. } = place;
         let opened = async {
             let mut forwarder = pods.portforward(name, &[*port]).await?;
             let stream = forwarder.take_stream(*port).context("the API server did not open a forwarded port")?;
-            let (shown, host) = (format!("pod {namespace}/{name}"), format!("{SERVICE}.{namespace}.svc"));
+            let shown = format!("pod {namespace}/{name}");
+            let host = match &published {
+                Some(published) => published.server_name.clone(),
+                None => format!("{SERVICE}.{namespace}.svc"),
+            };
             let address = format!("localhost:{port}");
             connect_through(&caller, &address, (&shown, &host), stream).await.map_err(anyhow::Error::msg)
         };
@@ -254,12 +321,28 @@ impl Reach for Way {
         if self.is_given() {
             return self.remote().any().await;
         }
+        let unpublished = match self.publications().await {
+            Ok(Ok(published)) => return Box::pin(self.any_published(&published)).await,
+            Ok(Err(why)) => why,
+            Err(error) => return self.local().await?.ok_or(Failure::Other(error)),
+        };
         let failure = match self.pods().await {
             Ok(pods) => match pods.first() {
-                Some(first) => return self.forward(first).await,
-                None => Failure::Other(anyhow!(NotThere(self.cluster()?.name.clone()))),
+                Some(first) => {
+                    let Place { namespace, name, .. } = first;
+                    let how = match self.connection.tls.is_tls(&[]) {
+                        true => "over TLS",
+                        false => "in plaintext through the API server, without credentials",
+                    };
+                    note_once(format!("{unpublished}; pod {namespace}/{name} is asked {how}"));
+                    return self.forward(first).await;
+                }
+                None if unpublished == Unpublished::Absent => {
+                    Failure::Other(anyhow!(NotThere(self.cluster()?.name.clone())))
+                }
+                None => Failure::Other(anyhow!("{unpublished}; no pod of the graph service was found by its labels")),
             },
-            Err(error) => Failure::Other(error),
+            Err(error) => Failure::Other(error.context(unpublished)),
         };
         self.local().await?.ok_or(failure)
     }
@@ -271,6 +354,16 @@ impl Reach for Way {
         let pods = self.pods().await.ok()?;
         let hinted = pods.iter().find(|place| place.is_at(hint))?;
         self.forward(hinted).await.ok()
+    }
+}
+
+/// Prints how the service is reached, unless the last connection of this command said the same.
+fn note_once(text: String) {
+    static SAID: Mutex<String> = Mutex::new(String::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if *said != text {
+        note(&text);
+        *said = text;
     }
 }
 

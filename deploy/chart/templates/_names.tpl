@@ -41,6 +41,16 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
+{{- /* Whether callers find the service in kube-public; "true" or nothing. */ -}}
+{{- define "ownergraph.publishes" -}}{{ if and .Values.tls.enabled .Values.access.publish }}true{{ end }}{{- end }}
+
+{{- /* Whether callers may forward ports in the namespace of the release; "true" or nothing. */ -}}
+{{- define "ownergraph.portForward" -}}
+{{- $given := .Values.access.portForward -}}
+{{- $own := contains "ownergraph" .Release.Namespace -}}
+{{- if and (include "ownergraph.publishes" .) (ternary $given $own (kindIs "bool" $given)) }}true{{ end -}}
+{{- end }}
+
 {{- /* The name on the graph service's certificate that executors ask for: they reach pods by their addresses. */ -}}
 {{- define "ownergraph.serverName" -}}{{ include "ownergraph.named" (list . "graph-service") }}.{{ .Release.Namespace }}.svc{{- end }}
 

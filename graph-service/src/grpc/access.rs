@@ -2,8 +2,9 @@
 //!
 //! On TLS, each call needs credentials, and the API server decides what the caller may do:
 //!
-//! * *Authentication*: a bearer token, checked by TokenReview for our audience, or else the client certificate of the
-//!   connection. A valid certificate does not replace a refused token.
+//! * *Authentication*: a bearer token, checked by TokenReview for our audience or, if that is allowed, for the API
+//!   server's own; or else the client certificate of the connection. A valid certificate does not replace a refused
+//!   token.
 //! * *Authorization*: [`super::rights`] has one row for each RPC: a verb and a virtual resource of the group
 //!   `ownergraph.dev`, checked by SubjectAccessReview. A call without a row is refused.
 //! * *Visibility*: calls about objects and decisions are checked by namespace. The handler asks its [`Visibility`].
@@ -25,6 +26,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use refusals::Refusals;
 use reviews::{Asked, Question, Reviews, TokenAnswer, Unanswered};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -35,6 +37,7 @@ mod admin;
 mod cache;
 mod caller;
 pub(super) mod guard;
+mod kubeconfigs;
 pub(super) mod redact;
 mod refusals;
 mod reviews;
@@ -43,6 +46,7 @@ mod tests;
 mod visibility;
 
 pub(super) use caller::Holder;
+pub(crate) use kubeconfigs::keep;
 pub(crate) use reviews::ApiServer;
 pub(super) use visibility::{Seen, Visibility, Whose};
 
@@ -65,14 +69,29 @@ const TOKEN_MAX_BYTES: usize = 16 * 1024;
 pub enum Access {
     /// Every caller may do everything. Only for loopback, and for pipes within the process.
     Open,
-    /// Each call needs a token for this audience, or a client certificate, and the rights that the API server grants.
-    Reviewed { audience: String },
+    /// Each call needs credentials that the API server or an authority vouches for, and the rights that the API server
+    /// grants.
+    Reviewed(Reviewed),
+}
+
+/// The credentials that callers may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reviewed {
+    /// The audience of tokens.
+    pub audience: String,
+    /// Whether tokens for the API server's own audience are accepted too.
+    pub api_server_tokens: bool,
+    /// Whether client certificates of the cluster's authority are accepted too.
+    pub cluster_client_ca: bool,
+    /// The file whose certificates are published for callers.
+    pub publish_ca: Option<PathBuf>,
 }
 
 /// Asks the API server about callers, and caches the answers.
 pub(crate) struct Authenticator {
     reviews: Box<dyn Reviews>,
     audience: String,
+    api_server_tokens: bool,
     tokens: Cache<[u8; 32], Token>,
     rights: Cache<Arc<Question>, bool>,
     asking_of_tokens: Arc<Semaphore>,
@@ -99,18 +118,18 @@ impl Authenticator {
     pub(crate) fn of(access: &Access, client: kube::Client, metrics: &Metrics) -> Option<Arc<Authenticator>> {
         match access {
             Access::Open => None,
-            Access::Reviewed { audience } => Some(Arc::new(Authenticator::asking(
-                Box::new(ApiServer::new(client)),
-                audience,
-                metrics.access.clone(),
-            ))),
+            Access::Reviewed(reviewed) => {
+                let reviews = Box::new(ApiServer::new(client));
+                Some(Arc::new(Authenticator::asking(reviews, reviewed, metrics.access.clone())))
+            }
         }
     }
 
-    fn asking(reviews: Box<dyn Reviews>, audience: &str, metrics: AccessMetrics) -> Authenticator {
+    fn asking(reviews: Box<dyn Reviews>, reviewed: &Reviewed, metrics: AccessMetrics) -> Authenticator {
         Authenticator {
             reviews,
-            audience: audience.to_owned(),
+            audience: reviewed.audience.clone(),
+            api_server_tokens: reviewed.api_server_tokens,
             tokens: Cache::new(KEPT_MAX),
             rights: Cache::new(KEPT_MAX),
             asking_of_tokens: Arc::new(Semaphore::new(ASKED_AT_ONCE_MAX)),
@@ -159,8 +178,11 @@ impl Authenticator {
             Token::Accepted(_) => left.unwrap_or(ALLOWED_FOR).clamp(DENIED_FOR, ALLOWED_FOR),
             Token::Refused(_) => DENIED_FOR,
         };
+        // The claims are unverified. They choose the question, and the API server answers it.
+        let names_ours = claims.is_some_and(|claims| claims.names(&self.audience));
+        let audience = (names_ours || !self.api_server_tokens).then(|| self.audience.clone());
         let ask = || {
-            let asked = self.reviews.token(token.to_owned(), self.audience.clone());
+            let asked = self.reviews.token(token.to_owned(), audience);
             let answered = in_time(&self.asking_of_tokens, asked);
             let counts = self.metrics.clone();
             let count = move |answer: &Result<TokenAnswer, Unanswered>| {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::HeaderValue;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
@@ -50,6 +50,19 @@ struct Tls {
 struct Files {
     ca: Option<File>,
     pair: Option<(File, File)>,
+    /// The certificate to show without a pair.
+    certificate: Option<Arc<dyn ResolvesClientCert>>,
+}
+
+/// What a caller has in memory instead of in files. Flags win. Without TLS none of it is used.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// The kind and the name of the origin of the server's authorities, and these as PEM.
+    pub authorities: Option<((&'static str, String), Vec<u8>)>,
+    /// The client certificate.
+    pub certificate: Option<Arc<dyn ResolvesClientCert>>,
+    /// The `authorization` header of requests. Its owner may replace it.
+    pub authorization: Option<Arc<Mutex<Option<HeaderValue>>>>,
 }
 
 #[derive(Debug)]
@@ -73,14 +86,20 @@ impl Caller {
 
     /// Reads and checks the files of the flags. `is_tls` is the result of [`CallerFlags::is_tls`]; `server_name` is the
     /// value of the flag `name_flag`.
-    pub async fn open(
+    pub async fn open(flags: &CallerFlags, is_tls: bool, name: (&'static str, Option<&str>)) -> Result<Caller, BadTls> {
+        Caller::open_with(flags, Held::default(), is_tls, name).await
+    }
+
+    /// The same, with what no flag gives from `held`.
+    pub async fn open_with(
         flags: &CallerFlags,
+        held: Held,
         is_tls: bool,
         (name_flag, server_name): (&'static str, Option<&str>),
     ) -> Result<Caller, BadTls> {
         let token = match &flags.token_file {
             Some(path) => Some(Token::open(path).await?),
-            None => None,
+            None => held.authorization.filter(|_| is_tls).map(Token::Held),
         };
         if !is_tls {
             return Ok(Caller(Arc::new(Inner { tls: None, token })));
@@ -90,7 +109,9 @@ impl Caller {
             parsed.map_err(|_| BadTls(format!("{name_flag} {name:?} is neither a host name nor an IP address")))
         });
         let server_name = server_name.transpose()?;
-        let files = Files { ca: flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path)), pair: flags.pair() };
+        let given = flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path));
+        let ca = given.or_else(|| held.authorities.map(|(from, text)| File::held(from, text)));
+        let files = Files { ca, pair: flags.pair(), certificate: held.certificate };
         let texts = files.read().await?;
         let config = files.load(&texts)?;
         let current = RwLock::new(Current { texts, config, trouble: Trouble::default() });
@@ -110,7 +131,7 @@ impl Caller {
     /// The `authorization` header of requests, if there is a token.
     pub async fn authorization(&self) -> Option<HeaderValue> {
         match &self.0.token {
-            Some(token) => Some(token.header().await),
+            Some(token) => token.header().await,
             None => None,
         }
     }
@@ -162,7 +183,7 @@ impl Tls {
     fn words(&self, address: &str) -> Words {
         Words {
             address: address.to_owned(),
-            ca: self.files.ca.as_ref().map(|file| file.path.display().to_string()),
+            ca: self.files.ca.as_ref().map(|file| format!("{} {}", file.flag, file.path.display())),
             certificate: self.files.pair.as_ref().map(|(certificate, _)| certificate.path.display().to_string()),
             name_flag: self.name_flag,
         }
@@ -233,7 +254,10 @@ impl Files {
             .with_webpki_verifier(verifier);
         let mut config = match pair {
             Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.certified))),
-            None => builder.with_no_client_auth(),
+            None => match &self.certificate {
+                Some(certificate) => builder.with_client_cert_resolver(Arc::clone(certificate)),
+                None => builder.with_no_client_auth(),
+            },
         };
         // A resumed session would not check the certificate again.
         config.resumption = Resumption::disabled();

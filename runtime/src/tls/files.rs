@@ -26,6 +26,8 @@ pub struct BadTls(pub(super) String);
 pub(crate) struct File {
     pub(super) flag: &'static str,
     pub(super) path: PathBuf,
+    /// The content, if it is not on a disk.
+    held: Option<Vec<u8>>,
 }
 
 /// A certificate, its chain and its key.
@@ -65,11 +67,19 @@ pub(super) fn date(seconds_since_1970: i64) -> String {
 
 impl File {
     pub(crate) fn new(flag: &'static str, path: impl Into<PathBuf>) -> File {
-        File { flag, path: path.into() }
+        File { flag, path: path.into(), held: None }
+    }
+
+    /// A content in memory, with the kind and the name of its origin for messages.
+    pub(super) fn held((kind, name): (&'static str, String), content: Vec<u8>) -> File {
+        File { flag: kind, path: name.into(), held: Some(content) }
     }
 
     /// The content of the file.
     pub(super) async fn read(&self) -> Result<Vec<u8>, BadTls> {
+        if let Some(content) = &self.held {
+            return Ok(content.clone());
+        }
         let mut text = Vec::new();
         let read = async {
             let file = tokio::fs::File::open(&self.path).await?;

@@ -126,7 +126,7 @@ fn validity(wrong: &CertificateError) -> Validity {
 #[derive(Clone, Debug)]
 pub(super) struct Words {
     pub(super) address: String,
-    /// The file of `--tls-ca`; `None` for the authorities of the machine.
+    /// The origin of the authorities, such as `--tls-ca FILE`; `None` for the authorities of the machine.
     pub(super) ca: Option<String>,
     /// The file of `--tls-cert`, if set.
     pub(super) certificate: Option<String>,
@@ -192,7 +192,7 @@ impl Words {
         }
         match &self.ca {
             Some(ca) if is_foreign(wrong) => format!(
-                "{whose} is signed by none of the authorities in --tls-ca {ca}: set --tls-ca to the file with the authority that signed it"
+                "{whose} is signed by none of the authorities in {ca}: set --tls-ca to the file with the authority that signed it"
             ),
             None if is_foreign(wrong) => format!(
                 "{whose} is signed by no authority of this machine: set --tls-ca to the file with the authority that signed it"

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -27,6 +27,9 @@ const LINGER_FOR: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 * 1024;
 /// Interval of reads of the files. Kubernetes takes about a minute to update a changed Secret in a pod.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Names the authorities of [`ServerTls::trust_also`] in messages.
+const ALSO: (&str, &str) = ("the cluster's", "client-ca-file");
 
 /// The protocol above TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ struct Files {
     certificate: File,
     key: File,
     client_ca: Option<File>,
+    /// Authorities of client certificates from elsewhere, beside those of `client_ca`.
+    also: RwLock<Option<Vec<u8>>>,
 }
 
 #[derive(Debug)]
@@ -64,6 +69,7 @@ struct Texts {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
+    also: Option<Vec<u8>>,
 }
 
 /// A connection after its handshake.
@@ -75,7 +81,7 @@ impl ServerTls {
         flags.check()?;
         let Some((certificate, key)) = flags.pair() else { return Ok(None) };
         let client_ca = flags.client_ca.as_ref().map(|path| File::new("--client-ca", path));
-        let files = Files { certificate, key, client_ca };
+        let files = Files { certificate, key, client_ca, also: RwLock::default() };
         let texts = files.read().await?;
         let current = files.load(texts)?;
         let metrics = TlsMetrics::default();
@@ -91,6 +97,16 @@ impl ServerTls {
     /// Whether callers may use client certificates.
     pub fn knows_callers(&self) -> bool {
         self.files.client_ca.is_some()
+    }
+
+    /// Trusts client certificates of these authorities too, as PEM. [`ServerTls::follow`] applies it within seconds.
+    /// Unusable authorities change nothing: they must not stop the reload of the files.
+    pub fn trust_also(&self, authorities: Option<Vec<u8>>) -> Result<(), BadTls> {
+        if let Some(text) = &authorities {
+            files::authorities(&File::new(ALSO.0, ALSO.1), text)?;
+        }
+        *self.files.also.write().unwrap_or_else(PoisonError::into_inner) = authorities;
+        Ok(())
     }
 
     /// Reads the files every few seconds, and applies changes to new connections. Never ends.
@@ -210,7 +226,9 @@ impl Files {
             Some(file) => Some(file.read().await?),
             None => None,
         };
-        Ok(Texts { certificate: self.certificate.read().await?, key: self.key.read().await?, client_ca })
+        let (certificate, key) = (self.certificate.read().await?, self.key.read().await?);
+        let also = self.also.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Texts { certificate, key, client_ca, also })
     }
 
     fn load(&self, texts: Texts) -> Result<Current, BadTls> {
@@ -226,16 +244,20 @@ impl Files {
         let builder = ServerConfig::builder_with_provider(files::provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| BadTls(error.to_string()))?;
-        let builder = match self.client_ca.as_ref().zip(texts.client_ca.as_deref()) {
-            Some((file, text)) => {
-                let roots = Arc::new(files::authorities(file, text)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, files::provider())
-                    .allow_unauthenticated()
-                    .build()
-                    .map_err(|error| file.bad(&error.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-            None => builder.with_no_client_auth(),
+        let also = File::new(ALSO.0, ALSO.1);
+        let trusted = [self.client_ca.as_ref().zip(texts.client_ca.as_deref()), Some(&also).zip(texts.also.as_deref())];
+        let mut roots = RootCertStore::empty();
+        for (file, text) in trusted.into_iter().flatten() {
+            roots.roots.extend(files::authorities(file, text)?.roots);
+        }
+        let builder = if roots.is_empty() {
+            builder.with_no_client_auth()
+        } else {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), files::provider())
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| BadTls(format!("the authorities of client certificates are not usable: {error}")))?;
+            builder.with_client_cert_verifier(verifier)
         };
         let mut http2 = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.certified))));
         // A resumed session would check neither the certificate nor its authority again.

@@ -1,7 +1,7 @@
-//! A bearer token in a file, which another process renews before it expires.
+//! A bearer token that another owner renews before it expires: in a file, or in memory.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -12,9 +12,15 @@ use super::files::{BadTls, File};
 /// Interval of reads. Kubernetes renews a token when a fifth of its life is left, which is at least two minutes.
 const READ_EVERY: Duration = Duration::from_secs(10);
 
-/// The header with the token.
+/// The source of the header with the token.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) enum Token {
+    File(TokenFile),
+    Held(Arc<Mutex<Option<HeaderValue>>>),
+}
+
+#[derive(Debug)]
+pub(super) struct TokenFile {
     file: File,
     read: Mutex<Read>,
 }
@@ -30,12 +36,23 @@ impl Token {
     pub(super) async fn open(path: &Path) -> Result<Token, BadTls> {
         let file = File::new("--token-file", path);
         let header = header(&file, &file.read().await?)?;
-        Ok(Token { read: Mutex::new(Read { header, at: Instant::now(), complaint: None }), file })
+        let read = Mutex::new(Read { header, at: Instant::now(), complaint: None });
+        Ok(Token::File(TokenFile { file, read }))
     }
 
+    /// The current header. `None` if the owner of a token in memory has taken it away.
+    pub(super) async fn header(&self) -> Option<HeaderValue> {
+        match self {
+            Token::File(file) => Some(file.header().await),
+            Token::Held(header) => header.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl TokenFile {
     /// `Bearer …` with the content of the file, at most a few seconds old. If the file is not readable, the earlier
     /// token is returned.
-    pub(super) async fn header(&self) -> HeaderValue {
+    async fn header(&self) -> HeaderValue {
         if let Some(header) = self.lately() {
             return header;
         }

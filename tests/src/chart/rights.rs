@@ -119,9 +119,9 @@ fn rules(rules: &Value, lease: &str, without: Option<&Right>) -> Value {
                         continue;
                     }
                     let mut one = json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
-                    // The Lease has the only name to which a rule is limited.
                     if rule.get("resourceNames").is_some() {
-                        one["resourceNames"] = json!([lease]);
+                        let names = if resource == "leases" { json!([lease]) } else { rule["resourceNames"].clone() };
+                        one["resourceNames"] = names;
                     }
                     left.push(one);
                 }
@@ -143,6 +143,8 @@ pub struct Role {
     pub account: String,
     pub scope: String,
     pub name: String,
+    #[serde(default)]
+    pub when: Option<String>,
     pub rules: Vec<Rule>,
 }
 
@@ -174,7 +176,7 @@ impl Table {
         for role in &self.roles {
             by_account.entry(&role.account).or_default().extend(role.rules.iter().map(|rule| (role, rule)));
         }
-        // The graph service is first, as on every other page.
+        // The graph service is first, as on every other page, and callers are last.
         for (account, rules) in by_account.iter().rev() {
             page.push_str(&format!(
                 "\n## {account}\n\n| Verb | What | Why | Where it is missing |\n|---|---|---|---|\n"
@@ -193,8 +195,8 @@ const INTRODUCTION: &str = "# Rights
 
 <!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test together chart::the_table`. -->
 
-The rights that the chart grants to both services at the API server, the reason for each, and the symptom if one is missing. A test removes each right
-and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
+The rights that the chart grants to both services and to callers (every authenticated user) at the API server, the reason for each, and the symptom if
+one is missing. A test removes each right of a service and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
 to a caller are limited by the caller's own rights.
 ";
 
@@ -208,17 +210,21 @@ impl Rule {
             false => self.resources.iter().map(|name| format!("`{name}{dot}{group}`")).collect::<Vec<_>>().join(", "),
         };
         if !self.resource_names.is_empty() {
-            what.push_str(" of the election's name");
+            what.push_str(if role.scope == "election" { " of the election's name" } else { " `ownergraph`" });
         }
         match role.scope.as_str() {
             "cluster" => {}
             "election" => what.push_str(", in the Lease's namespace"),
+            "public" => what.push_str(", in `kube-public`"),
+            "release" => what.push_str(", in the namespace of the release"),
             other => anyhow::bail!("a scope that the page does not know: {other}"),
         }
-        match self.when.as_deref() {
+        match self.when.as_deref().or(role.when.as_deref()) {
             None => {}
             Some("enforce") => what.push_str("; not in mode `observe`"),
             Some("tls") => what.push_str("; not without TLS"),
+            Some("publish") => what.push_str("; not without `access.publish`"),
+            Some("portForward") => what.push_str("; not without `access.portForward`"),
             Some(other) => anyhow::bail!("a condition that the page does not know: {other}"),
         }
         Ok(what)

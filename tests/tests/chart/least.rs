@@ -37,7 +37,7 @@ enum Use {
 
 /// The account and the missing right, the action that needs it, and the text that names it. The text is in the log of
 /// one of the services, in `/readyz?verbose`, or in the answer.
-const ROWS: [(&str, Use, &str); 16] = [
+const ROWS: [(&str, Use, &str); 17] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
     ("graph-service: watch *.*", Use::Start, "cannot watch resource \\\"configmaps\\\""),
@@ -48,6 +48,7 @@ const ROWS: [(&str, Use, &str); 16] = [
     ("graph-service: patch pauses/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"pauses/status\\\""),
     ("graph-service: create leases.coordination.k8s.io", Use::Start, "cannot create resource \\\"leases\\\""),
     ("graph-service: update leases.coordination.k8s.io", Use::Start, "cannot update resource \\\"leases\\\""),
+    ("graph-service: patch configmaps", Use::Call, "cannot patch resource \\\"configmaps\\\""),
     (
         "graph-service: create tokenreviews.authentication.k8s.io",
         Use::Call,

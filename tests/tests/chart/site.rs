@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tests::chart::{self, Helm, NAMESPACE, Right, reduced};
-use tests::controlplane::{ControlPlane, require};
+use tests::controlplane::{ControlPlane, Options, require};
 use tests::load::{self, configmaps, create, until};
 use tests::process::{Directory, free_port};
 use tests::service::{Programs, Service};
@@ -29,7 +29,7 @@ pub(super) enum Wire {
 
 /// A cluster with the chart's accounts, and the chart's flags for processes on this machine.
 pub(super) struct Site {
-    plane: ControlPlane,
+    pub(super) plane: ControlPlane,
     pub(super) client: Client,
     programs: Programs,
     /// The chart with its default values.
@@ -41,8 +41,12 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) async fn new() -> anyhow::Result<Option<Site>> {
+        Site::with(Options::default()).await
+    }
+
+    pub(super) async fn with(options: Options) -> anyhow::Result<Option<Site>> {
         let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(None) };
-        let plane = ControlPlane::start(&binaries).await?;
+        let plane = ControlPlane::start_with(&binaries, options).await?;
         let installed = chart::objects(&helm.template(&[])?)?;
         let plain = chart::objects(&helm.template(&["--set=tls.enabled=false"])?)?;
         apply(&plane, &[restricted(NAMESPACE)], &[])?;
@@ -61,19 +65,24 @@ impl Site {
     /// Returns a kubeconfig with a token of this service account.
     pub(super) async fn kubeconfig(&self, account: &str) -> anyhow::Result<PathBuf> {
         let token = self.token(account, json!({})).await?;
+        self.write(account, &json!({ "token": token }))
+    }
+
+    /// A kubeconfig of this user.
+    pub(super) fn write(&self, name: &str, user: &Value) -> anyhow::Result<PathBuf> {
         let cluster =
             json!({ "server": self.plane.url(), "certificate-authority": self.plane.directory().join("ca.crt") });
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{ "name": "c", "cluster": cluster }], "users": [{ "name": "u", "user": { "token": token } }],
+            "clusters": [{ "name": "c", "cluster": cluster }], "users": [{ "name": "u", "user": user }],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
         });
-        let file = self.directory.path().join(format!("{account}.kubeconfig"));
+        let file = self.directory.path().join(format!("{name}.kubeconfig"));
         fs::write(&file, kubeconfig.to_string())?;
         Ok(file)
     }
 
-    async fn token(&self, account: &str, spec: Value) -> anyhow::Result<String> {
+    pub(super) async fn token(&self, account: &str, spec: Value) -> anyhow::Result<String> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec });
         let answer = create(&self.client, &path, &request).await?;
@@ -144,6 +153,15 @@ impl Site {
         load::namespace(&self.client, namespace).await?;
         let owners = load::families(&self.client, namespace, "owner", 1, 5).await?;
         Ok(format!("{}/{}", configmaps(namespace), owners[0]))
+    }
+
+    /// What a person gets who has this kubeconfig and nothing else: the exit code, the answer, and what else is said.
+    pub(super) async fn person(&self, kubeconfig: &Path, words: &[&str]) -> anyhow::Result<(i32, String, String)> {
+        let mut plugin = tokio::process::Command::new(self.programs.path("ownergraph"));
+        let output =
+            plugin.args(words).arg("--kubeconfig").arg(kubeconfig).output().await.context("running ownergraph")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
     }
 
     pub(super) fn ask(&self, server: &str, words: &[&str]) -> anyhow::Result<String> {

@@ -148,12 +148,17 @@ impl Claims {
         serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
+    /// Whether the token names this audience.
+    pub(super) fn names(&self, audience: &str) -> bool {
+        match &self.aud {
+            Audiences::One(one) => one == audience,
+            Audiences::Many(many) => many.iter().any(|one| one == audience),
+        }
+    }
+
     /// Whether the token names audiences, and not this one.
     pub(super) fn is_for_others(&self, audience: &str) -> bool {
-        match &self.aud {
-            Audiences::One(one) => one != audience,
-            Audiences::Many(many) => !many.is_empty() && !many.iter().any(|one| one == audience),
-        }
+        self.aud != Audiences::default() && !self.names(audience)
     }
 
     /// The time until the token expires; `None` if it has expired.
@@ -180,9 +185,10 @@ mod tests {
         assert_eq!(claims.left(), Some(Duration::from_secs(365 * 24 * 3600)));
         let claims = Claims::of(&token(r#"{"aud":"one","exp":1}"#)).unwrap();
         assert!(claims.is_for_others("ownergraph") && !claims.is_for_others("one"));
+        assert!(claims.names("one") && !claims.names("ownergraph"));
         assert_eq!(claims.left(), Some(Duration::ZERO));
         let silent = Claims::of(&token("{}")).unwrap();
-        assert!(!silent.is_for_others("ownergraph") && silent.left().is_none());
+        assert!(!silent.is_for_others("ownergraph") && !silent.names("ownergraph") && silent.left().is_none());
         for odd in ["", "opaque", "a.b", "a.!!.c", &token(r#"{"aud":7}"#)] {
             assert_eq!(Claims::of(odd), None, "{odd}");
         }

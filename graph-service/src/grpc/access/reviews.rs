@@ -66,7 +66,8 @@ impl Unanswered {
 
 /// Answers reviews.
 pub(super) trait Reviews: Send + Sync {
-    fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>>;
+    /// Without an audience, for the API server's own.
+    fn token(&self, token: String, audience: Option<String>) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>>;
     fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>>;
 }
 
@@ -92,11 +93,11 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl Reviews for ApiServer {
-    fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
-        let spec = TokenReviewSpec { token, audiences: Some(vec![audience.clone()]) };
+    fn token(&self, token: String, audience: Option<String>) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
+        let spec = TokenReviewSpec { token, audiences: audience.clone().map(|one| vec![one]) };
         let review = TokenReview { spec, ..TokenReview::default() };
         let client = self.client.clone();
-        let asked = async move { token_answer(&ask(&client, &review).await?, &audience) };
+        let asked = async move { token_answer(&ask(&client, &review).await?, audience.as_deref()) };
         Box::pin(TokioContext::new(asked, self.runtime.clone()))
     }
 
@@ -155,8 +156,8 @@ fn without_status() -> Unanswered {
 }
 
 /// A server that does not report audiences may accept a token that was issued for another service. So an answer without
-/// audiences refuses the token.
-fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswered> {
+/// audiences refuses the token. Every server checks its own audience, for which none is asked.
+fn token_answer(answer: &Answer, audience: Option<&str>) -> Result<TokenAnswer, Unanswered> {
     let status = read::<TokenReview>(answer)?.status.ok_or_else(without_status)?;
     let TokenReviewStatus { authenticated, user, audiences, error } = status;
     if !authenticated.unwrap_or_default() {
@@ -164,7 +165,7 @@ fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswer
         let why = why.as_deref().unwrap_or("the API server refuses the token");
         return Ok(TokenAnswer::Refused(clip(why, WORDS_MAX_BYTES)));
     }
-    if !audiences.iter().flatten().any(|one| one == audience) {
+    if audience.is_some_and(|audience| !audiences.iter().flatten().any(|one| one == audience)) {
         let why = "the API server did not check the audience of the token";
         return Ok(TokenAnswer::Refused(why.to_owned()));
     }
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn only_a_token_whose_audience_was_looked_at_is_accepted() {
-        let review = |status: Value| token_answer(&answer(201, &json!({"status": status})), "ownergraph");
+        let review = |status: Value| token_answer(&answer(201, &json!({"status": status})), Some("ownergraph"));
         let user = json!({"username": "eve", "uid": "u", "groups": ["a"], "extra": {"k": ["v"]}});
         let accepted = review(json!({"authenticated": true, "user": &user, "audiences": ["ownergraph"]})).unwrap();
         let TokenAnswer::Accepted(caller) = accepted else { panic!("{accepted:?}") };
@@ -235,9 +236,23 @@ mod tests {
     }
 
     #[test]
+    fn for_the_api_servers_own_audience_its_word_is_enough() {
+        let user = json!({"username": "eve"});
+        for (status, is_accepted) in [
+            (json!({"authenticated": true, "user": &user}), true),
+            (json!({"authenticated": true, "user": &user, "audiences": ["https://kubernetes.default.svc"]}), true),
+            (json!({"authenticated": true, "user": {}}), false),
+            (json!({"authenticated": false, "user": &user}), false),
+        ] {
+            let answer = token_answer(&answer(201, &json!({"status": &status})), None).unwrap();
+            assert_eq!(matches!(answer, TokenAnswer::Accepted(_)), is_accepted, "{status}");
+        }
+    }
+
+    #[test]
     fn whatever_is_no_review_is_no_answer() {
         let status = json!({"kind": "Status", "apiVersion": "v1", "message": "tokenreviews is forbidden"});
-        let refused = token_answer(&answer(403, &status), "ownergraph").unwrap_err();
+        let refused = token_answer(&answer(403, &status), Some("ownergraph")).unwrap_err();
         assert!(refused.why.contains("403") && refused.why.contains("tokenreviews is forbidden"), "{}", refused.why);
         for (code, body) in
             [(500, json!({})), (404, json!({})), (200, json!([])), (200, json!({})), (200, json!({"status": 7}))]

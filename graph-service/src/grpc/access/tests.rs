@@ -26,6 +26,8 @@ struct Table {
     rights: Mutex<BTreeSet<[String; 4]>>,
     is_silent: AtomicBool,
     asked: AtomicUsize,
+    /// Of each token review: the audience.
+    audiences: Mutex<Vec<Option<String>>>,
 }
 
 impl Oracle {
@@ -64,7 +66,7 @@ impl Oracle {
     }
 
     fn authenticator(&self) -> Arc<Authenticator> {
-        Arc::new(Authenticator::asking(Box::new(self.clone()), "ownergraph", AccessMetrics::default()))
+        Arc::new(Authenticator::asking(Box::new(self.clone()), &reviewed(), AccessMetrics::default()))
     }
 
     fn answer<T: Send + 'static>(&self, answer: T) -> BoxFuture<'static, Result<T, Unanswered>> {
@@ -78,7 +80,8 @@ impl Oracle {
 }
 
 impl Reviews for Oracle {
-    fn token(&self, token: String, _audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
+    fn token(&self, token: String, audience: Option<String>) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
+        self.0.audiences.lock().unwrap_or_else(PoisonError::into_inner).push(audience);
         let known = self.0.users.lock().unwrap_or_else(PoisonError::into_inner).contains(&token);
         self.answer(match known {
             true => TokenAnswer::Accepted(caller(&token)),
@@ -95,6 +98,10 @@ impl Reviews for Oracle {
         let right = [&question.caller.user, verb, resource, namespace].map(str::to_owned);
         self.answer(self.0.rights.lock().unwrap_or_else(PoisonError::into_inner).contains(&right))
     }
+}
+
+fn reviewed() -> Reviewed {
+    Reviewed { audience: "ownergraph".to_owned(), ..Reviewed::default() }
 }
 
 fn caller(user: &str) -> Caller {

@@ -1,6 +1,7 @@
 //! Calls of clients that are no executors, no gRPC clients, or use a false identity.
 
 use super::*;
+use crate::grpc::access::Reviewed;
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
@@ -131,7 +132,7 @@ async fn names_that_are_none_are_refused_and_get_into_no_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_too_long_is_refused_with_a_reason() {
-    let access = Access::Reviewed { audience: "ownergraph".to_owned() };
+    let access = Access::Reviewed(Reviewed { audience: "ownergraph".to_owned(), ..Reviewed::default() });
     with_service_at(cluster(), access, async |dial| {
         let token = format!("Bearer {}", "x".repeat(20 * 1024));
         let (code, status) =

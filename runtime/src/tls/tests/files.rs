@@ -1,6 +1,8 @@
 //! Invalid files at the start, and invalid combinations of flags.
 
 use super::*;
+use http::HeaderValue;
+use std::sync::Mutex;
 
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
@@ -100,4 +102,34 @@ async fn a_token_is_read_anew_and_a_bad_one_changes_nothing() {
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(shown().await, "Bearer three");
     assert!(Caller::plaintext().authorization().await.is_none());
+}
+
+#[tokio::test]
+async fn a_token_in_memory_is_sent_as_it_is_now_and_over_tls_only() {
+    let header = |text: &'static str| Some(HeaderValue::from_static(text));
+    let shared = Arc::new(Mutex::new(header("Bearer one")));
+    let authority = Authority::new();
+    let held = Held {
+        authorities: Some((("ConfigMap", "a/b".to_owned()), authority.pem().into_bytes())),
+        authorization: Some(Arc::clone(&shared)),
+        ..Held::default()
+    };
+    let open = async |held, is_tls| {
+        Caller::open_with(&CallerFlags::default(), held, is_tls, ("--server-name", None)).await.unwrap()
+    };
+    assert!(!open(held.clone(), false).await.has_token());
+    let caller = open(held.clone(), true).await;
+    for now in [header("Bearer one"), header("Bearer two"), None] {
+        shared.lock().unwrap().clone_from(&now);
+        assert_eq!(caller.authorization().await, now);
+    }
+    let files = Files::new();
+    let named = files.serve(&authority, &authority.leaf(Leaf::server(HOST))).await.unwrap();
+    assert!(meet(&named, &caller, HOST).await.caller.is_ok());
+    let another = files.serve(&authority, &authority.leaf(Leaf::server("other.test"))).await.unwrap();
+    assert!(meet(&another, &caller, HOST).await.caller.is_err());
+    let foreign = Authority::new();
+    let foreign = files.serve(&foreign, &foreign.leaf(Leaf::server(HOST))).await.unwrap();
+    let refused = meet(&foreign, &caller, HOST).await.caller.unwrap_err().to_string();
+    assert!(refused.contains("none of the authorities in ConfigMap a/b"), "{refused}");
 }

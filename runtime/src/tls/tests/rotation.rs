@@ -81,3 +81,29 @@ async fn files_that_fit_at_the_second_look_are_never_complained_of() {
     assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"taken\"}"), Some(1));
     assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"unusable\"}"), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_another_authority_are_trusted_as_long_as_it_is_named() {
+    let (files, authority, cluster) = (Files::new(), Authority::new(), Authority::new());
+    let server = files.serve(&authority, &authority.leaf(Leaf::server(HOST))).await.unwrap();
+    let mut tasks = Tasks::new();
+    tasks.spawn_until_end("files", Arc::clone(&server).follow());
+    let ours = authority.leaf(Leaf::client("executor-1", "ownergraph:executors"));
+    let theirs = cluster.leaf(Leaf::client("ada", "people"));
+    let bundle = cluster.pem().into_bytes();
+    for (also, is_usable, is_trusted) in [
+        (None, true, false),
+        (Some(bundle.clone()), true, true),
+        // What is not usable changes nothing.
+        (Some(b"no certificate".to_vec()), false, true),
+        (Some(Vec::new()), false, true),
+        (None, true, false),
+    ] {
+        assert_eq!(server.trust_also(also).is_ok(), is_usable);
+        tokio::time::sleep(TWO_LOOKS).await;
+        let caller = files.call(&authority, Some(&theirs)).await.unwrap();
+        assert_eq!(meet(&server, &caller, HOST).await.server.is_some(), is_trusted);
+        let caller = files.call(&authority, Some(&ours)).await.unwrap();
+        assert_eq!(meet(&server, &caller, HOST).await.caller.unwrap(), "executor-1");
+    }
+}

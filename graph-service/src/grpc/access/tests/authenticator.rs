@@ -112,3 +112,22 @@ async fn a_certificate_is_good_until_its_end_and_a_call_without_anything_never()
     let foreign = Credentials::Token("e30.eyJhdWQiOlsib3RoZXJzIl19.c2ln".to_owned());
     assert_eq!(reason(&authenticator.identify(&foreign).await.unwrap_err()), "TOKEN_FOR_OTHER_AUDIENCE");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_claims_of_a_token_choose_the_audience_that_is_asked_for() {
+    // The claims: {"aud":["ownergraph"]}, {"aud":"ownergraph"}, {"aud":["ownergraph","x"]}, {"aud":["others"]}, {}.
+    let claims =
+        ["eyJhdWQiOlsib3duZXJncmFwaCJdfQ", "eyJhdWQiOiJvd25lcmdyYXBoIn0", "eyJhdWQiOlsib3duZXJncmFwaCIsIngiXX0"];
+    let ours = claims.map(|claims| format!("e30.{claims}.c2ln"));
+    let others = ["e30.eyJhdWQiOlsib3RoZXJzIl19.c2ln", "e30.e30.c2ln", "opaque"].map(str::to_owned);
+    for api_server_tokens in [false, true] {
+        let oracle = Oracle::default();
+        let reviewed = Reviewed { api_server_tokens, ..reviewed() };
+        let authenticator = Authenticator::asking(Box::new(oracle.clone()), &reviewed, AccessMetrics::default());
+        for token in ours.iter().chain(&others) {
+            authenticator.identify(&Credentials::Token(token.clone())).await.unwrap_err();
+        }
+        let asked: Vec<bool> = oracle.0.audiences.lock().unwrap().iter().map(Option::is_some).collect();
+        assert_eq!(asked, [[true; 3], [!api_server_tokens; 3]].concat(), "{api_server_tokens}");
+    }
+}

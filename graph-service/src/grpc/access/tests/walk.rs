@@ -243,7 +243,7 @@ fn cluster() -> Cluster {
 }
 
 async fn with_callers(story: impl AsyncFnOnce([Caller; 4])) {
-    let access = Access::Reviewed { audience: "ownergraph".to_owned() };
+    let access = Access::Reviewed(reviewed());
     with_service_at(cluster(), access, async |dial| {
         let not_after = Instant::now() + Duration::from_secs(100_000);
         let certificate = PeerCertificate { user: "admin".to_owned(), groups: vec!["admins".to_owned()], not_after };
