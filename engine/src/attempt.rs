@@ -24,7 +24,9 @@
 //! and the age of every owner check. A write that it refuses was never sent.
 //!
 //! The answer about a waiting owner is valid for one second from its request, or for nine quarters of the time that the
-//! read took, if that is longer. So a slow API server delays a foreground deletion and never stops it.
+//! read took, if that is longer. It is valid for as long again as the read took for each further batch of [`CHECKS_MAX`]
+//! owners, and for at most a minute. So a slow API server delays a foreground deletion and does not stop it, unless the
+//! reads of all its owners take a minute.
 //!
 //! # Errors
 //!
@@ -298,7 +300,7 @@ impl<W: Clone> Attempts<W> {
             self.attempts.insert(number, attempt);
             return false;
         };
-        if may_write && checks.iter().all(|check| check.is_good(now)) {
+        if may_write && Check::are_good(checks, now) {
             *left = true;
             attempt.writes += 1;
             attempt.rounds = 0;

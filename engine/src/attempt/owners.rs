@@ -14,9 +14,12 @@ use core::time::Duration;
 /// How long the answer about an owner is valid. The time counts from the request, because the answer describes a moment
 /// after it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// A slow answer is valid for this many quarters of its own duration. The read takes four quarters. A write that
-/// follows at once takes four. A second write that waits for the first one is sent within the last quarter.
-const GOOD_FOR_QUARTERS: u32 = 9;
+/// A slow answer is valid for this many quarters of its own duration for each batch of [`CHECKS_MAX`] owners, because the
+/// batches are read one after another.
+const BATCH_QUARTERS: u32 = 4;
+/// A slow answer is valid for this many quarters more. A write that follows at once takes four. A second write that waits
+/// for the first one is sent within the last quarter.
+const WRITE_QUARTERS: u32 = 5;
 /// Maximum validity of an answer. No request takes longer than half of it.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of owners whose answers are shared. If there are more, reads are not shared.
@@ -46,7 +49,8 @@ pub(super) struct Check {
 /// The result of reading an owner.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    good_until: Time,
+    asked: Time,
+    took: Duration,
     state: OwnerState,
 }
 
@@ -75,9 +79,33 @@ impl Check {
         }
     }
 
-    /// Whether a valid answer shows that the owner waits.
-    pub(super) fn is_good(&self, now: Time) -> bool {
-        self.known.as_ref().is_some_and(|known| now < known.good_until && matches!(known.state, OwnerState::Waiting))
+    /// Whether valid answers show that all owners wait.
+    pub(super) fn are_good(checks: &[Check], now: Time) -> bool {
+        let batches = Check::batches(checks);
+        checks.iter().all(|check| {
+            let known = check.known.as_ref();
+            known.is_some_and(|known| known.is_valid(now, batches) && matches!(known.state, OwnerState::Waiting))
+        })
+    }
+
+    fn batches(checks: &[Check]) -> u32 {
+        u32::try_from(checks.len().div_ceil(CHECKS_MAX)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Known {
+    /// Whether the answer is valid for a write that needs this many batches of owners.
+    fn is_valid(&self, now: Time, batches: u32) -> bool {
+        let good_for = match self.state {
+            OwnerState::Waiting => {
+                let quarters = batches.saturating_mul(BATCH_QUARTERS).saturating_add(WRITE_QUARTERS);
+                (self.took.saturating_mul(quarters) / 4).clamp(GOOD_FOR, GOOD_FOR_MAX)
+            }
+            OwnerState::NotWaiting(_) | OwnerState::Absent | OwnerState::OtherUid | OwnerState::Unreadable(_) => {
+                GOOD_FOR
+            }
+        };
+        now < self.asked + good_for
     }
 }
 
@@ -92,38 +120,49 @@ impl<W: Clone> Attempts<W> {
         checks: &mut [Check],
     ) -> Result<bool, Box<Ending>> {
         let mut pending = checks.iter().filter(|check| check.pending).count();
-        let is_settled = pending == 0;
-        if is_settled {
+        let batches = Check::batches(checks);
+        if pending == 0 {
             judge(checks)?;
+            let is_outdated = |check: &Check| check.known.as_ref().is_some_and(|known| !known.is_valid(now, batches));
+            for check in checks.iter_mut().filter(|check| is_outdated(check)) {
+                check.known = self.shared(now, &check.owner, batches).or(check.known.take());
+            }
+            if checks.iter().any(is_outdated) {
+                // All owners are read again, so that their answers have one age. Otherwise the older answers could be too
+                // old each time that the newer ones come.
+                checks.iter_mut().for_each(|check| check.known = None);
+                attempt.rounds += 1;
+            }
         }
-        let mut is_outdated = false;
-        for check in checks.iter_mut().filter(|check| !check.pending) {
-            if pending == CHECKS_MAX {
-                break;
-            }
-            if let Some(OwnerRead::Done(known)) = self.owners.get(&check.owner)
-                && now < known.good_until
-            {
-                check.known = Some(known.clone());
-            }
-            // Answers that are too old are read again, after all answers of this round have allowed the write.
-            if check.known.as_ref().is_some_and(|known| !is_settled || now < known.good_until) {
-                continue;
-            }
-            is_outdated |= check.known.take().is_some();
-            check.pending = true;
-            pending += 1;
-            self.read_owner(now, number, attempt, &check.owner);
-        }
-        attempt.rounds += u32::from(is_outdated);
         if attempt.rounds > ROUNDS_MAX {
             let message = "the owner checks became too old before the write could be sent: the API server answers too unevenly, or accepts no connection in time";
             return Err(Ending::because(Outcome::Transient, message));
+        }
+        for check in checks.iter_mut().filter(|check| !check.pending && check.known.is_none()) {
+            if pending == CHECKS_MAX {
+                break;
+            }
+            if attempt.rounds == 0 {
+                check.known = self.shared(now, &check.owner, batches);
+            }
+            if check.known.is_none() {
+                check.pending = true;
+                pending += 1;
+                self.read_owner(now, number, attempt, &check.owner);
+            }
         }
         if pending == 0 {
             judge(checks)?;
         }
         Ok(pending > 0)
+    }
+
+    /// Returns a valid answer that this attempt or another one has received.
+    fn shared(&self, now: Time, owner: &ObjectRef, batches: u32) -> Option<Known> {
+        match self.owners.get(owner) {
+            Some(OwnerRead::Done(known)) if known.is_valid(now, batches) => Some(known.clone()),
+            Some(OwnerRead::Done(_) | OwnerRead::UnderWay { .. }) | None => None,
+        }
     }
 
     fn read_owner(&mut self, now: Time, number: u64, attempt: &mut Attempt<W>, owner: &ObjectRef) {
@@ -134,7 +173,7 @@ impl<W: Clone> Attempts<W> {
         if self.owners.len() >= OWNERS_MAX {
             self.owners.retain(|_, read| match read {
                 OwnerRead::UnderWay { .. } => true,
-                OwnerRead::Done(known) => now < known.good_until,
+                OwnerRead::Done(known) => known.is_valid(now, 1),
             });
         }
         if self.owners.len() >= OWNERS_MAX {
@@ -149,14 +188,7 @@ impl<W: Clone> Attempts<W> {
 
     pub(super) fn owner_answered(&mut self, now: Time, owner: ObjectRef, answer: Answer<W>) {
         let Some(OwnerRead::UnderWay { asked, waiting }) = self.owners.remove(&owner) else { return };
-        let state = OwnerState::of(&owner, answer);
-        let good_for = match state {
-            OwnerState::Waiting => (now.since(asked) * GOOD_FOR_QUARTERS / 4).clamp(GOOD_FOR, GOOD_FOR_MAX),
-            OwnerState::NotWaiting(_) | OwnerState::Absent | OwnerState::OtherUid | OwnerState::Unreadable(_) => {
-                GOOD_FOR
-            }
-        };
-        let known = Known { good_until: asked + good_for, state };
+        let known = Known { asked, took: now.since(asked), state: OwnerState::of(&owner, answer) };
         self.owners.insert(owner.clone(), OwnerRead::Done(known.clone()));
         for number in waiting {
             let is_checking = |attempt: &mut Attempt<W>| matches!(attempt.state, State::Checking { .. });

@@ -112,6 +112,45 @@ fn a_failed_read_is_not_kept_for_longer_than_a_second() {
     assert_eq!(words(&drain(&mut machine)), ["get o"]);
 }
 
+/// Answers the reads of a slow server until the DELETE of `lease` is asked for. Returns the time and the DELETE.
+fn read_slowly(machine: &mut Machine, lease: WorkLease, mut now: u64) -> (u64, RequestId) {
+    machine.start(at(now), lease);
+    loop {
+        let outputs = drain(machine);
+        let reads = reads(&outputs);
+        if reads.is_empty() {
+            return (now, asked(&outputs));
+        }
+        // Each batch takes between 1.8 and 2.2 seconds.
+        for (number, (id, name)) in (0..).zip(&reads) {
+            machine.answered(at(now + 1_800 + 400 * number / CHECKS_MAX as u64), *id, waiting(name));
+        }
+        now += 2_200;
+    }
+}
+
+#[test]
+fn a_slow_server_delays_a_delete_with_more_owners_than_are_read_at_once() {
+    let names: Vec<String> = (0..2 * CHECKS_MAX + 1).map(|number| format!("o{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut machine = machine();
+    let (now, write) = read_slowly(&mut machine, delete(1, &names), 0);
+    assert_eq!(now, 3 * 2_200, "each owner is read once");
+    assert!(machine.leaves(at(now + 1_000), write));
+}
+
+#[test]
+fn a_slow_server_delays_a_delete_whose_owners_others_have_just_read() {
+    let names: Vec<String> = (0..CHECKS_MAX).map(|number| format!("o{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut machine = machine();
+    let (now, _) = read_slowly(&mut machine, delete(1, &names[..20]), 0);
+    // The shared answers are too old when the other ones come, and the other way round.
+    let (then, write) = read_slowly(&mut machine, delete(2, &names), now);
+    assert_eq!(then, now + 2 * 2_200);
+    assert!(machine.leaves(at(then + 1_000), write));
+}
+
 #[test]
 fn a_report_holds_no_more_findings_than_a_message_takes_and_the_living_first() {
     let names: Vec<String> = (0..120).map(|number| format!("o{number:03}")).collect();
