@@ -13,6 +13,7 @@ pub mod differential;
 pub mod embedded;
 pub mod fairness;
 pub mod fuzz;
+pub mod gateway;
 pub mod latency;
 pub mod lease;
 pub mod lies;

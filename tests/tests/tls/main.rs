@@ -1,6 +1,8 @@
-//! The services over TLS, as processes: certificates that change during calls, and untrusted callers.
+//! Connections of the services, as processes: certificates that change during calls, untrusted callers, and proxies to
+//! the API server.
 
 mod examples;
+mod proxied;
 mod refusals;
 mod rotation;
 mod start;
@@ -14,6 +16,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 use tests::certificates::Mounted;
+use tests::load::until;
 use tests::process::{Process, free_port};
 use tests::service::Programs;
 
@@ -99,4 +102,14 @@ impl Secured {
             ensure!(tokio::time::Instant::now() < deadline, "{last:?}; {}", self.process.log_tail());
         }
     }
+}
+
+/// Waits until an API server answers, that needs no credentials.
+async fn until_answers(server: &str) -> anyhow::Result<()> {
+    let cluster = kube_api::Cluster::without_credentials(server.parse()?)?;
+    let ask = || async {
+        let answer = call(&cluster.client, Request::get("/readyz").body(Vec::new())?, ANSWER_MAX_BYTES, ANSWER_WITHIN);
+        Ok(answer.await.is_ok_and(|answer| answer.status == 200))
+    };
+    until("the API server answers", Duration::from_secs(30), ask, |answers| *answers).await.map(drop)
 }
