@@ -61,6 +61,8 @@ pub struct Options {
     /// Further users, next to `admin` (in `system:masters`), and `reader` and `tenant` (both without rights until the
     /// test grants some).
     pub users: Vec<User>,
+    /// The API server shows the certificate of its authority, as small distributions do.
+    pub serves_authority: bool,
 }
 
 /// An etcd and a kube-apiserver with RBAC, without a controller manager. Therefore deleted namespaces are not emptied,
@@ -99,7 +101,7 @@ impl ControlPlane {
         let directory = Directory::create()?;
         let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
         let users = [admin, User::new("reader"), User::new("tenant")].into_iter().chain(options.users).collect();
-        let credentials = Credentials::create(directory.path(), users)?;
+        let credentials = Credentials::create(directory.path(), users, options.serves_authority)?;
         Self::launch(binaries, directory, credentials, options.apiserver_flags).await
     }
 

@@ -14,6 +14,8 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::client::Body;
 use kube_api::{Access, connect};
 use tests::controlplane::{self, Binaries, CollectorOptions, ControlPlane, Options, User};
+use tests::load::{configmap, configmaps, create, delete, get, reference_to, until};
+use tests::service::{Fleet, Programs};
 use tokio::time::{interval, timeout};
 
 /// The variable that gives the victim process its part in the test.
@@ -43,6 +45,33 @@ async fn kubectl_and_client_see_the_same_server() -> anyhow::Result<()> {
     let version = plane.client().await?.apiserver_version().await?;
     assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"), "{version:?}");
     assert!(version.git_version.starts_with("v1.36."), "{version:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_shows_its_authority_is_reached_as_by_kubectl() -> anyhow::Result<()> {
+    let Some(binaries) = controlplane::require() else { return Ok(()) };
+    let options = Options { serves_authority: true, ..Options::default() };
+    let plane = ControlPlane::start_with(&binaries, options).await?;
+    kubectl(&plane, &["get", "--raw", "/readyz"])?;
+    let client = plane.client().await?;
+    let owner = create(&client, &configmaps("default"), &configmap("owner", &[])).await?;
+    create(&client, &configmaps("default"), &configmap("owned", &[reference_to(&owner)])).await?;
+
+    let programs = Programs::build()?;
+    let _fleet = Fleet::start(&programs, plane.kubeconfig(), 1).await?;
+    let mut tree = Command::new(programs.path("ownergraph"));
+    tree.args(["tree", "cm/owner", "-n", "default", "--direct", "--kubeconfig"]).arg(plane.kubeconfig());
+    let tree = tree.output().context("running ownergraph")?;
+    ensure!(tree.status.success() && String::from_utf8_lossy(&tree.stdout).contains("owned"), "{tree:?}");
+    delete(&client, &format!("{}/owner", configmaps("default")), "Background").await?;
+    until(
+        "the dependent is gone",
+        GONE_WITHIN,
+        || get(&client, format!("{}/owned", configmaps("default"))),
+        |owned| owned.is_none(),
+    )
+    .await?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ async fn start(apiserver_flags: Vec<String>) -> anyhow::Result<Option<ControlPla
     let users = ["graph-service", "executor-service"]
         .map(|name| User { name: service_account(name), groups: groups.clone() })
         .to_vec();
-    let plane = ControlPlane::start_with(&binaries, Options { apiserver_flags, users }).await?;
+    let plane = ControlPlane::start_with(&binaries, Options { apiserver_flags, users, ..Options::default() }).await?;
     let subjects =
         ["graph-service", "executor-service"].map(|name| json!({ "kind": "User", "name": service_account(name) }));
     let binding = json!({

@@ -34,22 +34,27 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Creates and writes all files except the kubeconfigs, which need the server's address.
-    pub(super) fn create(directory: &Path, users: Vec<User>) -> anyhow::Result<Self> {
-        let mut ca = CertificateParams::default();
+    /// Creates and writes all files except the kubeconfigs, which need the server's address. With `serves_authority`, the
+    /// server shows the certificate of the authority itself.
+    pub(super) fn create(directory: &Path, users: Vec<User>, serves_authority: bool) -> anyhow::Result<Self> {
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let mut ca = CertificateParams::new(names.clone())?;
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?).context("signing the CA certificate")?;
         let serving_key = KeyPair::generate()?;
-        let serving = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?
-            .signed_by(&serving_key, &ca)
-            .context("signing the serving certificate")?;
+        let serving =
+            CertificateParams::new(names)?.signed_by(&serving_key, &ca).context("signing the serving certificate")?;
+        let (serving, serving_key) = match serves_authority {
+            true => (ca.pem(), ca.key().serialize_pem()),
+            false => (serving.pem(), serving_key.serialize_pem()),
+        };
         let service_account_key = KeyPair::generate()?;
 
         let tokens = users.into_iter().map(|user| (user, Uuid::new_v4().simple().to_string())).collect();
         let credentials = Self { directory: directory.to_owned(), ca: ca.pem(), tokens };
         write(&credentials.ca_file(), &credentials.ca)?;
-        write(&credentials.serving_certificate_file(), &serving.pem())?;
-        write(&credentials.serving_key_file(), &serving_key.serialize_pem())?;
+        write(&credentials.serving_certificate_file(), &serving)?;
+        write(&credentials.serving_key_file(), &serving_key)?;
         write(&credentials.service_account_key_file(), &service_account_key.serialize_pem())?;
         write(&credentials.service_account_public_key_file(), &service_account_key.public_key_pem())?;
         write(&credentials.token_file(), &credentials.token_lines())?;
