@@ -1,5 +1,5 @@
-//! `cargo bench -p tests --bench asking`: measures the answers about 100 000 objects during deletions. `OBJECTS=n`
-//! replaces their number.
+//! `cargo bench -p tests --bench asking`: measures the latency of a graph service's answers about 100 000 objects,
+//! during deletions. `OBJECTS=n` replaces the number of objects.
 
 use std::io::Write as _;
 use tests::asking::run;

@@ -1,11 +1,11 @@
-//! `cargo bench -p tests --bench cascade`: measures the floor, upstream's collector and ours on the same cascades, in
-//! turns.
+//! `cargo bench -p tests --bench cascade`: measures the floor, upstream's collector and ours, in turns, on the same
+//! cascades.
 //!
-//! `OBJECTS=n` replaces the default of 10 000, and `ROUNDS=n` the default of three. `POLICIES=Background,Orphan`
-//! selects policies. `IN_FLIGHT=64` selects numbers of requests in flight. `JSON=FILE` writes every run to a file. Ours
-//! runs with each number of requests in flight, and once with the number that it finds. `OBSERVED=1` compares ours with
-//! ours under scrapes of its metrics and with traces. `SLOW=50` delays every request by 50 ms, with 16 requests in
-//! flight on all sides.
+//! `OBJECTS=n` replaces the default of 10 000 objects, and `ROUNDS=n` the default of three rounds.
+//! `POLICIES=Background,Orphan` selects policies. `IN_FLIGHT=64` selects numbers of requests in flight. `JSON=FILE`
+//! writes every run to a file. Ours runs with each of these numbers, and once more with a number that it adapts to the
+//! API server. `OBSERVED=1` compares ours with and without scrapes and traces. `SLOW=50` delays every request by 50 ms,
+//! with 16 requests in flight for each contender.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use tests::service::Programs;
 const OBJECTS: usize = 10_000;
 const ROUNDS: usize = 3;
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
-/// The requests in flight, or upstream's workers. With slow requests, the time that the API server itself needs does
-/// not matter.
+/// The numbers of requests in flight, or of upstream's workers.
 const IN_FLIGHT: [&str; 2] = ["20", "64"];
+/// The number with `SLOW`. The delay then outweighs the time that the API server itself needs.
 const SLOWED: [&str; 1] = ["16"];
 
 #[tokio::main]

@@ -1,6 +1,6 @@
-//! `cargo bench -p tests --bench fairness`: measures how long ten objects wait in the middle of a cascade of 100 000
-//! others, in another namespace and in the same one, with ours and with upstream's. `OBJECTS=n` replaces the number of
-//! objects, `ROUNDS=n` the default of three, and `JSON=FILE` writes every run to a file.
+//! `cargo bench -p tests --bench fairness`: measures how long ten objects wait during a cascade of 100 000 others, in
+//! another namespace and in the same one, with upstream's collector and with ours. `OBJECTS=n` replaces the number of
+//! objects, `ROUNDS=n` the default of three rounds, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

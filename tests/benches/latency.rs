@@ -1,7 +1,7 @@
 //! `cargo bench -p tests --bench latency`: measures the time from the end of an owner to the end of the last of its
-//! hundred dependents, on an idle cluster, for the bare client that deletes them itself, upstream's and ours.
-//! `FAMILIES=n` replaces the default of 100 families per round, `IN_FLIGHT=n` the default of 20 requests in flight,
-//! `ROUNDS=n` the default of three, and `JSON=FILE` writes every run to a file.
+//! hundred dependents, on an idle cluster. Compares a bare client that deletes the dependents itself, upstream's
+//! collector and ours. `FAMILIES=n` replaces the default of 100 families per round, `IN_FLIGHT=n` the default of 20
+//! requests in flight, `ROUNDS=n` the default of three rounds, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

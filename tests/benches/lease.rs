@@ -1,6 +1,6 @@
-//! `cargo bench -p tests --bench lease`: measures leases from a graph service to executors that answer at once, without
-//! an API server. `OBJECTS=n` replaces the default of 200 000, `ROUNDS=n` the default of three, and `JSON=FILE` writes
-//! every run to a file.
+//! `cargo bench -p tests --bench lease`: measures the rate of leases from a graph service to executors that report at
+//! once, without an API server. `OBJECTS=n` replaces the default of 200 000 objects, `ROUNDS=n` the default of three
+//! rounds, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, number, wanted};

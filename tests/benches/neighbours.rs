@@ -1,7 +1,7 @@
-//! `cargo bench -p tests --bench neighbours`: measures another client's GET and CREATE during a cascade of 100 000
-//! objects with the floor, upstream's and ours, and at half of our rate with the floor and ours. `OBJECTS=n` replaces
-//! the number of objects, `ROUNDS=n` the default of three, `SECONDS=n` the default of ten seconds of rest before each,
-//! and `JSON=FILE` writes every run to a file.
+//! `cargo bench -p tests --bench neighbours`: measures the latency of another client's GET and CREATE during a cascade
+//! of 100 000 objects. Compares the floor, upstream's collector and ours, and also the floor and ours at half of our
+//! rate. `OBJECTS=n` replaces the number of objects, `ROUNDS=n` the default of three rounds, `SECONDS=n` the default of
+//! ten idle seconds before each cascade, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
     let programs = Programs::build_with("floor")?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();
-    // This run gives our rate. The last two contenders may use half of it. The run also counts as a result.
+    // This run gives our rate, and counts as a result. The last two contenders may use half of this rate.
     let first = run(&binaries, &programs, Contender::Ours(IN_FLIGHT), objects, idle).await?;
     let half = (first.rate / 2.0).ceil() as u32;
     table.add(first);

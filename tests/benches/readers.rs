@@ -1,7 +1,7 @@
 //! `cargo bench -p tests --bench readers`: measures one cascade on the sandbox without readers, with ten and a hundred
-//! readers of everything, and with twenty readers of sixteen expressions. For comparison it measures the same number of
-//! watchers of deletions on kube-apiserver. `OBJECTS=n` replaces the default of 10 000, `ROUNDS=n` the default of
-//! three, and `JSON=FILE` writes every run to a file.
+//! readers of all decisions, and with twenty readers with sixteen expressions. For comparison, it measures none, ten
+//! and a hundred watchers of deletions on kube-apiserver. `OBJECTS=n` replaces the default of 10 000 objects,
+//! `ROUNDS=n` the default of three rounds, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

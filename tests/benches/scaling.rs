@@ -1,5 +1,5 @@
-//! `cargo bench -p tests --bench scaling`: measures one executor and then eight, in a cascade of 10 000 objects.
-//! `OBJECTS=n` replaces their number.
+//! `cargo bench -p tests --bench scaling`: measures one executor, then eight, then one again, in a cascade of 10 000
+//! objects. `OBJECTS=n` replaces the number of objects.
 
 use std::io::Write as _;
 use tests::bench::{begin, number};

@@ -1,6 +1,6 @@
-//! `cargo bench -p tests --bench slow`: measures one foreground deletion of forty dependents with a delay of 0.1, 1.1,
-//! 2 and 5 s on every request, with upstream's and ours. `ROUNDS=n` replaces the default of one, and `JSON=FILE` writes
-//! every run to a file.
+//! `cargo bench -p tests --bench slow`: measures one foreground deletion with forty dependents, with upstream's
+//! collector and with ours. Every request has a delay of 0.1, 1.1, 2 or 5 s. `ROUNDS=n` replaces the default of one
+//! round, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tests::slow::{UPSTREAM_WORKERS, run};
 
 const ROUNDS: usize = 1;
 const DELAYS_MS: [u64; 4] = [100, 1_100, 2_000, 5_000];
-/// The first contender is upstream with its defaults.
+/// The first contender is upstream with its default number of workers.
 const CONTENDERS: [Contender; 3] =
     [Contender::Upstream(UPSTREAM_WORKERS), Contender::Upstream(64), Contender::Adaptive];
 

@@ -1,6 +1,7 @@
-//! `cargo bench -p tests --bench start`: measures the time from the start of the process to the whole graph of 100 000
-//! objects, for ours, upstream's collector, and a client that reads the same data and discards them. `OBJECTS=n`
-//! replaces the number of objects, `ROUNDS=n` the default of five, and `JSON=FILE` writes every run to a file.
+//! `cargo bench -p tests --bench start`: measures the time from the start of the process to the complete graph of 100
+//! 000 objects. Compares our collector, upstream's, and a client that reads the same data and discards them.
+//! `OBJECTS=n` replaces the number of objects, `ROUNDS=n` the default of five rounds, and `JSON=FILE` writes every run
+//! to a file.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};

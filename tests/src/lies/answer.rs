@@ -1,8 +1,9 @@
-//! Wrong answers as data: what each part of an answer can be, and which combinations there are.
+//! Wrong answers as data: the variants of each part of an answer, and their combinations.
 
 use std::fmt;
 
-/// An answer. Where every part is the first of its variants, it is what the API server says of an owner that is gone.
+/// An answer about an owner. With the first variant of every part, it is the API server's answer about an owner that is
+/// gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub status: Status,
@@ -14,7 +15,7 @@ pub struct Wrong {
     pub ending: Ending,
 }
 
-/// The answer that this one replaces.
+/// The form of the answer that the wrong one replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A list, of a collection or of one name.
@@ -29,7 +30,7 @@ pub enum Form {
     Resources,
 }
 
-/// What is asked for, and where the store stands.
+/// The request, and the positions of the store.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub form: Form,
@@ -38,7 +39,7 @@ pub struct Asked {
     /// The owner's name and uid.
     pub name: String,
     pub uid: String,
-    /// The position of the store now, and one before the owner was created.
+    /// The current position of the store, and a position before the creation of the owner.
     pub position: String,
     pub below: String,
 }
@@ -50,22 +51,22 @@ macro_rules! variants {
         pub enum $name { $($(#[$variant_doc])* $variant),+ }
 
         impl $name {
-            /// All of them, the right one first.
+            /// All variants. The right one comes first.
             pub const ALL: &[$name] = &[$($name::$variant),+];
         }
     };
 }
 
 variants! {
-    /// The HTTP status, and the body where it is an error.
+    /// The HTTP status, and the body of an error.
     Status {
-        /// 200; for an object a 404 that names it.
+        /// 200. For a GET of one object, a 404 that names the object.
         Right,
         Moved301, Found302, Unauthorized401, Forbidden403, Text404, Html404, Empty404, OtherObject404, OtherGroup404, OtherKind404,
-        /// A 404 that names the object, also in the place of a list.
+        /// A 404 that names the object, also in answer to a list.
         Exact404,
         Gone410, TooMany429, Internal500, Unavailable503,
-        /// What a second API server says, whose data is an older copy.
+        /// The answer of a second API server, whose data is an older copy.
         OtherStore,
     }
 }
@@ -74,42 +75,43 @@ variants! {
     /// The media type and the encoding of the body.
     Media {
         Json,
-        /// Right as well: protobuf under its own media type.
+        /// Protobuf under its own media type, which is no defect.
         Protobuf,
         JsonUnderProtobuf, ProtobufUnderJson, JsonUnderHtml, JsonUnderNothing,
     }
 }
 
 variants! {
-    /// The type that the answer says it has.
+    /// The `apiVersion` and `kind` of the answer.
     Kind { Right, OtherGroup, OtherKind, BareList, Status, Table }
 }
 
 variants! {
-    /// The position of a list, the version of an object in a watch.
+    /// The resourceVersion of a list, or of the object in a watch event.
     Version { Current, Zero, One, Below, Text, Empty, Future }
 }
 
 variants! {
-    /// What a list holds in the place of the owner, and what an event of a watch is about.
+    /// The item of a list in place of the owner, or the object of a watch event.
     Items {
-        /// A list holds nothing, an event deletes the owner.
+        /// The list is empty. The event deletes the owner.
         Right,
         /// Another object.
         Foreign,
         /// The owner's uid under another name.
         Renamed,
-        /// The owner's name with another uid: what a replaced owner looks like.
+        /// The owner's name with another uid, as after a replacement of the owner.
         OtherUid,
-        /// A page that is not the last; an event about an object without a uid.
+        /// A page that is not the last, initial events without their bookmark, or an event about an object without a
+        /// uid.
         Cut,
-        /// A list that counts more objects than it shows; a bookmark in the place of an event.
+        /// A list that counts more objects than it shows, or a bookmark in place of an event.
         Rest,
     }
 }
 
 variants! {
-    /// Compression that the reader has not asked for.
+    /// The compression of the body. Our clients ask for none.
     Coding { Identity, Gzip, GzipUndeclared, GzipTwice }
 }
 
@@ -117,11 +119,11 @@ variants! {
     /// How the body ends.
     Ending {
         Whole,
-        /// Half of the body, as if it were all.
+        /// The response has half of the body, and looks complete.
         Half,
-        /// The connection closes in the middle.
+        /// The connection closes in the middle of the body.
         Closed,
-        /// The connection closes before as much has come as `Content-Length` says.
+        /// The body is shorter than `Content-Length` says.
         Short,
     }
 }
@@ -138,18 +140,18 @@ impl Wrong {
         ending: Ending::Whole,
     };
 
-    /// Every answer with one part that is not right.
+    /// Every answer with one part other than in [`Wrong::NONE`].
     pub fn singles() -> Vec<Wrong> {
         Wrong::NONE.changed(0).into_iter().map(|(_, wrong)| wrong).collect()
     }
 
-    /// Every answer with one part that is not right, and what a position can do to a replaced owner and to a bookmark.
+    /// Every answer of [`Wrong::singles`], and every position together with a replaced owner and with a bookmark.
     pub fn singles_and_positions() -> Vec<Wrong> {
         let of = |items| Version::ALL[1..].iter().map(move |&version| Wrong { version, items, ..Wrong::NONE });
         Wrong::singles().into_iter().chain(of(Items::OtherUid)).chain(of(Items::Rest)).collect()
     }
 
-    /// Every answer with one part or two parts that are not right.
+    /// Every answer with one part or two parts other than in [`Wrong::NONE`].
     pub fn singles_and_pairs() -> Vec<Wrong> {
         let singles = Wrong::NONE.changed(0);
         let pairs = singles.iter().flat_map(|(part, wrong)| wrong.changed(part + 1)).map(|(_, wrong)| wrong);
@@ -157,7 +159,8 @@ impl Wrong {
         all.filter(|wrong| wrong.is_distinct()).collect()
     }
 
-    /// Every other variant of one part, from the part of this number on, with the part's number.
+    /// Returns this answer with every other variant of one part, and the number of this part. `from` is the number of
+    /// the first part to vary.
     fn changed(self, from: usize) -> Vec<(usize, Wrong)> {
         let mut all = Vec::new();
         let mut add = |part: usize, wrong: Wrong| {
@@ -175,7 +178,8 @@ impl Wrong {
         all
     }
 
-    /// The body of an error has no position and no items, and what another store says is not ours to change.
+    /// Returns whether this combination is an answer of its own. An error varies only in media type, compression and
+    /// end, because its body has no position and no items. The answer of the other store does not vary.
     fn is_distinct(&self) -> bool {
         let unchanged = Wrong { status: self.status, ..Wrong::NONE };
         let written = Wrong { media: self.media, coding: self.coding, ending: self.ending, ..unchanged };
@@ -183,14 +187,14 @@ impl Wrong {
         self.status == Status::Right || *self == unchanged || (is_error && *self == written)
     }
 
-    /// Whether it shows the store before or far past where it was seen. A collector may take that for another history of
-    /// the store, and stop.
+    /// Returns whether the answer has a position before the known one, or far beyond it. A collector may take this for
+    /// another history of the store, and stop.
     pub(super) fn leaps(&self) -> bool {
         matches!(self.version, Version::One | Version::Below | Version::Future) || self.status == Status::OtherStore
     }
 
-    /// Whether the answer has no defect in this form: it is the answer about an owner that is gone or replaced, and a server that gives it
-    /// about one that lives cannot be told from one that says the truth.
+    /// Returns whether the answer has no defect in this form. It is then the honest answer about an owner that is gone
+    /// or replaced. A collector cannot recognize that the owner exists.
     pub fn is_plausible(&self, form: Form) -> bool {
         let right = |of: &Wrong| {
             let media = if matches!(of.media, Media::Protobuf) { Media::Json } else { of.media };
@@ -200,15 +204,15 @@ impl Wrong {
         match form {
             Form::List | Form::Initial | Form::Events => right(self) == Wrong::NONE,
             Form::Object => {
-                // A GET that finds nothing has no position: an older store says it as the present one does.
+                // A 404 has no position, so an older store gives the same answer as the current one.
                 let plausible = matches!(self.status, Status::Exact404 | Status::OtherStore);
                 let status = if plausible { Status::Right } else { self.status };
-                // A Status is no list: it has no position, and what it is about is in its details.
+                // A `Status` has no position and no items. It names the object in its details.
                 let wrong = Wrong { status, version: Version::Current, ..right(self) };
                 let items = if matches!(wrong.items, Items::Cut | Items::Rest) { Items::Right } else { wrong.items };
                 Wrong { items, ..wrong } == Wrong::NONE
             }
-            // What discovery does not show is not proven gone by that.
+            // Discovery never proves that an object is gone.
             Form::Resources => false,
         }
     }
@@ -247,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_truth_looks_like_is_plausible() {
+    fn only_answers_of_an_honest_server_are_plausible() {
         let plausible = |form| Wrong::singles().into_iter().filter(move |wrong| wrong.is_plausible(form)).count();
-        // Protobuf, and an owner that was replaced.
+        // The two are protobuf and a replaced owner.
         assert_eq!(plausible(Form::List), 2);
         assert_eq!(plausible(Form::Events), 2);
         assert_eq!(plausible(Form::Resources), 0);

@@ -1,44 +1,45 @@
-//! What the documents of discovery can say wrongly: of one group, or as a whole.
+//! Defects of discovery documents: in one group, or in the whole document.
 
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-/// The fault in a document.
+/// A defect of a discovery document. It affects one group, or from [`Defect::Html`] on the whole document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// Of one group: it is not there,
+    /// The group is missing.
     NoGroup,
-    /// has no versions,
+    /// The group has no versions.
     NoVersions,
-    /// or another one;
+    /// The group has another version.
     OtherVersion,
-    /// its one kind is not there,
+    /// The version has no resources.
     NoKind,
-    /// is called otherwise,
+    /// The resource has another kind.
     OtherKind,
-    /// is not in namespaces,
+    /// The resource is cluster-scoped.
     OtherScope,
-    /// has no verbs,
+    /// The resource has no verbs.
     NoVerbs,
-    /// can be read and not listed,
+    /// The resource lacks the verbs list and watch.
     OnlyGet,
-    /// or can be listed and not watched;
+    /// The resource lacks the verb watch.
     NoWatch,
-    /// what is shown is old.
+    /// The server marks the version as stale.
     Stale,
-    /// Of the whole document: its media type,
+    /// The media type is that of HTML.
     Html,
+    /// The media type is that of protobuf.
     Protobuf,
+    /// The answer is plain text.
     Text,
-    /// its type,
+    /// The answer is a `Status` under code 200.
     Status,
-    /// it ends in the middle,
+    /// The answer is the first half of the document.
     Half,
-    /// shows no group at all,
+    /// The document has no groups.
     Empty,
-    /// or is refused.
     NotFound404,
     Forbidden403,
     Unavailable503,
@@ -66,10 +67,10 @@ impl Defect {
         Defect::Forbidden403,
         Defect::Unavailable503,
     ];
-    /// Those of one group come first.
+    /// The number of defects of one group. They come first in [`Defect::ALL`].
     pub const OF_ONE_GROUP: usize = 10;
 
-    /// Whether a list of groups without their resources can have it.
+    /// Returns whether a list of groups can have this defect. Such a list has no resources.
     pub(super) fn is_of_groups(self) -> bool {
         !matches!(
             self,
@@ -83,7 +84,7 @@ impl Defect {
         )
     }
 
-    /// Makes it of this group, in an aggregated document or in a list of groups.
+    /// Puts the defect into this group of an aggregated document or of a list of groups.
     pub(super) fn put(self, document: &mut Value, group: &str) {
         for list in ["items", "groups"] {
             let Some(groups) = document[list].as_array_mut() else { continue };
@@ -127,7 +128,7 @@ impl Defect {
         with.into_iter().find(|(defect, _)| *defect == self).map(|(_, verbs)| verbs)
     }
 
-    /// The whole document with this defect.
+    /// Returns the answer with this defect of the whole document.
     pub(super) fn whole(self, document: &Value, content_type: &str) -> Response {
         let text = document.to_string();
         let empty = |list: &str| document[list].is_array().then(|| json!([]));

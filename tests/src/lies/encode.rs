@@ -1,4 +1,4 @@
-//! A wrong answer as bytes.
+//! Encodes a wrong answer as an HTTP response.
 
 use super::answer::{Asked, Coding, Ending, Form, Items, Kind, Media, Status, Version, Wrong};
 use axum::body::Body;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 const OTHER_UID: &str = "0b5e2f6e-0000-4000-8000-00000000beef";
 const OTHER_NAME: &str = "another";
-/// Past every revision of etcd that a test reaches.
+/// A resourceVersion above every revision that a test reaches.
 const FUTURE: &str = "9007199254740991";
 const META: &str = "meta.k8s.io/v1";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// Stored blocks of deflate hold no more.
+/// The maximum size of a stored block of deflate.
 const BLOCK_MAX_BYTES: usize = 0xffff;
 
-/// An object's metadata.
+/// The metadata of an object in an answer.
 #[derive(Clone, Debug, Default)]
 struct Meta {
     name: String,
@@ -31,7 +31,7 @@ struct Meta {
     ends_initial_events: bool,
 }
 
-/// What is said, before it is written as JSON or protobuf.
+/// The content of an answer, before its encoding as JSON or protobuf.
 #[derive(Clone, Debug)]
 enum Said {
     List { version: String, token: &'static str, remaining: Option<u64>, items: Vec<Meta> },
@@ -42,7 +42,7 @@ enum Said {
     Text(&'static str),
 }
 
-/// The answer, and what keeps the events of a watch open after the last of them.
+/// Encodes the answer. A watch stays open after its last event until `open` is ready.
 pub(super) fn response(wrong: Wrong, asked: &Asked, open: BoxFuture<'static, ()>) -> Response {
     let (code, said) = said(wrong, asked);
     let (api_version, kind) = type_of(wrong.kind, asked.form, &said, &asked.group);
@@ -165,7 +165,7 @@ fn refusal(wrong: Wrong, asked: &Asked) -> Option<(u16, Said)> {
         Some((code, Said::Status { code, reason, name, group, resource }))
     };
     match wrong.status {
-        // The teller asks the other store itself.
+        // The teller forwards such a request to the other store, and does not encode an answer.
         Status::Right | Status::OtherStore => None,
         Status::Moved301 => Some((301, Said::Text(""))),
         Status::Found302 => Some((302, Said::Text(""))),
@@ -216,7 +216,7 @@ fn resources(wrong: Wrong, group: &str, version: &str, position: &str) -> Value 
     json!({ "kind": kind, "apiVersion": api_version, "groupVersion": format!("{group}/{version}"), "resources": shown })
 }
 
-/// What the answer says that it is: `apiVersion` and kind.
+/// Returns `apiVersion` and `kind` of the answer.
 fn type_of(kind: Kind, form: Form, said: &Said, group: &str) -> (String, String) {
     let is_list = form == Form::List && matches!(said, Said::List { .. });
     let is_status = matches!(said, Said::Status { .. });
@@ -330,7 +330,7 @@ fn object_meta(meta: &Meta) -> Vec<u8> {
     fields
 }
 
-/// `k8s\0` and a `runtime.Unknown`.
+/// Returns the prefix `k8s\0` and a `runtime.Unknown` with this content.
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [text(1, api_version), text(2, kind)].concat();
     [&b"k8s\0"[..], &field(1, &type_meta), &field(2, raw)].concat()
@@ -363,7 +363,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// gzip with blocks that are stored, not compressed.
+/// Returns a gzip file whose blocks are stored, not compressed.
 fn gzip(data: &[u8]) -> Vec<u8> {
     let mut zipped = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     let blocks = data.len().div_ceil(BLOCK_MAX_BYTES).max(1);
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(&zipped[10..18], [1, 3, 0, 0xfc, 0xff, b'a', b'b', b'c']);
     }
 
-    /// Without its defect, an answer in either encoding is one that the graph service reads.
+    /// The decoders of the graph service accept an answer without a defect, in both encodings.
     #[test]
     fn right_answers_are_read() {
         use kube_api::metadata::{Encoding, Event, event, page};

@@ -1,29 +1,30 @@
-//! Two stores behind one address, at the same positions, one of which lacks some of the owners: which of them answers what.
+//! Two stores behind one address, at the same positions. The other store lacks some of the owners. This module chooses
+//! the store that answers each request.
 
 use super::answer::Form;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Owners of each row; the other store lacks every second one.
+/// The number of owners of each row. The other store lacks every second one.
 pub(super) const OWNERS: usize = 8;
-/// For so long the lists of [`Row::RefusedAtFirst`] fail.
+/// The time for which the lists and watches of [`Row::RefusedAtFirst`] fail.
 const AT_FIRST: Duration = Duration::from_secs(3);
 
-/// What one kind's requests are answered by.
+/// The distribution of the requests for one kind. Questions are requests about one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Row {
-    /// Every second request by the other store.
+    /// The other store answers every second request.
     Alternating,
-    /// Lists and watches by the other store, every second question for one owner too.
+    /// The other store answers lists and watches, and every second question.
     ListsElsewhere,
-    /// Lists and watches fail, every second question is answered by the other store.
+    /// Lists and watches fail. The other store answers every second question.
     ListsFail,
-    /// Lists and watches fail for a moment; questions are answered by the other store.
+    /// Lists and watches fail at first. The other store answers questions.
     RefusedAtFirst,
-    /// Every second list or watch by the other store, questions by the right one.
+    /// The other store answers every second list or watch. The right store answers questions.
     EverySecondList,
-    /// Lists and watches by the other store, questions by the right one.
+    /// The other store answers lists and watches. The right store answers questions.
     OnlyListsElsewhere,
 }
 
@@ -38,7 +39,7 @@ impl Row {
     ];
 }
 
-/// The component that answers a request.
+/// The store that answers a request. `Refuses` means that the proxy refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Right,
@@ -46,7 +47,7 @@ pub(super) enum Member {
     Refuses,
 }
 
-/// The progress of each row.
+/// The number of requests of each row so far.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     rows: Mutex<HashMap<Row, Turn>>,
@@ -61,7 +62,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// Who answers the next request of a row: for one owner, or for the collection.
+    /// Returns the store for the next request of a row. The request is about one owner or about the collection.
     pub(super) fn next(&self, row: Row, form: Form, names_owner: bool) -> Member {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = || Turn { since: Instant::now(), requests: 0, lists: 0, questions: 0 };

@@ -1,4 +1,4 @@
-//! Which request gets which answer.
+//! Chooses the answer to each request of a collector.
 
 use super::answer::{Asked, Form, Status, Wrong};
 use super::document::{self, Defect};
@@ -21,56 +21,56 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// The groups of the catalogue end so.
+/// The suffix of the groups of the catalogue.
 pub(super) const DOMAIN: &str = "lies.test";
-/// The one resource of each of its groups.
+/// The one resource of each group.
 pub(super) const RESOURCE: &str = "things";
-/// A watch that has told its wrong event stays open for so long.
+/// The time for which a watch stays open after its wrong event.
 const EVENTS_STAY: Duration = Duration::from_secs(3);
-/// So long each kind tells of events from another time before the next does.
+/// The time for which one kind sends events from another time before the next kind does.
 const EVENTS_TURN: Duration = Duration::from_secs(6);
-/// A definition of an API server beside this one, as the list of them shows it.
+/// The collection of APIService objects, which name the groups of aggregated API servers.
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-/// No object has this label.
+/// A selector that matches no object.
 const NOTHING: &str = "labelSelector=lies.test%2Fnone%3Dhere";
 const CONFIGMAPS: &str = "/api/v1/configmaps";
 const RESPONSE_MAX_BYTES: usize = 16 << 20;
 
-/// Which question gets the wrong answers of one collector.
+/// The requests that get wrong answers in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
-    /// The question for one owner: a list of its name, or a GET. One kind for each [`Setting`].
+    /// The question about one owner: a list of its name, or a GET. Each [`Setting`] has its own kind.
     Names,
     /// The pages of a collection, from the start.
     Pages,
-    /// The same, after an honest list and a watch that expires.
+    /// The pages of a collection, after an honest list and a watch that expires.
     Again,
     /// The initial events of a watch, from the start.
     Initial,
     /// The events of a watch, after an honest list.
     Events,
-    /// All of these, and the question for the owner.
+    /// The pages of a collection, the events of a watch, and the question about the owner.
     All,
     /// Discovery, after an honest start: the documents of single versions, and the list of groups.
     Resources,
     /// The aggregated documents of discovery, after an honest start.
     Document,
-    /// Nothing is made up: two stores answer that disagree.
+    /// No answer is made up. Two stores that disagree answer all requests.
     Members,
 }
 
-/// What else is wrong with the kind of an owner that is asked for by name.
+/// A further defect of a kind of [`Told::Names`], besides the answers to the question about the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Its lists and watches are refused with 429.
+    /// Lists and watches get 429.
     Refused,
-    /// Its lists and watches show nothing.
+    /// Lists and watches show no objects.
     Hidden,
-    /// Nothing.
+    /// No further defect.
     Open,
-    /// An API server beside this one has it, whose lists show nothing: only a GET tells what there is.
+    /// The kind belongs to an aggregated API server, and lists show no objects. Only a GET shows the owner.
     Aggregated,
-    /// Discovery shows it without list and watch.
+    /// Discovery shows the kind without the verbs list and watch.
     OnlyGet,
 }
 
@@ -78,24 +78,25 @@ pub enum Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     pub told: Told,
-    /// Those from another time of the store, for which a collector may stop, or all others.
+    /// Whether the lane has the answers from another time of the store, for which a collector may stop. Otherwise it has
+    /// all others.
     pub leaps: bool,
 }
 
 impl Lane {
-    /// Every collector's.
+    /// Returns the lanes of all collectors.
     pub fn all() -> Vec<Lane> {
         let lanes = Told::ALL.iter().flat_map(|&told| [false, true].map(|leaps| Lane { told, leaps }));
-        // Discovery knows no positions.
+        // Discovery has no positions, and the two stores have the same one.
         lanes.filter(|lane| !lane.leaps || !lane.told.is_apart()).collect()
     }
 
-    /// The collector's namespace.
+    /// Returns the namespace whose dependents the lane's collector sees.
     pub(super) fn namespace(self) -> String {
         format!("{:?}{}", self.told, if self.leaps { "-leaps" } else { "" }).to_lowercase()
     }
 
-    /// Whether an answer belongs to it.
+    /// Returns whether an answer belongs to the lane.
     pub(super) fn has(self, wrong: &Wrong) -> bool {
         self.told.is_apart() || wrong.leaps() == self.leaps
     }
@@ -114,12 +115,12 @@ impl Told {
         Told::Members,
     ];
 
-    /// Whether the answers in the catalogue that are from another time are none of its.
+    /// Returns whether one lane has all answers, those from another time included.
     fn is_apart(self) -> bool {
         matches!(self, Told::Resources | Told::Document | Told::Members)
     }
 
-    /// Whether the lies begin after an honest start.
+    /// Returns whether the lies begin after an honest start.
     fn starts_honest(self) -> bool {
         matches!(self, Told::Again | Told::Resources | Told::Document)
     }
@@ -133,7 +134,7 @@ impl Setting {
         format!("{self:?}.{DOMAIN}").to_lowercase()
     }
 
-    /// The request for the owner by name.
+    /// Returns the form of the question about the owner.
     pub(super) fn form(self) -> Form {
         if matches!(self, Setting::Aggregated | Setting::OnlyGet) { Form::Object } else { Form::List }
     }
@@ -146,18 +147,19 @@ impl Setting {
 /// The progress of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Collectors start.
+    /// The collectors start. Lanes without an honest start lie already.
     Start,
-    /// Every lie is told.
+    /// All lanes lie.
     Lies,
     Truth,
 }
 
-/// The data that every reporter has.
+/// The data that all tellers share.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// The wrong answers about owners that are asked for by name, and those about whole kinds.
+    /// The wrong answers to questions about one owner, by number.
     pub(super) named: Vec<Wrong>,
+    /// The wrong answers about whole kinds, by number.
     pub(super) kinds: Vec<Wrong>,
     /// The owners' uids by group, namespace and name.
     pub(super) uids: HashMap<(String, String, String), String>,
@@ -175,12 +177,12 @@ pub(super) fn group_with(defect: Defect) -> String {
     format!("d-{defect:?}.{DOMAIN}").to_lowercase()
 }
 
-/// The group whose requests are answered by two stores.
+/// The group of the kind with this distribution between two stores.
 pub(super) fn group_in(row: Row) -> String {
     format!("m-{row:?}.{DOMAIN}").to_lowercase()
 }
 
-/// How often each lie was told, by group and by the owner's name where the lie is about one owner.
+/// The number of times that each lie was told, by group and by the owner's name.
 pub(super) type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
 
 /// Tells one collector's lies.
@@ -192,9 +194,8 @@ pub struct Teller {
     others: [Client; 2],
     turns: Arc<Turns>,
     begun: Instant,
-    /// Documents of discovery so far.
+    /// The number of answers with a discovery document so far.
     documents: Arc<AtomicUsize>,
-    /// The number of lies, by group and owner.
     counts: Counts,
     phase: watch::Receiver<Phase>,
 }
@@ -205,12 +206,12 @@ impl fmt::Debug for Teller {
     }
 }
 
-/// A request for things.
+/// A request about the resource of a group.
 #[derive(Debug)]
 struct Question {
     group: String,
     namespace: String,
-    /// Of a GET, or of a list of one name.
+    /// The name in a GET, or in a list of one name.
     name: Option<String>,
     form: Form,
 }
@@ -219,14 +220,14 @@ struct Question {
 enum Turn {
     Pass,
     Tell(Wrong, Form, String),
-    /// Passes it on so changed. The answer ends when the phase does.
+    /// Forwards the request with this URI. The response ends with the phase.
     Forward(String),
-    /// The same for a moment.
+    /// Forwards the request for a short time.
     Briefly,
-    /// Asks the store that lacks owners.
+    /// Forwards the request to the store that lacks owners.
     Ask(String),
     Refuse(u16, &'static str),
-    /// A watch ends because its position is too old.
+    /// Ends a watch, because its position is too old.
     Expire,
 }
 
@@ -250,7 +251,7 @@ impl Teller {
         }
     }
 
-    /// The answer to a request, for [`crate::proxy::Proxy::respond`].
+    /// Returns the answer to a request, for [`crate::proxy::Proxy::respond`].
     pub(super) fn respond(&self, parts: Parts, upstream: Client) -> BoxFuture<'static, Option<Response>> {
         let teller = self.clone();
         async move { teller.answer(parts, upstream).await }.boxed()
@@ -261,7 +262,7 @@ impl Teller {
             return None;
         }
         let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
-        // Each collector works on the dependents of its own namespace.
+        // Each collector sees only the dependents in its own namespace.
         if path == CONFIGMAPS {
             let path = format!("/api/v1/namespaces/{}/configmaps", self.lane.namespace());
             return forward(&upstream, parts, &format!("{path}?{query}"), None).await;
@@ -319,7 +320,8 @@ impl Teller {
         *counts.entry((group.to_owned(), name.to_owned())).or_default() += 1;
     }
 
-    /// A document of discovery. One with a defect as a whole, and one in which single groups have one, take turns.
+    /// Answers a request for a discovery document. Defects of the whole document alternate with defects of single
+    /// groups.
     async fn document(&self, mut parts: Parts, path: &str, upstream: &Client) -> Option<Response> {
         if self.lane.told == Told::Resources {
             parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
@@ -344,7 +346,8 @@ impl Teller {
         let fits = |defect: &&Defect| self.lane.told == Told::Document || defect.is_of_groups();
         let (of_one, whole) = Defect::ALL.split_at(Defect::OF_ONE_GROUP);
         let number = self.documents.fetch_add(1, Ordering::Relaxed);
-        // Of one group first, and then three as a whole for each of these.
+        // The first of four documents has all defects of single groups. The others have one defect of the whole
+        // document.
         if let Some(defect) = (!number.is_multiple_of(4)).then(|| whole[(number - 1 - number / 4) % whole.len()]) {
             self.count(&group_with(defect), "o");
             return Some(defect.whole(&document, content_type));
@@ -386,7 +389,8 @@ impl Teller {
         }
     }
 
-    /// After each event from another time everything is listed again: the kinds of that lane take turns, so that all come to theirs.
+    /// Returns whether it is the turn of this lie. After an event from another time the collector lists everything
+    /// again, and the other lies of the lane have to wait.
     fn is_turn(&self, wrong: Wrong) -> bool {
         let all: Vec<&Wrong> = self.facts.kinds.iter().filter(|wrong| self.lane.has(wrong)).collect();
         let turn = self.begun.elapsed().as_secs() / EVENTS_TURN.as_secs();
@@ -414,7 +418,7 @@ impl Teller {
         if setting == Setting::Aggregated && question.form == Form::List {
             return shows_nothing();
         }
-        // The other names are of owners that are gone, and honest answers about those keep the questions coming.
+        // The other names are those of absent owners. Honest answers about them keep the collector asking.
         let number = name.strip_prefix("o-").and_then(|number| number.parse::<usize>().ok());
         match number.and_then(|number| self.facts.named.get(number)) {
             Some(wrong) if self.lane.has(wrong) && !wrong.is_plausible(question.form) => {
@@ -428,14 +432,14 @@ impl Teller {
         let mut phase = self.phase.clone();
         let now = *phase.borrow();
         async move {
-            // Where the run is over, so is its last phase.
+            // An error means that the run has ended, and its last phase too.
             let _ended = phase.wait_for(|phase| *phase != now).await;
         }
         .boxed()
     }
 }
 
-/// What is asked about the things of a group.
+/// Returns the request about the resource of a group, if it is one.
 fn question(path: &str, query: &str) -> Option<Question> {
     let mut parts = path.strip_prefix("/apis/")?.split('/');
     let group = parts.next()?.to_owned();
@@ -463,14 +467,14 @@ fn question(path: &str, query: &str) -> Option<Question> {
     Some(Question { group, namespace: namespace.to_owned(), name, form })
 }
 
-/// The store's current revision.
+/// Returns the current revision of the store.
 async fn position(upstream: &Client) -> anyhow::Result<String> {
     let uri = format!("/api/v1/namespaces?limit=1&{NOTHING}");
     let answer: Value = upstream.request(Request::get(uri).body(Vec::new())?).await?;
     Ok(answer["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Asks a server, and passes its answer on until `ends`.
+/// Sends the request to a server, and passes its response on until `ends` is ready.
 async fn forward(
     server: &Client,
     mut parts: Parts,
@@ -489,7 +493,7 @@ async fn forward(
     })
 }
 
-/// The list of API servers beside this one, with the group of [`Setting::Aggregated`] among them.
+/// Returns the list of APIService objects, in which [`Setting::Aggregated`] belongs to an aggregated API server.
 async fn api_services(upstream: &Client, parts: Parts, query: &str) -> Option<Response> {
     if query.contains("sendInitialEvents") {
         return Some(refuse(400, "BadRequest"));

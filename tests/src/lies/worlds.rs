@@ -1,4 +1,4 @@
-//! Every world of the catalogue at once: one control plane, and one collector for each question that is answered wrongly.
+//! Runs every world of the catalogue at once, on one control plane. Each [`Lane`] has its own collector.
 
 use super::answer::{Form, Wrong};
 use super::document::Defect;
@@ -26,29 +26,29 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 
-/// Lies are told for so long at least: what is believed is asked for more than once, and a collection that stays behind the others is
-/// looked at for most of a minute.
+/// The minimum time of the lies. A collector asks more than once before it believes an answer. It takes most of a
+/// minute to decide about a collection that stays behind the others.
 const LIES_LAST: Duration = Duration::from_secs(60);
-/// They are told until each was told, but no longer than this.
+/// The maximum time of the lies. They end earlier if each of them was told.
 const LIES_LAST_MAX: Duration = Duration::from_secs(100);
-/// In this time all garbage is collected once the lies have ended: where a store went back, the first minute is for reads alone, and what can
-/// only be read is read twice with two minutes between.
+/// The maximum time from the end of the lies until all garbage is gone. After a rewind, the collector only reads for a
+/// minute. For an owner whose kind lacks the list verb, it reads twice, two minutes apart.
 const TRUTH_WITHIN: Duration = Duration::from_secs(180);
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const KNOWN_WITHIN: Duration = Duration::from_secs(240);
-/// Dependents are changed so often while the lies last, so that they are judged again.
+/// The number of changes of each dependent during the lies. Each change makes the collector judge the dependent again.
 const CHANGES: u32 = 2;
-/// Discovery is asked for again so often meanwhile.
+/// The number of new definitions during the lies. Each makes the collector read discovery again.
 const DEFINITIONS_NEW: u32 = 12;
-/// Collections that are filled at a time.
+/// The number of collections that the test fills at the same time.
 const FILLED_AT_ONCE: usize = 8;
-/// Writes at a time that keep one store where another is.
+/// The number of writes at the same time that keep the other store level with the right one.
 const WRITES_AT_ONCE: usize = 16;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEEP_UP_EVERY: Duration = Duration::from_millis(100);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The collector.
+/// The collector under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collector {
     Ours,
@@ -60,17 +60,17 @@ pub enum Collector {
 pub struct Outcome {
     pub lane: Lane,
     pub worlds: usize,
-    /// The worlds of which no lie was told. An owner that its collection shows is not asked for.
+    /// The worlds whose lie was not told, without those in which the collector need not ask.
     pub untold: Vec<String>,
-    /// The worlds whose dependent was deleted although its owner lives.
+    /// The worlds whose dependent was deleted although its owner exists.
     pub deleted: Vec<String>,
-    /// Dependents of owners that are gone, which are still there at the end.
+    /// The dependents of absent owners that still exist at the end.
     pub left: Vec<String>,
-    /// From the end of the lies until all of them were gone.
+    /// The time from the end of the lies until all dependents of absent owners were gone.
     pub collected_in: Duration,
 }
 
-/// All outcomes.
+/// The outcomes of all collectors.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub outcomes: Vec<Outcome>,
@@ -85,7 +85,7 @@ impl Run {
         self.outcomes.iter().map(|outcome| outcome.deleted.len()).sum()
     }
 
-    /// Worlds that showed nothing, because no lie was told.
+    /// Returns the number of worlds that showed nothing, because their lie was not told.
     pub fn untold(&self) -> usize {
         self.outcomes.iter().map(|outcome| outcome.untold.len()).sum()
     }
@@ -116,16 +116,17 @@ impl fmt::Display for Run {
     }
 }
 
-/// One owner that lives, in the world of one combination.
+/// The world of one combination: an existing owner with a dependent, and garbage beside them.
 struct World {
     lane: Lane,
     group: String,
-    /// The owner's name; its dependent and the garbage beside it have names that end with it.
+    /// The owner's name. The names of the dependent and of the garbage end with it.
     owner: String,
-    /// Its dependent and the garbage beside it stand at a place in their collection that does not follow from the lie.
+    /// The prefix of the names of the dependent and of the garbage. It makes their place in the collection independent
+    /// of the lie.
     place: u16,
     what: String,
-    /// The question for the owner is not expected: its collection shows it.
+    /// The collector need not ask about the owner, for example because the owner's collection shows it.
     unasked: bool,
 }
 
@@ -140,11 +141,12 @@ fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
         match lane.told {
             Told::Names => {
                 for setting in Setting::ALL {
-                    // Where there is a minute or two between two questions, pairs would take too long.
+                    // Without the list verb, one or two minutes pass between two questions, so pairs would take too
+                    // long.
                     let fits = |wrong: &Wrong| setting != Setting::OnlyGet || singles.contains(wrong);
                     let told = named.iter().enumerate().filter(|(_, wrong)| lane.has(wrong) && fits(wrong));
                     for (number, wrong) in told.filter(|(_, wrong)| !wrong.is_plausible(setting.form())) {
-                        let what = format!("{setting:?}, question for the owner: {wrong}");
+                        let what = format!("{setting:?}, question about the owner: {wrong}");
                         add(lane, setting.group(), format!("o-{number}"), what, setting == Setting::Open);
                     }
                 }
@@ -163,7 +165,7 @@ fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
             }
             Told::Pages | Told::Again | Told::Initial | Told::Events | Told::All | Told::Resources => {
                 for (number, wrong) in kinds.iter().enumerate().filter(|(_, wrong)| lane.has(wrong)) {
-                    // An honest answer to the question for the owner makes up for a collection that hides it.
+                    // In the other lanes, an honest answer about the owner makes up for a collection that hides it.
                     let plausible = match lane.told {
                         Told::Events => wrong.is_plausible(Form::Events),
                         Told::All => [Form::List, Form::Events].into_iter().any(|form| wrong.is_plausible(form)),
@@ -190,7 +192,7 @@ fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
     worlds
 }
 
-/// Plants every world, lets a collector of this sort live through its lies, and says what became of the dependents.
+/// Creates every world, runs this collector in each lane during the lies, and returns the outcome for the dependents.
 pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     let Stage { plane, client, .. } = stage;
     let begun = Instant::now();
@@ -211,7 +213,7 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     lose_owners(&lacks).await?;
     let mut keeping = JoinSet::new();
     keeping.spawn(keep_up(client.clone(), lacks.clone()));
-    eprintln!("everything is there after {:.0?}", begun.elapsed());
+    eprintln!("all worlds exist after {:.0?}", begun.elapsed());
 
     let (phase, phases) = watch::channel(Phase::Start);
     let (mut running, mut counts) = (Vec::new(), Vec::new());
@@ -227,7 +229,7 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     }
     let collectors = try_join_all(running.iter().map(|(proxy, directory)| start(stage, collector, proxy, directory)));
     let _collectors = collectors.await?;
-    eprintln!("collectors are there after {:.0?}", begun.elapsed());
+    eprintln!("all collectors have started after {:.0?}", begun.elapsed());
 
     phase.send_replace(Phase::Lies);
     let lies = Instant::now();
@@ -243,12 +245,12 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
         let mut looks = interval(LIES_LAST / DEFINITIONS_NEW);
         for number in 0..DEFINITIONS_NEW {
             looks.tick().await;
-            // A definition that is new makes a collector ask for discovery.
+            // A new definition makes a collector read discovery.
             define(client, &HashSet::from([format!("new{number}.{DOMAIN}").as_str()])).await?;
         }
         anyhow::Ok(())
     };
-    // A machine that is too busy for all of them leaves some out.
+    // On a slow machine, the time limit cuts off the last changes and definitions.
     if let Ok(done) = timeout(LIES_LAST_MAX, futures::future::try_join(changes, definitions)).await {
         done?;
     }
@@ -256,7 +258,7 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     let asked = worlds.iter().filter(|world| !world.unasked);
     let quiet = || async { Ok(asked.clone().filter(|world| world.told(&counts) == 0).count()) };
     let rest = LIES_LAST_MAX.saturating_sub(lies.elapsed());
-    // What was not told by then is in the outcome.
+    // The outcome names the lies that were not told in time.
     let _told = until("every lie was told", rest, quiet, |quiet| *quiet == 0).await;
     let untold: HashSet<&str> =
         asked.clone().filter(|world| world.told(&counts) == 0).map(|world| world.what.as_str()).collect();
@@ -264,11 +266,11 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     phase.send_replace(Phase::Truth);
 
     let outcomes = try_join_all(lanes.iter().map(|&lane| truth(client, lane, &worlds, &untold))).await?;
-    eprintln!("all is over after {:.0?}", begun.elapsed());
+    eprintln!("the run has ended after {:.0?}", begun.elapsed());
     Ok(Run { outcomes })
 }
 
-/// The outcome of one collector's worlds once the lies have ended.
+/// Waits until the garbage of one lane is gone. Returns the outcome of its worlds.
 async fn truth(client: &Client, lane: Lane, worlds: &[World], untold: &HashSet<&str>) -> anyhow::Result<Outcome> {
     let truth = Instant::now();
     let maps = configmaps(&lane.namespace());
@@ -292,7 +294,7 @@ async fn truth(client: &Client, lane: Lane, worlds: &[World], untold: &HashSet<&
     Ok(Outcome { lane, worlds: of_this().count(), untold: quiet.collect(), deleted, left, collected_in })
 }
 
-/// The other store lacks every second owner of each [`Row`].
+/// Deletes every second owner of each [`Row`] from the other store.
 async fn lose_owners(lacks: &Client) -> anyhow::Result<()> {
     let namespace = Lane { told: Told::Members, leaps: false }.namespace();
     for row in Row::ALL {
@@ -304,7 +306,7 @@ async fn lose_owners(lacks: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes to the other store whenever it stands behind the right one.
+/// Writes to the other store whenever its position is behind the position of the right one.
 async fn keep_up(right: Client, other: Client) {
     let path = format!("{}/ahead", configmaps("default"));
     let mut number = 0_u64;
@@ -319,14 +321,14 @@ async fn keep_up(right: Client, other: Client) {
                 let (other, path) = (&other, &path);
                 async move { send(other, Method::PATCH, path, Some(&patch)).await.is_ok() }
             });
-            // One that fails is made up for in the next round.
+            // The next round makes up for a failed write.
             futures::future::join_all(writes).await;
             number += WRITES_AT_ONCE as u64;
         }
     }
 }
 
-/// A collector behind a proxy, while it lives.
+/// A running collector behind a proxy. Dropping it ends it.
 enum Running {
     Ours(#[expect(dead_code, reason = "it runs while it is kept")] Service),
     Upstream(#[expect(dead_code, reason = "it runs while it is kept")] UpstreamCollector),
@@ -338,7 +340,7 @@ async fn start(stage: &Stage, collector: Collector, proxy: &Proxy, directory: &D
             let kubeconfig = proxy.kubeconfig().display().to_string();
             let flags = ["collect", "--kubeconfig", &kubeconfig];
             let service = Service::start(&stage.programs, "ownergraph", "collect", directory.path(), &flags)?;
-            // Not ready: a collector that is told of another history of the store stops, and says so.
+            // The condition is not readiness: a collector that suspects another history of the store is not ready.
             let known = || async { Ok(service.get("/readyz?verbose").await.map(|(_, body)| body).unwrap_or_default()) };
             let listed = |body: &String| body.contains("collection: configmaps synced");
             until("the dependents are known", KNOWN_WITHIN, known, listed).await?;
@@ -357,14 +359,14 @@ async fn start(stage: &Stage, collector: Collector, proxy: &Proxy, directory: &D
 }
 
 impl World {
-    /// How often its lie was told. A lie about a whole kind is told without the owner's name, or about it.
+    /// Returns how often the world's lie was told. A lie about a whole kind counts for its one owner.
     fn told(&self, counts: &[(Lane, Counts)]) -> usize {
         let counts = counts.iter().find(|(lane, _)| *lane == self.lane).map(|(_, counts)| counts);
         let key = (self.group.clone(), self.owner.clone());
         counts.and_then(|counts| counts.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()).unwrap_or(0)
     }
 
-    /// The name of its dependent, or of its garbage.
+    /// Returns the name of the dependent or of the garbage.
     fn named(&self, what: &str) -> String {
         format!("{:04x}-{what}-{}-{}", self.place, self.group, self.owner)
     }
@@ -390,7 +392,7 @@ async fn define(client: &Client, groups: &HashSet<&str>) -> anyhow::Result<()> {
     };
     create_all(client, DEFINITIONS, groups.iter().map(definition).collect()).await?;
     for group in groups {
-        // 404 at first, and 429 while its storage begins.
+        // While the API server prepares the storage, a new kind answers 404, and then 429.
         let path = format!("/apis/{group}/v1/{RESOURCE}");
         let ask = || async { Ok(matches!(get(client, path.as_str()).await, Ok(Some(_)))) };
         until("the kind is served", SERVED_WITHIN, ask, |served| *served).await?;
@@ -398,7 +400,8 @@ async fn define(client: &Client, groups: &HashSet<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates owners, their dependents, and beside each a dependent of an owner that never was. Gives the owners' uids.
+/// Creates the owners, their dependents, and beside each a dependent of an owner that never existed. Returns the uids
+/// of the owners.
 async fn plant(client: &Client, worlds: &[World]) -> anyhow::Result<HashMap<(String, String, String), String>> {
     let mut by_collection: BTreeMap<(String, String), Vec<&World>> = BTreeMap::new();
     for world in worlds {
@@ -434,13 +437,13 @@ async fn plant(client: &Client, worlds: &[World]) -> anyhow::Result<HashMap<(Str
     Ok(uids)
 }
 
-/// Changes every dependent that is there.
+/// Changes every dependent that still exists.
 async fn touch(client: &Client, worlds: &[World], change: u32) -> anyhow::Result<()> {
     let patch = json!({ "metadata": { "annotations": { "lies.test/change": change.to_string() } } });
     for some in worlds.chunks(24) {
         let all = some.iter().map(|world| async {
             let path = format!("{}/{}", configmaps(&world.lane.namespace()), world.named("dependent"));
-            // One that was deleted wrongly is counted at the end.
+            // The outcome counts a wrongly deleted dependent.
             let _gone = send(client, Method::PATCH, &path, Some(&patch)).await;
         });
         futures::future::join_all(all).await;
