@@ -30,61 +30,68 @@ pub struct Difference {
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "a good reference survives a bad one with its uid",
-        reason: "Upstream removes references by uid, and with the one that leads nowhere the one that is right: the object \
-                 loses an owner that is there, and is never collected. Ours removes the bad one alone.",
+        reason: "Upstream removes references by uid. With the bad reference it removes the good one that has the same \
+                 uid: the object loses an existing owner, and is never collected. Ours removes only the bad \
+                 reference.",
         paragraph: "6.1",
         applies: shares_a_uid,
     },
     Difference {
         name: "other coordinates are another owner",
-        reason: "A reference with an owner's uid under another name, kind or namespace leads elsewhere, and one of a \
-                 cluster-scoped object to a namespaced owner leads nowhere. Upstream lets it block the owner's foreground \
-                 deletion and strips it when the owner orphans, and may then delete the object for its other owners, though \
-                 it judges the same reference as dangling or invalid. For ours it is no reference to that owner.",
+        reason: "A reference with an owner's uid under another name, kind or namespace does not lead to that owner. A \
+                 reference of a cluster-scoped object to a namespaced owner leads nowhere. Upstream judges such a \
+                 reference as dangling or invalid. Nevertheless, the reference blocks the owner's foreground \
+                 deletion, and upstream removes it when the owner orphans. Upstream may then delete the object for \
+                 its other owners. For ours, the reference has nothing to do with that owner.",
         paragraph: "1.4",
         applies: leads_elsewhere,
     },
     Difference {
         name: "what an owner orphans stays",
-        reason: "Ours remembers an owner that was seen orphaning until every collection has shown what existed then, so a \
-                 dependent that shows up late, or whose other owners are gone, loses the reference and not its life. With \
-                 upstream it depends on which request is faster.",
+        reason: "Ours remembers an orphaning owner until every collection has shown what existed at that time. A \
+                 dependent that shows up late, or whose other owners are gone, loses the reference and stays. With \
+                 upstream, the faster request decides.",
         paragraph: "5",
         applies: orphaned_and_kept,
     },
     Difference {
         name: "an unverifiable owner beside a solid one",
-        reason: "An owner of a kind that is not served makes upstream give up on the object, also where another owner keeps it: \
-                 references to absent owners stay, and owners in foreground deletion wait for it for ever.",
+        reason: "Upstream gives up on an object with an owner of an unserved kind, even if another owner keeps the \
+                 object. References to absent owners stay, and owners in foreground deletion wait for the object \
+                 forever.",
         paragraph: "4.2 D7",
         applies: beside_an_unverifiable,
     },
     Difference {
         name: "a cycle of foreground deletions comes to an end",
-        reason: "Objects in foreground deletion that block each other, or one that blocks itself, wait for ever under upstream: it \
-                 unblocks a cycle only from a member that is not in deletion yet. Ours unblocks the reference that closes it.",
+        reason: "Upstream unblocks a cycle only from a member that is not in deletion yet. Objects in foreground \
+                 deletion that block each other, or an object that blocks itself, wait forever. Ours unblocks the \
+                 reference that closes the cycle.",
         paragraph: "4.6",
         applies: cycle_ends,
     },
     Difference {
         name: "only a real cycle is unblocked",
-        reason: "Upstream takes every dependent in foreground deletion for a cycle and rewrites the flags of all references, so that \
-                 no other owner waits for the object any more. Its own write then makes its deletion fail, and when it tries again \
-                 the owner may be gone: what was to go in foreground goes in background. Ours follows the references.",
+        reason: "Upstream takes every dependent in foreground deletion for a sign of a cycle. It then rewrites the \
+                 flags of all references of the object, so that no other owner waits for the object any more. This \
+                 write makes upstream's own deletion of the object fail. When upstream tries again, the owner may be \
+                 gone, and the object goes in background instead of in foreground. Ours follows the references.",
         paragraph: "4.2 D9",
         applies: unblocked_in_vain,
     },
     Difference {
         name: "an unserved version of a served kind",
-        reason: "Ours finds an owner by group, kind and uid, whatever version the reference names, as long as any version of the kind is \
-                 served. Upstream finds no resource for the version and gives up on the object: it stays for ever when its owner \
-                 is gone, and blocks its owner's foreground deletion.",
+        reason: "Ours finds an owner by group, kind and uid, whatever version the reference names, as long as the \
+                 server serves any version of the kind. Upstream finds no resource for the version, and gives up on \
+                 the object. The object stays forever when its owner is gone, and blocks its owner's foreground \
+                 deletion.",
         paragraph: "1.4",
         applies: names_an_unserved_version,
     },
     Difference {
         name: "follows from another",
-        reason: "An owner ended otherwise on purpose, and what it owns with it; or a dependent that blocks.",
+        reason: "The end of an owner or of a blocking dependent differs on purpose, and the end of the object follows \
+                 from it.",
         paragraph: "4.2",
         applies: follows,
     },
@@ -124,7 +131,7 @@ fn shares_a_uid(case: &Case<'_>) -> bool {
         Some((ours, upstream)) if ours.terminating == upstream.terminating => {
             same_but_for(ours, upstream, |reference| leads_to(reference, owner))
         }
-        // The owner has gone since.
+        // The owner is gone at the end.
         Some(_) | None => {
             let has_lost = |state: &State| state.references.iter().all(|reference| !leads_to(reference, owner));
             !is_alive(case.ours, case.slot)
@@ -223,8 +230,8 @@ fn cycle_ends(case: &Case<'_>) -> bool {
     }
 }
 
-/// Returns whether upstream's end leads from this reference's owner upwards along blocking references between waiting
-/// objects, and back.
+/// Returns whether this reference closes a cycle of blocking references in upstream's end. The search goes upwards from
+/// the owner, through waiting objects only.
 fn closes_cycle(case: &Case<'_>, reference: &Held) -> bool {
     let owner = |slot, reference| owner_at(case.program, case.upstream, slot, reference).map(|(owner, _)| owner);
     let mut open: Vec<Slot> = owner(case.slot, reference).into_iter().collect();

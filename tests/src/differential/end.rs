@@ -14,7 +14,7 @@ pub enum Owner {
     Unknown(String),
 }
 
-/// A reference at the end.
+/// A reference of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
     pub owner: Owner,
@@ -24,7 +24,7 @@ pub struct Held {
     pub blocking: Option<bool>,
 }
 
-/// An object that exists at the end.
+/// The state of an existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The incarnation, from 0.
@@ -107,14 +107,14 @@ pub struct Writes {
     pub(super) revisions: BTreeSet<u64>,
     /// All objects that the user deleted.
     pub(super) deleted: BTreeSet<Incarnation>,
-    /// The objects that were gone at once. Such an answer has no revision.
+    /// The objects that were gone at once. The answer to such a deletion has no revision.
     pub(super) removed: BTreeSet<Incarnation>,
 }
 
 impl Writes {
     /// Returns whether the user made this change of an object.
     pub(super) fn contain(&self, change: &Change, incarnation: usize) -> bool {
-        // A Pod gets its mark before it goes.
+        // The server marks a Pod as deleted before it removes the Pod. Both writes belong to the user.
         let is_removal = change.state.as_ref().is_none_or(|state| state.terminating && state.finalizers.is_empty());
         self.revisions.contains(&change.revision) || is_removal && self.removed.contains(&(change.slot, incarnation))
     }

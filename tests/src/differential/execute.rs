@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(15);
 /// The client limits of upstream, so high that they have no effect.
 const REQUESTS_PER_SECOND: u32 = 5_000;
 
-/// The collector.
+/// The collector under test.
 #[derive(Clone, Copy, Debug)]
 pub enum Collector<'a> {
     Ours(&'a Programs),
@@ -197,7 +197,7 @@ async fn quiet(record: &mut Record, wanted: Duration) -> anyhow::Result<u64> {
     let mut ticks = interval(LOOK_EVERY);
     while begun.elapsed() < wanted || record.quiet_for()? < wanted {
         ticks.tick().await;
-        ensure!(begun.elapsed() < QUIET_WITHIN, "something is written again and again, for {QUIET_WITHIN:?}");
+        ensure!(begun.elapsed() < QUIET_WITHIN, "writes did not stop within {QUIET_WITHIN:?}");
     }
     Ok(record.events().last().map_or(0, |event| event.revision))
 }

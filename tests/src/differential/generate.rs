@@ -3,7 +3,7 @@
 use super::world::{Flaw, Kind, Object, Operation, Policy, Program, Reference, Slot, Step};
 use crate::random::Random;
 
-/// Phases of every program, so that all seeds of a run can keep step.
+/// The number of phases of every program. It is fixed, so that all seeds of a run go through their phases together.
 pub(super) const PHASES: usize = 6;
 
 const KINDS: [(u64, Kind); 9] = [
@@ -21,10 +21,11 @@ const BLOCKING: [(u64, Option<bool>); 3] = [(5, Some(true)), (2, Some(false)), (
 const POLICIES: [(u64, Option<Policy>); 4] =
     [(5, None), (5, Some(Policy::Background)), (7, Some(Policy::Foreground)), (4, Some(Policy::Orphan))];
 
-/// Which worlds have references by unserved versions is drawn apart, so that the other worlds stay what they were.
+/// The salt of the draws for references with unserved versions. They come from a separate generator, so worlds without
+/// such references stay the same.
 const VERSIONS_SALT: u64 = 0x7665_7273_696f_6e74;
 
-/// The program of a seed.
+/// Returns the program of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut draw = Random::new(seed, 0);
     let mut versions = Random::new(seed ^ VERSIONS_SALT, 0);
@@ -44,7 +45,7 @@ pub fn generate(seed: u64) -> Program {
     };
     let build = maker.build();
     let cycles = maker.cycles();
-    // A calm program shows each operation's whole effect; in the others operations overtake the collector.
+    // A calm program shows the whole effect of each operation. In the others, operations overtake the collector.
     let calm = maker.draw.percent(35);
     let phases = (0..PHASES).map(|_| maker.phase(calm)).collect();
     Program { seed, early, objects: maker.objects, build, cycles, phases }
@@ -53,16 +54,19 @@ pub fn generate(seed: u64) -> Program {
 struct Maker {
     seed: u64,
     draw: Random,
-    /// Upstream retries them for ever and all its retries share one rate, so only some worlds have any.
+    /// Whether references may name an unknown kind. Upstream retries these forever, and all its retries share one rate,
+    /// so only some worlds have them.
     unknown_kinds: bool,
-    /// Two references with one uid: upstream takes both for one, and all that follows is another history.
+    /// Whether an object may have two references with the same uid. Upstream takes both for one, and this changes
+    /// everything that follows.
     shared_uids: bool,
-    /// Decides which references name an unserved version. Upstream retries these for ever too, so only some worlds have any.
+    /// Decides which references name an unserved version. Upstream retries these forever too, so only some worlds have
+    /// them.
     versions: Option<Random>,
     objects: Vec<Object>,
-    /// Everything written so far: dependent and owner.
+    /// The references so far: dependent and owner.
     references: Vec<(Slot, Slot)>,
-    /// What the program has deleted so far.
+    /// The objects that the program has deleted so far.
     deleted: Vec<Slot>,
 }
 
@@ -80,7 +84,7 @@ impl Maker {
         let mut steps = Vec::new();
         if self.draw.percent(50) {
             for _ in 0..self.draw.between(1, 4) {
-                // Back from an owner to what it owns, sometimes over a longer way.
+                // The reference leads back from an owner to its dependent, or to a dependent of this dependent.
                 let Some((dependent, owner)) = self.draw.pick(&self.references).copied() else { break };
                 let grandchildren: Vec<Slot> =
                     self.references.iter().filter(|(_, of)| *of == dependent).map(|(child, _)| *child).collect();
@@ -99,7 +103,7 @@ impl Maker {
         Operation::Create { slot, references, finalizer: self.draw.percent(18) }
     }
 
-    /// A new place. Names repeat across kinds and namespaces, so that a wrong reference may meet another object.
+    /// Adds an object. Names repeat across kinds and namespaces, so that a wrong reference may lead to another object.
     fn place(&mut self) -> Slot {
         let kind = self.draw.weighted(&KINDS);
         let [a, b] = Program::namespaces(self.seed);
@@ -131,21 +135,21 @@ impl Maker {
             let flaw = self.flaw(owner);
             references.push(self.reference(slot, owner, flaw));
             if flaw == Flaw::None && self.shared_uids && self.draw.percent(15) {
-                // Two entries with one uid, of which one is wrong.
+                // The second entry has the same uid and a wrong name.
                 references.push(self.reference(slot, owner, Flaw::WrongName));
             }
         }
         references
     }
 
-    /// Mostly an owner that may own the object, sometimes one that may not.
+    /// Returns an owner for the object. A few owners may not own it, because of their scope or namespace.
     fn owner_for(&mut self, slot: Slot) -> Option<Slot> {
         let object = self.objects[slot].clone();
         let may_own = |owner: &Object| owner.namespace.is_none() || owner.namespace == object.namespace;
         let wrong = self.draw.percent(9);
         let candidates: Vec<Slot> =
             (0..self.objects.len()).filter(|&at| at != slot && may_own(&self.objects[at]) != wrong).collect();
-        // Those who own already, so that some owners have many dependents.
+        // Objects that already have dependents are more likely, so that some owners have many.
         let owners: Vec<Slot> =
             candidates.iter().copied().filter(|at| self.references.iter().any(|(_, owner)| owner == at)).collect();
         if self.draw.percent(55) && !owners.is_empty() {
@@ -198,7 +202,7 @@ impl Maker {
         match self.draw.index(100) {
             0..=47 => {
                 let slot = if self.draw.percent(75) { owner } else { slot };
-                // Sometimes the same owner twice; mostly a new one.
+                // The program deletes few objects twice.
                 let again = self.deleted.contains(&slot) && !self.draw.percent(25);
                 let rest: Vec<Slot> = (0..self.objects.len()).filter(|at| !self.deleted.contains(at)).collect();
                 let slot = if again { self.draw.pick(&rest).copied().unwrap_or(slot) } else { slot };

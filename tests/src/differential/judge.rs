@@ -1,4 +1,4 @@
-//! Compares ends, and says whether an end leaves anything to do and whether all on the way to it was right.
+//! Compares ends. Checks that an end leaves no work undone, and that the writes before it obey the rules.
 
 use super::differences::{Case, DIFFERENCES};
 use super::end::{Change, End, Held, Owner, State};
@@ -17,16 +17,16 @@ pub struct Judgement {
     pub objects: usize,
     /// Differences on purpose, by object.
     pub on_purpose: BTreeMap<Slot, &'static str>,
-    /// Objects that end otherwise than in any of upstream's runs, and not on purpose.
+    /// Objects whose end differs from those of all of upstream's runs, and not on purpose.
     pub different: Vec<Slot>,
-    /// The same where upstream's runs raced or put things off, and every step of our collector was by the rules: upstream has more
-    /// ends than were seen.
+    /// Such objects where upstream's runs raced or put the object off, and all writes of our collector obeyed the
+    /// rules. Upstream has more possible ends than its runs show.
     pub raced: Vec<Slot>,
-    /// Objects of our end that a collector had something left to do about, and what.
+    /// Objects about which our end leaves work undone, and the work.
     pub unfinished: BTreeMap<Slot, &'static str>,
-    /// Objects to which our collector did what no rule asks for, and what that was.
+    /// Objects with a write of our collector that no rule asks for, and the breach.
     pub breaches: BTreeMap<Slot, &'static str>,
-    /// How many such objects there are in all of upstream's runs.
+    /// The number of such objects in all of upstream's runs.
     pub breaches_upstream: usize,
 }
 
@@ -36,8 +36,8 @@ impl Judgement {
     }
 }
 
-/// Compares our end with all of upstream's. Each object must end as in one of upstream's runs, so it may be gone only if it was
-/// gone in one of them, and where upstream's runs agree there is one end that is right.
+/// Compares our end with all of upstream's. Each object must end as in one of upstream's runs. So it may be gone only
+/// if it is gone in one of them, and where upstream's runs agree, only one end is right.
 pub(super) fn judge(program: &Program, ours: &Course, upstream: &[Course]) -> Judgement {
     let slots = 0..program.objects.len();
     let ends: Vec<&End> = upstream.iter().map(Course::end).collect();
@@ -62,10 +62,14 @@ pub(super) fn judge(program: &Program, ours: &Course, upstream: &[Course]) -> Ju
     }
 }
 
-/// Objects whose way is a matter of speed under upstream: its runs dealt with them in different ways, whatever they came to; or two
-/// owners went at once, and which of them is left when the object is looked at decides; or it was given an owner just as that went,
-/// and whether the collector had done with the owner by then decides; or it put the object off at a quiet moment, and will look at it
-/// on some later occasion or at its next start. And all that depends on these, or waits for them.
+/// Returns the objects whose course is a matter of speed under upstream, for one of these reasons:
+///
+/// * Upstream's runs changed the object in different ways.
+/// * Two owners went at once. The owner that is left when upstream judges the object decides.
+/// * A user added an owner that went at the same time. It matters whether the collector was done with the owner by
+///   then.
+/// * Upstream put the object off at a quiet moment, and judges it on some other occasion or at its next start.
+/// * The object depends on one of these objects, or waits for one.
 fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     let way = |course: &Course, slot: Slot| -> Vec<Option<State>> {
         course.changes.iter().filter(|change| change.slot == slot).map(|change| change.state.clone()).collect()
@@ -77,7 +81,7 @@ fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     let slots = 0..program.objects.len();
     let mut races: BTreeSet<Slot> = slots.clone().filter(|&slot| differs(slot) || loses(slot)).collect();
     races.extend(upstream.iter().flat_map(|course| put_off(program, course)));
-    // Down to dependents, and from all these up along what blocks.
+    // The set grows down to dependents, and then up to the owners that they block.
     spread(&mut races, slots.clone(), |slot, races| {
         program.references_of(slot).any(|reference| races.contains(&reference.owner))
     });
@@ -92,8 +96,8 @@ fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     races
 }
 
-/// Objects about which there was something left to do when it was quiet, and which were looked at later. What upstream does not even
-/// take up when it starts again is no matter of time.
+/// Returns the objects about which a quiet moment left work undone, and the end does not. Work that upstream leaves
+/// undone even after its restart is not a matter of time.
 fn put_off(program: &Program, course: &Course) -> BTreeSet<Slot> {
     let left = |end: &End| -> BTreeSet<Slot> { unfinished(program, end).into_keys().collect() };
     let Some((last, before)) = course.ends.split_last() else { return BTreeSet::new() };
@@ -101,7 +105,7 @@ fn put_off(program: &Program, course: &Course) -> BTreeSet<Slot> {
     before.iter().flat_map(left).filter(|slot| !never.contains(slot)).collect()
 }
 
-/// Adds what belongs to the set until nothing is new.
+/// Adds slots that belong to the set until no slot is new.
 fn spread(set: &mut BTreeSet<Slot>, slots: Range<Slot>, belongs: impl Fn(Slot, &BTreeSet<Slot>) -> bool) {
     loop {
         let more: Vec<Slot> = slots.clone().filter(|&slot| !set.contains(&slot) && belongs(slot, set)).collect();
@@ -112,7 +116,7 @@ fn spread(set: &mut BTreeSet<Slot>, slots: Range<Slot>, belongs: impl Fn(Slot, &
     }
 }
 
-/// Whether more than one owner of the object began to go, or went, between two quiet moments.
+/// Returns whether more than one owner of the object began to go, or went, between two quiet moments.
 fn loses_owners_at_once(course: &Course, slot: Slot) -> bool {
     course.ends.windows(2).any(|pair| {
         let lost = owners_of(pair[0].get(&slot)).into_iter().filter(|&owner| goes(pair, owner));
@@ -120,7 +124,7 @@ fn loses_owners_at_once(course: &Course, slot: Slot) -> bool {
     })
 }
 
-/// Whether the object was given an owner that began to go, or went, between the same two quiet moments.
+/// Returns whether the object got an owner that began to go, or went, between the same two quiet moments.
 fn gains_an_owner_that_goes(course: &Course, slot: Slot) -> bool {
     course.ends.windows(2).zip(course.quiet_at.windows(2)).any(|(pair, at)| {
         let before = owners_of(pair[0].get(&slot));
@@ -130,13 +134,13 @@ fn gains_an_owner_that_goes(course: &Course, slot: Slot) -> bool {
     })
 }
 
-/// Whether the object began to go, or went, between these two moments.
+/// Returns whether the object began to go, or went, between these two moments.
 fn goes(pair: &[End], slot: Slot) -> bool {
     let is_alive = |end: &End| end.get(&slot).is_some_and(|state| !state.terminating);
     is_alive(&pair[0]) && !is_alive(&pair[1])
 }
 
-/// The owners that take part, each once.
+/// Returns the owners that are objects of the program, each once.
 fn owners_of(state: Option<&State>) -> BTreeSet<Slot> {
     let references = state.into_iter().flat_map(|state| &state.references);
     references
@@ -147,13 +151,13 @@ fn owners_of(state: Option<&State>) -> BTreeSet<Slot> {
         .collect()
 }
 
-/// Objects that went another way on purpose. What began it shows when it happens; in the end a user may have deleted it since. So
-/// each quiet moment is looked at in turn.
+/// Returns the objects that differ on purpose. The cause of a difference may not exist at the end, because a user may
+/// have deleted it. So the comparison goes through all quiet moments, in order.
 fn explain(program: &Program, ours: &Course, upstream: &[Course]) -> BTreeMap<Slot, &'static str> {
     let mut on_purpose: BTreeMap<Slot, &'static str> = BTreeMap::new();
     for (moment, ours) in ours.ends.iter().enumerate() {
         let upstream: Vec<&End> = upstream.iter().filter_map(|course| course.ends.get(moment)).collect();
-        // One difference may follow from another, so this ends when nothing new is explained.
+        // One difference may follow from another, so the loop ends when it explains no further object.
         loop {
             let explained: Vec<(Slot, &'static str)> = (0..program.objects.len())
                 .filter(|slot| !on_purpose.contains_key(slot) && !is_permitted(*slot, ours, &upstream))
@@ -174,9 +178,10 @@ fn explain(program: &Program, ours: &Course, upstream: &[Course]) -> BTreeMap<Sl
     on_purpose
 }
 
-/// Whether the object ended as in one of upstream's runs. One that waits for a foreign finalizer keeps what references it had when it
-/// was deleted. If upstream's runs disagree about those, the order in which its owners went decided: then ours may be any between
-/// those that all of them kept and those that one of them kept.
+/// Returns whether the object ended as in one of upstream's runs. An object that waits for a foreign finalizer keeps
+/// the references that it had when it was deleted. If upstream's runs disagree about these references, the order in
+/// which the owners went has decided. Our object must then have the references that all runs kept, and may have those
+/// that one of them kept.
 fn is_permitted(slot: Slot, ours: &End, upstream: &[&End]) -> bool {
     if upstream.iter().any(|end| end.get(&slot) == ours.get(&slot)) {
         return true;
@@ -193,7 +198,7 @@ fn is_permitted(slot: Slot, ours: &End, upstream: &[&End]) -> bool {
         && alike[0].references.iter().all(|reference| !kept_by_all(reference) || ours.references.contains(reference))
 }
 
-/// What is left to do in an end that is said to be quiet: the fixpoint of the rules over what is there.
+/// Returns the work that the rules still ask for in a quiet end, by object.
 fn unfinished(program: &Program, end: &End) -> BTreeMap<Slot, &'static str> {
     end.iter().filter_map(|(&slot, state)| left_to_do(program, end, slot, state).map(|what| (slot, what))).collect()
 }
@@ -225,6 +230,6 @@ fn left_to_do(program: &Program, end: &End, slot: Slot, state: &State) -> Option
     } else if any(&[Standing::Unverified]) {
         None
     } else {
-        Some("no owner of it is left")
+        Some("it has no owner that keeps it")
     }
 }

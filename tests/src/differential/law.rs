@@ -1,6 +1,7 @@
-//! Every write of a collector, held against the rules as the world stood when it was made.
+//! Checks every write of a collector against the rules and the state of the objects at that time.
 //!
-//! A collector sees a world that is a moment old. What it may have seen is allowed; what never was, is not.
+//! A collector sees the state of a moment ago. A write is allowed if the rules allow it in a state that the collector
+//! may have seen.
 
 use super::end::{Change, End, Held, Incarnation, Owner, State};
 use super::execute::Course;
@@ -8,7 +9,7 @@ use super::standing::{Standing, owner_at, standing};
 use super::world::{Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Objects to which the collector did what no rule asks for, and what that was.
+/// Returns the objects with a write that no rule asks for, and the breach.
 pub(super) fn breaches(program: &Program, course: &Course) -> BTreeMap<Slot, &'static str> {
     let mut law = Law {
         program,
@@ -44,19 +45,20 @@ struct Law<'a> {
     program: &'a Program,
     course: &'a Course,
     now: End,
-    /// What was there at the last quiet moment. A collector has seen all of it since.
+    /// The objects at the last quiet moment. A collector has seen all of them since.
     settled: End,
     /// Owners that have been in foreground deletion since the last quiet moment. No collector still acts on the state
     /// before that moment.
     waited: BTreeSet<Incarnation>,
     /// Owners that have been in orphaning deletion.
     orphaned: BTreeSet<Incarnation>,
-    /// Dependents that had a reference when their owner began to orphan: it has to go before the owner.
+    /// Dependents that had a reference when their owner began to orphan. The reference must go before the owner.
     freed: Vec<Pair>,
-    /// Dependents that blocked their owner when its foreground deletion began: they go first.
+    /// Dependents that blocked their owner when its foreground deletion began. They must go before the owner.
     left: Vec<Pair>,
-    /// Those that lost an owner that held them, or did at the last quiet moment, by a user's hand since then. References are removed by
-    /// uid, as with upstream and whatever else the object looks like, so a removal beside such an owner may come just behind.
+    /// Objects that lost a solid owner by a write of a user since the last quiet moment. The owner was solid at that
+    /// moment or just before the write. A collector removes references by uid, whatever else the object has, so it may
+    /// remove another reference just after that write.
     taken: BTreeSet<Incarnation>,
 }
 
@@ -68,10 +70,10 @@ impl Law<'_> {
             return self.deletion(at, before, after);
         }
         if before.waits() && !after.is_some_and(State::waits) && self.is_there(&self.left, at, true) {
-            return Some("it ceased to wait, and was blocked");
+            return Some("it stopped waiting, and was blocked");
         }
         if before.orphans() && !after.is_some_and(State::orphans) && self.is_there(&self.freed, at, false) {
-            return Some("it ceased to orphan, and had dependents");
+            return Some("it stopped orphaning, and had dependents");
         }
         let after = after?;
         if after.finalizers.iter().any(|finalizer| !before.finalizers.contains(finalizer)) {
@@ -91,9 +93,9 @@ impl Law<'_> {
             return Some("it was deleted before its dependents, and an owner waited for all of them");
         }
         before.references.iter().find_map(|reference| match standing(self.program, &self.now, at.0, reference) {
-            // A user who changes a foreground deletion into another may be overtaken.
+            // A user may have just changed a foreground deletion into another one.
             Standing::Solid | Standing::Orphaning if self.has_waited(reference) && self.is_deleted(reference) => None,
-            Standing::Solid => Some("it was deleted, and an owner that is there held it"),
+            Standing::Solid => Some("it was deleted, and had a solid owner"),
             Standing::Orphaning => Some("it was deleted, and an owner was orphaning it"),
             Standing::Unverified => Some("it was deleted, and an owner could not be verified"),
             Standing::InvalidScope => Some("it was deleted, and has an owner of the wrong scope"),
@@ -102,7 +104,7 @@ impl Law<'_> {
         })
     }
 
-    /// The outcome of the references.
+    /// Returns the breach in a change of references.
     fn references(&self, at: Incarnation, before: &State, after: &State) -> Option<&'static str> {
         let is_same = |one: &Held, other: &Held| Held { blocking: other.blocking, ..one.clone() } == *other;
         if after.references.iter().any(|new| !before.references.iter().any(|old| is_same(old, new))) {
@@ -122,7 +124,7 @@ impl Law<'_> {
                         Standing::Unverified | Standing::InvalidScope => true,
                     };
                     if held {
-                        return Some("it lost an owner that held it");
+                        return Some("it lost an owner that no rule removes");
                     }
                 }
             }
@@ -132,7 +134,8 @@ impl Law<'_> {
             .then_some("it lost its last owner, and is never collected")
     }
 
-    /// Whether the foreground deletion of an owner continues to the object's own dependents, as the collector has long known them.
+    /// Returns whether the object must go after its own dependents: an owner waits for it, and the collector has known
+    /// a dependent since before the last quiet moment.
     fn is_to_go_last(&self, at: Incarnation, before: &State) -> bool {
         let has_dependents = self
             .dependents_in(&self.now, at, false)
@@ -145,7 +148,7 @@ impl Law<'_> {
                 .any(|reference| standing(self.program, &self.now, at.0, reference) == Standing::Waiting)
     }
 
-    /// Takes note of a quiet moment.
+    /// Notes a quiet moment.
     fn settle(&mut self) {
         self.settled.clone_from(&self.now);
         let waits = |(slot, incarnation): &Incarnation| {
@@ -196,7 +199,7 @@ impl Law<'_> {
         self.dependents_in(&self.now, owner, blocking)
     }
 
-    /// Those whose whole reference leads to the owner.
+    /// Returns the dependents with a reference that matches the owner as a whole.
     fn dependents_in(&self, end: &End, owner: Incarnation, blocking: bool) -> Vec<Pair> {
         let has = |slot: Slot, state: &State| {
             state.references.iter().any(|reference| {
@@ -208,7 +211,7 @@ impl Law<'_> {
         dependents.map(|(&slot, state)| ((slot, state.incarnation), owner)).collect()
     }
 
-    /// Whether one of the pairs with this owner still is one.
+    /// Returns whether one of these dependents of the owner still is one.
     fn is_there(&self, pairs: &[Pair], owner: Incarnation, blocking: bool) -> bool {
         self.dependents(owner, blocking).iter().any(|pair| pairs.contains(pair))
     }

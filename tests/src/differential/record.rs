@@ -1,4 +1,4 @@
-//! Everything that happens to the objects that take part, as the server's watches tell it.
+//! Records all writes to the objects of the test, from watches of the API server.
 
 use super::world::Kind;
 use anyhow::{Context, bail, ensure};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// One write. All kinds live in one store, so revisions order the writes to all of them.
+/// One write. All kinds are in one store, so revisions order all writes.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) revision: u64,
@@ -24,7 +24,7 @@ pub(super) struct Event {
     pub(super) metadata: Value,
 }
 
-/// Watches every kind that takes part, until it is dropped.
+/// The watches of every kind of the test. Dropping the record ends them.
 pub(super) struct Record {
     log: Arc<Mutex<Log>>,
     watches: JoinSet<anyhow::Result<()>>,
@@ -36,7 +36,7 @@ struct Log {
 }
 
 impl Record {
-    /// Records what is written from now on.
+    /// Starts a record of all writes from now on.
     pub(super) async fn begin(client: &Client) -> anyhow::Result<Record> {
         let log = Arc::new(Mutex::new(Log { events: Vec::new(), last: Instant::now() }));
         let mut watches = JoinSet::new();
@@ -48,9 +48,9 @@ impl Record {
         Ok(Record { log, watches })
     }
 
-    /// How long nothing has been written.
+    /// Returns the time since the last write.
     pub(super) fn quiet_for(&mut self) -> anyhow::Result<Duration> {
-        // A watch that has ended would look like quiet.
+        // Without this check, an ended watch would look like a quiet server.
         if let Some(ended) = self.watches.try_join_next() {
             ended??;
             bail!("a watch has ended");
@@ -58,14 +58,14 @@ impl Record {
         Ok(self.log.lock().unwrap_or_else(PoisonError::into_inner).last.elapsed())
     }
 
-    /// All that has been written so far, in the store's order. Only while it is quiet nothing of it is still in flight.
+    /// Returns all writes so far, in the order of the store. The last writes may be missing unless it is quiet.
     pub(super) fn events(&self) -> Vec<Event> {
         let mut events = self.log.lock().unwrap_or_else(PoisonError::into_inner).events.clone();
         events.sort_by_key(|event| event.revision);
         events
     }
 
-    /// Compares what the record comes to with what the server lists.
+    /// Checks that the record ends with the objects that the server lists.
     pub(super) async fn ensure_whole(&self, client: &Client) -> anyhow::Result<()> {
         let mut listed = BTreeSet::new();
         for kind in Kind::ALL {
@@ -80,10 +80,10 @@ impl Record {
                 shown.insert(version(&event.metadata));
             }
         }
-        // What was there before the record began is not in it.
-        ensure!(shown.is_subset(&listed), "the watches have shown what the server does not list");
+        // The record lacks the objects from before its start.
+        ensure!(shown.is_subset(&listed), "the watches have shown an object that the server does not list");
         let unseen = listed.difference(&shown).filter(|(uid, _)| seen.contains(uid)).count();
-        ensure!(unseen == 0, "the watches have not shown all that the server lists");
+        ensure!(unseen == 0, "the server lists a write that the watches have not shown");
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::world::{Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-/// Everything known of one seed.
+/// The runs of one seed, and their comparison.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub program: Program,
@@ -55,7 +55,7 @@ impl fmt::Display for Report {
         let has_raced = self.outcomes.iter().filter(|outcome| !outcome.judgement.raced.is_empty());
         writeln!(
             formatter,
-            "  by the rules, but not as in any of upstream's runs, which raced or put things off: {} objects, in seeds {:?}",
+            "  by the rules, but unlike all of upstream's runs, which raced or put objects off: {} objects, in seeds {:?}",
             self.sum(|judgement| judgement.raced.len()),
             has_raced.map(|outcome| outcome.program.seed).collect::<Vec<u64>>(),
         )?;
@@ -75,13 +75,13 @@ impl Outcome {
         Outcome { program, ours, upstream, judgement }
     }
 
-    /// Judges again, with more of upstream's runs.
+    /// Adds runs of upstream, and judges again.
     pub(super) fn add(&mut self, upstream: Vec<Course>) {
         self.upstream.extend(upstream);
         self.judgement = judge(&self.program, &self.ours, &self.upstream);
     }
 
-    /// The world, the program, and how each object that matters went and ended in each run.
+    /// Returns the program, and the course and the end of each object with a finding in each run.
     pub fn explain(&self) -> String {
         let mut text = self.program.to_string();
         // Writing to a String cannot fail.
@@ -91,7 +91,7 @@ impl Outcome {
         text
     }
 
-    /// The seed, and how each object with a finding ended in each run.
+    /// Returns the seed, and the end of each object with a finding in each run.
     pub fn summary(&self) -> String {
         let mut text = format!("seed {}\n", self.program.seed);
         // Writing to a String cannot fail.
@@ -117,22 +117,20 @@ impl Outcome {
         Ok(())
     }
 
-    /// The findings about each object.
+    /// Returns the findings about each object.
     fn findings(&self) -> BTreeMap<Slot, Vec<String>> {
         let Judgement { different, raced, on_purpose, unfinished, breaches, .. } = &self.judgement;
         let mut findings: BTreeMap<Slot, Vec<String>> = BTreeMap::new();
         let mut add = |slot: &Slot, what: String| findings.entry(*slot).or_default().push(what);
         different.iter().for_each(|slot| add(slot, "differs".to_owned()));
-        raced
-            .iter()
-            .for_each(|slot| add(slot, "differs by the rules, and upstream's runs raced or put it off".to_owned()));
+        raced.iter().for_each(|slot| add(slot, "differs by the rules, and upstream raced or put it off".to_owned()));
         on_purpose.iter().for_each(|(slot, name)| add(slot, format!("on purpose: {name}")));
         unfinished.iter().for_each(|(slot, what)| add(slot, format!("unfinished: {what}")));
         breaches.iter().for_each(|(slot, what)| add(slot, format!("against the rules: {what}")));
         findings
     }
 
-    /// What happened to these objects and to their owners, in our run and in the first of upstream's.
+    /// Writes the changes of these objects and of their owners, in our run and in the first of upstream's.
     fn write_changes(&self, text: &mut String) -> fmt::Result {
         let mut shown: BTreeSet<Slot> = self.findings().into_keys().collect();
         if shown.is_empty() {
@@ -142,7 +140,7 @@ impl Outcome {
         let owners: Vec<Slot> = shown.iter().flat_map(owners).collect();
         shown.extend(owners);
         for (who, course) in self.courses().take(2) {
-            writeln!(text, "  what happened, {who}")?;
+            writeln!(text, "  changes, {who}")?;
             for Change { revision, slot, state } in course.changes.iter().filter(|change| shown.contains(&change.slot))
             {
                 match state {
@@ -161,7 +159,7 @@ impl Outcome {
                 continue;
             }
             shown = Some(&course.outcomes);
-            writeln!(text, "  what the operations came to where it was not what they wanted, {who}")?;
+            writeln!(text, "  operations that were not done, {who}")?;
             for outcome in course.outcomes.iter().filter(|outcome| !outcome.ends_with(": done")) {
                 writeln!(text, "    {outcome}")?;
             }

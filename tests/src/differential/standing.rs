@@ -3,7 +3,7 @@
 use super::end::{End, Held, Owner, State};
 use super::world::{Kind, Program, Slot, group_of};
 
-/// The standing of a reference, from the true state.
+/// The standing of a reference, by the true state of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Solid,
@@ -12,11 +12,11 @@ pub(super) enum Standing {
     Dangling,
     /// The reference names a kind that the test does not have.
     Unverified,
-    /// A namespaced owner of a cluster-scoped object.
+    /// The object is cluster-scoped, and its owner is namespaced.
     InvalidScope,
 }
 
-/// Looks the owner up where the reference says, in the dependent's own namespace.
+/// Returns the standing of a reference. It looks a namespaced owner up in the namespace of the dependent.
 pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Held) -> Standing {
     let known = |kind: &Kind| is_of_kind(reference, *kind);
     let Some(kind) = Kind::ALL.into_iter().find(known) else { return Standing::Unverified };
@@ -33,12 +33,12 @@ pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Hel
     }
 }
 
-/// Whether a reference names this kind. The version says nothing: an owner is found by group, kind and uid.
+/// Returns whether a reference names this kind. The version is without effect: group, kind and uid identify an owner.
 fn is_of_kind(reference: &Held, kind: Kind) -> bool {
     kind.name() == reference.kind && kind.group() == group_of(&reference.api_version)
 }
 
-/// The owner that the whole reference leads to: uid, kind, name and namespace.
+/// Returns the owner that matches the whole reference: uid, kind, name and namespace.
 pub(super) fn owner_at<'a>(program: &Program, end: &'a End, slot: Slot, reference: &Held) -> Option<(Slot, &'a State)> {
     let Owner::Slot(owner, incarnation) = reference.owner else { return None };
     let object = &program.objects[owner];

@@ -5,7 +5,7 @@ use super::judge::{Judgement, judge};
 use super::law::breaches;
 use super::world::{Flaw, Kind, Object, Operation, Program, Reference, Slot, Step};
 
-/// ConfigMap 1 is owned by ConfigMap 0.
+/// Returns a program in which ConfigMap 0 owns ConfigMap 1.
 fn family() -> Program {
     let object = |name: &str| Object { kind: Kind::ConfigMap, namespace: Some("a".to_owned()), name: name.to_owned() };
     let reference = Reference { owner: 0, flaw: Flaw::None, blocking: Some(true) };
@@ -38,7 +38,7 @@ fn a_seed_stands_for_one_program() {
     assert_ne!(generate(1).to_string(), generate(2).to_string());
 }
 
-/// A run that was quiet once, at its end.
+/// Returns a run with one quiet moment, at its end.
 fn to(end: &End) -> Course {
     Course { ends: vec![end.clone()], ..Course::default() }
 }
@@ -66,7 +66,7 @@ fn garbage_that_both_leave_is_unfinished() {
 }
 
 #[test]
-fn a_terminating_object_may_keep_what_any_order_of_its_owners_leaves() {
+fn a_terminating_object_may_keep_the_references_of_any_order_of_deletions() {
     let held = |references: Vec<Held>| {
         End::from([(
             1,
@@ -91,10 +91,10 @@ fn a_deletion_that_no_rule_asks_for_is_a_breach() {
         let by_user = Writes { removed: gone, ..Writes::default() };
         !breaches(&family(), &Course { changes, by_user, ..Course::default() }).is_empty()
     };
-    assert!(is_breach(&[write(1, None)], &[]), "its owner is there");
+    assert!(is_breach(&[write(1, None)], &[]), "its owner exists");
     assert!(!is_breach(&[write(1, None)], &[1]), "a user deleted it");
     assert!(!is_breach(&[write(0, None), write(1, None)], &[0]), "its owner was gone");
-    assert!(is_breach(&[write(1, Some(alive(Vec::new())))], &[]), "it lost an owner that is there");
+    assert!(is_breach(&[write(1, Some(alive(Vec::new())))], &[]), "it lost an owner that exists");
     let terminating =
         |finalizer: &str| State { terminating: true, finalizers: vec![finalizer.to_owned()], ..alive(Vec::new()) };
     let by_user = |state| Change { revision: 7, slot: 0, state: Some(state) };
@@ -106,14 +106,14 @@ fn a_deletion_that_no_rule_asks_for_is_a_breach() {
     let free = write(1, Some(alive(Vec::new())));
     let orphans = by_user(terminating("orphan"));
     assert!(!with(orphans.clone(), &[write(1, None)]).is_empty(), "its owner orphans");
-    assert!(!with(orphans.clone(), &[write(0, None)]).is_empty(), "it has a dependent yet");
+    assert!(!with(orphans.clone(), &[write(0, None)]).is_empty(), "it still has a dependent");
     assert!(with(orphans, &[free, write(0, None)]).is_empty());
     let waits = by_user(terminating("foregroundDeletion"));
     assert!(with(waits.clone(), &[write(1, None), write(0, None)]).is_empty());
     assert!(!with(waits, &[write(0, None)]).is_empty(), "it is blocked");
 }
 
-/// Objects with these references between them, and nothing that users do later.
+/// Returns a program that only creates objects of these kinds, with these references between them.
 fn world(kinds: &[Kind], references: &[(Slot, Slot)]) -> Program {
     let namespace = |kind: Kind| kind.is_namespaced().then(|| "a".to_owned());
     let object = |(at, &kind): (usize, &Kind)| Object { kind, namespace: namespace(kind), name: format!("o{at}") };
@@ -127,7 +127,7 @@ fn world(kinds: &[Kind], references: &[(Slot, Slot)]) -> Program {
     }
 }
 
-/// A reference to the first incarnation of an object.
+/// Returns a reference to the first incarnation of an object.
 fn to_slot(program: &Program, slot: Slot, blocking: Option<bool>) -> Held {
     let Object { kind, name, .. } = &program.objects[slot];
     let (api_version, kind, name) = (kind.api_version().to_owned(), kind.name().to_owned(), name.clone());
@@ -144,7 +144,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// Seeds 38 and 118.
 #[test]
-fn what_its_owner_began_to_orphan_may_be_left_without_owners() {
+fn a_dependent_may_lose_its_last_owner_if_the_owner_began_to_orphan() {
     let write = |revision, slot, state| Change { revision, slot, state };
     let is_breach = |begun: &[Change]| {
         let waits = write(8, 0, Some(terminating(&[FOREGROUND], Vec::new())));
@@ -154,12 +154,12 @@ fn what_its_owner_began_to_orphan_may_be_left_without_owners() {
         !breaches(&self::family(), &Course { changes, by_user, ..Course::default() }).is_empty()
     };
     assert!(!is_breach(&[write(7, 0, Some(terminating(&["orphan"], Vec::new())))]));
-    assert!(is_breach(&[]), "it is in foreground deletion, and never was in another");
+    assert!(is_breach(&[]), "the owner was only ever in foreground deletion");
 }
 
-/// Seeds 88 and 403: a user takes the owner that held the object in the moment in which a reference beside it is dropped.
+/// Seeds 88 and 403: a user removes the reference to a solid owner while the collector removes the reference beside it.
 #[test]
-fn who_takes_the_owner_that_held_may_be_overtaken() {
+fn a_user_and_the_collector_may_remove_two_references_at_the_same_time() {
     let program = world(&[Kind::Secret; 3], &[(2, 0), (2, 1)]);
     let to = |slot| to_slot(&program, slot, Some(false));
     let write = |revision, slot, state| Change { revision, slot, state };
@@ -175,21 +175,21 @@ fn who_takes_the_owner_that_held_may_be_overtaken() {
     let course = Course { changes, by_user, ..Course::default() };
     assert!(breaches(&program, &course).is_empty());
     let later = Course { quiet_at: vec![5], ..course.clone() };
-    assert!(!breaches(&program, &later).is_empty(), "a moment later it was known");
+    assert!(!breaches(&program, &later).is_empty(), "the collector knew of the user's write");
     let mut waits = Course { quiet_at: vec![4], ..course.clone() };
     waits.changes.insert(4, write(5, 1, Some(terminating(&[HELD, FOREGROUND], Vec::new()))));
     waits.changes[5].revision = 6;
     waits.by_user.revisions.insert(6);
-    assert!(breaches(&program, &waits).is_empty(), "it held the object just before");
+    assert!(breaches(&program, &waits).is_empty(), "the owner was solid at the last quiet moment");
     let mut alone = course;
     alone.changes.remove(4);
     alone.changes[2] = write(3, 2, Some(alive(vec![to(0)])));
-    assert!(!breaches(&program, &alone).is_empty(), "nothing else ever held it");
+    assert!(!breaches(&program, &alone).is_empty(), "no other owner was ever solid");
 }
 
-/// Seed 47: upstream unblocks a dependent that closes no cycle, and with that misses the moment for a deletion in foreground.
+/// Seed 47: upstream unblocks a dependent that closes no cycle. So it misses the moment for a deletion in foreground.
 #[test]
-fn what_is_to_go_in_foreground_does_even_where_upstream_unblocks_in_vain() {
+fn an_object_goes_in_foreground_where_upstream_unblocks_it_in_vain() {
     let kinds = [Kind::Realm, Kind::Realm, Kind::ConfigMap];
     let program = world(&kinds, &[(0, 1), (1, 0), (2, 1)]);
     let to = |slot, blocking| to_slot(&program, slot, blocking);
@@ -202,7 +202,8 @@ fn what_is_to_go_in_foreground_does_even_where_upstream_unblocks_in_vain() {
     assert_eq!(judged(&upstream(None)).different, [1, 2], "no client rewrote a flag");
 }
 
-/// Seed 185: whether the first of two owners is seen gone before the second goes is a matter of speed.
+/// Seed 185: two owners go at once. The speed of the collector decides whether it sees the first one gone before the
+/// second one goes.
 #[test]
 fn two_owners_that_go_at_once_may_leave_either_reference() {
     let kinds = [Kind::ConfigMap, Kind::ConfigMap, Kind::ConfigMap, Kind::Secret];
@@ -231,8 +232,8 @@ fn two_owners_that_go_at_once_may_leave_either_reference() {
         Course { ends: vec![both.clone(), end], ..Course::default() }
     };
     let one = judge(&program, &with_one(&[1]), &[with_one(&[1, 2]), with_one(&[1, 2])]);
-    assert_eq!(one.different, [3], "only one of them went then");
-    // The same end, but by a deletion that nothing asked for.
+    assert_eq!(one.different, [3], "only one of the two owners went");
+    // The end is the same, but no rule asks for the deletion that leads to it.
     let change = |(&slot, state): (&Slot, &State)| Change { revision: 0, slot, state: Some(state.clone()) };
     let deleted = Change { revision: 1, slot: 3, state: Some(State { terminating: true, ..held(&[1]) }) };
     let changes: Vec<Change> = both.iter().map(change).chain([deleted]).collect();
@@ -240,9 +241,10 @@ fn two_owners_that_go_at_once_may_leave_either_reference() {
     assert!(wrong.different == [3] && wrong.breaches.contains_key(&3), "{wrong:?}");
 }
 
-/// Seed 8: a terminating dependent is given an owner that orphans, and the owner may be gone before a collector has seen that.
+/// Seed 8: a user adds a reference to a terminating dependent while the owner goes. The owner may be gone before a
+/// collector sees the reference.
 #[test]
-fn an_owner_that_goes_as_it_is_given_may_leave_its_reference_or_not() {
+fn an_owner_that_goes_while_it_is_added_may_leave_its_reference() {
     let program = world(&[Kind::ConfigMap, Kind::ConfigMap], &[(1, 0)]);
     let held = |owners: &[Slot]| State {
         terminating: true,
@@ -266,12 +268,13 @@ fn an_owner_that_goes_as_it_is_given_may_leave_its_reference_or_not() {
     };
     let raced = judged(true);
     assert!(raced.is_good() && raced.raced == [1], "{raced:?}");
-    assert_eq!(judged(false).different, [1], "its owner was gone before");
+    assert_eq!(judged(false).different, [1], "its owner was gone at the first quiet moment");
 }
 
-/// Seed 258: as above, and an owner in foreground deletion waited for the reference that was left.
+/// Seed 258: two owners go at once, as in seed 185. The reference that is left keeps an owner in foreground deletion
+/// waiting.
 #[test]
-fn an_owner_that_waits_for_what_raced_races_too() {
+fn an_owner_that_waits_for_a_raced_object_races_too() {
     let kinds = [Kind::Realm, Kind::Realm, Kind::Pod];
     let program = world(&kinds, &[(2, 0), (2, 1)]);
     let to = |slot| to_slot(&program, slot, Some(true));
@@ -285,7 +288,7 @@ fn an_owner_that_waits_for_what_raced_races_too() {
 }
 
 #[test]
-fn what_was_before_a_quiet_moment_excuses_nothing_after_it() {
+fn a_state_before_a_quiet_moment_excuses_no_write_after_it() {
     let write = |revision, slot, state| Change { revision, slot, state };
     let changes = vec![
         write(1, 0, Some(alive(Vec::new()))),
@@ -301,7 +304,7 @@ fn what_was_before_a_quiet_moment_excuses_nothing_after_it() {
 }
 
 #[test]
-fn what_has_dependents_goes_after_them_where_an_owner_waits() {
+fn an_object_goes_after_its_dependents_where_an_owner_waits() {
     let kinds = [Kind::ConfigMap; 3];
     let program = world(&kinds, &[(1, 0), (2, 1)]);
     let to = |slot| to_slot(&program, slot, Some(true));
@@ -319,14 +322,14 @@ fn what_has_dependents_goes_after_them_where_an_owner_waits() {
         !breaches(&program, &course).is_empty()
     };
     assert!(is_breach(3, &[write(5, 1, None)]));
-    assert!(!is_breach(2, &[write(5, 1, None)]), "no watch may have shown the dependent yet");
+    assert!(!is_breach(2, &[write(5, 1, None)]), "the collector may not have seen the dependent yet");
     let marked = write(5, 1, Some(terminating(&[FOREGROUND], vec![to(0)])));
     assert!(!is_breach(3, &[marked, write(6, 2, None), write(7, 1, None), write(8, 0, None)]));
 }
 
-/// Seed 297: an object blocks its own foreground deletion, and another one blocks it, too.
+/// Seed 297: an object blocks its own foreground deletion, and another object blocks it too.
 #[test]
-fn a_cycle_is_ended_also_where_something_else_blocks() {
+fn a_cycle_is_ended_also_where_another_object_blocks() {
     let program = world(&[Kind::Realm, Kind::Realm], &[(0, 0), (1, 0)]);
     let to = |blocking| to_slot(&program, 0, blocking);
     let end = |itself, other| {
@@ -339,10 +342,10 @@ fn a_cycle_is_ended_also_where_something_else_blocks() {
     assert_eq!(judged(&end(Some(true), Some(false))).different, [1], "that reference closes no cycle");
 }
 
-/// Seed 226: upstream looks at a late dependent of an owner in foreground deletion on some later occasion, and meanwhile its user
-/// gives it a finalizer.
+/// Seed 226: upstream puts off a late dependent of an owner in foreground deletion. Meanwhile a user gives the
+/// dependent a finalizer.
 #[test]
-fn what_upstream_puts_off_is_a_matter_of_time() {
+fn an_object_that_upstream_puts_off_has_raced() {
     let program = world(&[Kind::ConfigMap, Kind::ConfigMap], &[(1, 0)]);
     let dependent = |waits: bool| {
         let owner = if waits { terminating(&[HELD, FOREGROUND], Vec::new()) } else { alive(Vec::new()) };
@@ -354,5 +357,5 @@ fn what_upstream_puts_off_is_a_matter_of_time() {
         judge(&program, &to(&End::new()), &[upstream.clone(), upstream])
     };
     assert_eq!(judged(dependent(true)).raced, [1]);
-    assert_eq!(judged(dependent(false)).different, [1], "there was nothing to do about it");
+    assert_eq!(judged(dependent(false)).different, [1], "there was no work to put off");
 }

@@ -1,4 +1,4 @@
-//! The user of one seed: carries out its program on an API server and remembers which uid was whose.
+//! The user of one seed. It runs the program on an API server, and remembers the uids of the objects.
 
 use super::end::{Change, Held, Owner, State, Writes};
 use super::record::Event;
@@ -14,14 +14,14 @@ use std::time::Duration;
 /// The finalizer that only the program removes.
 pub(super) const FOREIGN_FINALIZER: &str = "example.com/held";
 
-/// The limit of attempts for a read and a dependent write, when another client writes in between.
+/// The maximum number of attempts to change an object while other clients write it.
 const WRITE_TRIES_MAX: usize = 20;
 
 pub(super) struct User<'a> {
     pub(super) program: &'a Program,
     client: Client,
     wait: Duration,
-    /// Uids of each slot's incarnations, in order.
+    /// The uids of each slot's incarnations, in order.
     uids: BTreeMap<Slot, Vec<String>>,
     pub(super) writes: Writes,
     /// The result of each operation, in order.
@@ -35,7 +35,7 @@ enum Answer {
 }
 
 impl<'a> User<'a> {
-    /// A user who waits for so long after each operation, beside what the program says.
+    /// Returns a user that waits for this time after each operation, in addition to the pauses of the program.
     pub(super) fn new(program: &'a Program, client: Client, wait: Duration) -> User<'a> {
         User { program, client, wait, uids: BTreeMap::new(), writes: Writes::default(), outcomes: Vec::new() }
     }
@@ -122,7 +122,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// The incarnation that this uid belongs to.
+    /// Returns the incarnation with this uid.
     pub(super) fn whose(&self, uid: &str) -> Owner {
         let incarnation = |uids: &Vec<String>| uids.iter().position(|known| known == uid);
         self.uids
@@ -152,8 +152,8 @@ impl<'a> User<'a> {
         })
     }
 
-    /// Reads a list of the metadata, changes it, and writes it, unless nothing changed or another client wrote in
-    /// between.
+    /// Reads a list of the metadata, edits it, and writes it if the edit changed it. Starts again if another client
+    /// wrote in between.
     async fn change(&mut self, slot: Slot, field: &str, edit: impl Fn(&mut Vec<Value>)) -> anyhow::Result<String> {
         let path = self.program.objects[slot].path();
         for _ in 0..WRITE_TRIES_MAX {
@@ -192,7 +192,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// The latest uid of a slot.
+    /// Returns the latest uid of a slot.
     fn uid(&self, slot: Slot) -> String {
         self.uids.get(&slot).and_then(|uids| uids.last().cloned()).unwrap_or_else(|| format!("never-created-{slot}"))
     }
@@ -236,7 +236,7 @@ fn set_blocking(entry: &mut Value, blocking: Option<bool>) {
     };
 }
 
-/// The least that the server accepts. No Pod is ever scheduled, so it goes as soon as it is deleted.
+/// Returns the smallest body that the server accepts. No Pod is ever scheduled, so a deleted Pod goes at once.
 fn body_of(kind: Kind) -> Value {
     let pod = json!({ "containers": [{ "name": "only", "image": "none" }] });
     match kind {
@@ -252,7 +252,7 @@ fn body_of(kind: Kind) -> Value {
     }
 }
 
-/// What happened to the objects of one user's program, in order.
+/// Returns the changes of the objects of one user's program, in order.
 pub(super) fn changes(user: &User<'_>, events: &[Event]) -> anyhow::Result<Vec<Change>> {
     let program = user.program;
     let mut changes = Vec::new();

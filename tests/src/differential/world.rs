@@ -1,8 +1,8 @@
-//! What a seed stands for: objects, references and operations, before any server has seen them.
+//! The objects, references and operations of a seed, as data.
 
 use std::fmt;
 
-/// Kinds that take part. A kind never vanishes here.
+/// The kinds of the test. They are served during the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     ConfigMap,
@@ -10,11 +10,11 @@ pub enum Kind {
     ServiceAccount,
     ReplicationController,
     Pod,
-    /// A custom resource in a namespace.
+    /// A namespaced custom resource.
     Widget,
     ClusterRole,
     PriorityClass,
-    /// A custom resource without one.
+    /// A cluster-scoped custom resource.
     Realm,
 }
 
@@ -31,7 +31,7 @@ impl Kind {
         Kind::Realm,
     ];
 
-    /// Name of the kind, its apiVersion and its plural.
+    /// Returns the name of the kind, its apiVersion and its plural.
     fn row(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Kind::ConfigMap => ("ConfigMap", "v1", "configmaps"),
@@ -62,12 +62,12 @@ impl Kind {
         !matches!(self, Kind::ClusterRole | Kind::PriorityClass | Kind::Realm)
     }
 
-    /// The group's name; the core group has none.
+    /// Returns the name of the group. It is empty for the core group.
     pub fn group(self) -> &'static str {
         group_of(self.api_version())
     }
 
-    /// Path of the collection, in one namespace or over all.
+    /// Returns the path of the collection, in one namespace or in all of them.
     pub fn collection(self, namespace: Option<&str>) -> String {
         let (_, api_version, plural) = self.row();
         let root = if api_version.contains('/') { "apis" } else { "api" };
@@ -78,14 +78,15 @@ impl Kind {
     }
 }
 
-/// Place of an object in its program.
+/// The index of an object in its program.
 pub type Slot = usize;
 
-/// An object's place in the cluster. It may be created again after it is gone: then it has another uid.
+/// The kind, namespace and name of an object. A user may create the object again after it is gone. It then has another
+/// uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     pub kind: Kind,
-    /// Full name of the namespace; `None` for a cluster-scoped kind.
+    /// The full name of the namespace, or `None` for a cluster-scoped kind.
     pub namespace: Option<String>,
     pub name: String,
 }
@@ -105,7 +106,8 @@ impl fmt::Display for Object {
     }
 }
 
-/// What is wrong with a reference. A namespaced owner in another namespace needs no flaw: its slot says so.
+/// The defect of a reference. A reference to an owner in another namespace needs no flaw, because the slot has the
+/// namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -124,17 +126,17 @@ pub enum Flaw {
 /// A version that no group serves.
 pub(super) const UNSERVED_VERSION: &str = "v9";
 
-/// The group that an `apiVersion` names.
+/// Returns the group that an `apiVersion` names.
 pub(super) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// A reference to be written. Its uid is that of the owner's latest incarnation at the moment of the write.
+/// A reference that a user writes. At the time of the write, it gets the uid of the owner's latest incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub owner: Slot,
     pub flaw: Flaw,
-    /// `blockOwnerDeletion`; `None` leaves it out.
+    /// The value of `blockOwnerDeletion`. `None` leaves the field out.
     pub blocking: Option<bool>,
 }
 
@@ -192,7 +194,7 @@ impl Operation {
         }
     }
 
-    /// References that this operation writes.
+    /// Returns the references that this operation writes.
     pub fn references(&self) -> &[Reference] {
         match self {
             Operation::Create { references, .. } => references,
@@ -206,24 +208,25 @@ impl Operation {
     }
 }
 
-/// An operation, and how long the user waits after it.
+/// An operation, and the time for which the user waits after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub operation: Operation,
     pub pause_ms: u64,
 }
 
-/// Everything that a seed stands for.
+/// The program of a seed.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub seed: u64,
-    /// The world is there before the collector starts.
+    /// Users build the world before the collector starts.
     pub early: bool,
     pub objects: Vec<Object>,
     pub build: Vec<Step>,
-    /// References back to what depends on an object, written when the collector has judged the world without them.
+    /// References from an owner back to a direct or indirect dependent. Users write them after the collector has judged
+    /// the world without them.
     pub cycles: Vec<Step>,
-    /// After each phase all users wait until nothing is written any more.
+    /// After each phase, all users wait until all writes have stopped.
     pub phases: Vec<Vec<Step>>,
 }
 
@@ -232,17 +235,17 @@ impl Program {
         [format!("s{seed}-a"), format!("s{seed}-b")]
     }
 
-    /// All operations, in order.
+    /// Returns all operations, in order.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.build.iter().chain(&self.cycles).chain(self.phases.iter().flatten()).map(|step| &step.operation)
     }
 
-    /// Every reference that the program ever writes into a slot.
+    /// Returns every reference that the program writes into a slot.
     pub fn references_of(&self, slot: Slot) -> impl Iterator<Item = &Reference> {
         self.operations().filter(move |operation| operation.slot() == slot).flat_map(Operation::references)
     }
 
-    /// Whether the program asks, by policy or by the kind's default, that this object's dependents lose it and stay.
+    /// Returns whether the program deletes this object with the policy `Orphan`, stated or by the default of the kind.
     pub fn orphans_dependents_of(&self, owner: Slot) -> bool {
         self.operations().any(|operation| match operation {
             Operation::Delete { slot, policy } if *slot == owner => match policy {
@@ -260,7 +263,7 @@ impl Program {
         })
     }
 
-    /// An operation as text.
+    /// Returns an operation as text.
     pub fn describe(&self, operation: &Operation) -> String {
         let object = |slot: Slot| format!("[{slot}] {}", self.objects[slot]);
         match operation {
