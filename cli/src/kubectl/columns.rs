@@ -38,14 +38,14 @@ impl Cell {
 }
 
 /// The rows below their headings. Each column is as wide as its widest cell.
-pub(super) fn columns(heads: &[&str], rows: &[Vec<Cell>]) -> String {
-    let mut widths: Vec<usize> = heads.iter().map(|head| head.width()).collect();
+pub(super) fn columns(heads: &[impl AsRef<str>], rows: &[Vec<Cell>]) -> String {
+    let mut widths: Vec<usize> = heads.iter().map(|head| head.as_ref().width()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.text.width());
         }
     }
-    let heads: Vec<Cell> = heads.iter().map(|head| Cell::plain(*head)).collect();
+    let heads: Vec<Cell> = heads.iter().map(|head| Cell::plain(head.as_ref())).collect();
     let mut text = String::new();
     for row in std::iter::once(&heads).chain(rows) {
         let last = row.len().saturating_sub(1);
@@ -62,14 +62,34 @@ pub(super) fn columns(heads: &[&str], rows: &[Vec<Cell>]) -> String {
     text
 }
 
-/// A span as kubectl writes it: `45s`, `3m`, `6h`, `41d`.
+/// The length of a unit in seconds, and its letter.
+type Unit = (i64, char);
+
+/// A span as kubectl writes ages, with two or three significant digits: `2m10s`, `120m`, `5h23m`, `2d4h`, `2y20d`. A time
+/// in the future counts as now.
 pub(super) fn span(seconds: i64) -> String {
-    match seconds.max(0) {
-        seconds @ 0..120 => format!("{seconds}s"),
-        seconds @ 120..7_200 => format!("{}m", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{}h", seconds / 3_600),
-        seconds => format!("{}d", seconds / 86_400),
-    }
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+    const YEAR: i64 = 365 * DAY;
+    // The end of each range, its unit, and the unit of the remainder if that is shown.
+    const RANGES: [(i64, Unit, Option<Unit>); 9] = [
+        (2 * MINUTE, (1, 's'), None),
+        (10 * MINUTE, (MINUTE, 'm'), Some((1, 's'))),
+        (3 * HOUR, (MINUTE, 'm'), None),
+        (8 * HOUR, (HOUR, 'h'), Some((MINUTE, 'm'))),
+        (2 * DAY, (HOUR, 'h'), None),
+        (8 * DAY, (DAY, 'd'), Some((HOUR, 'h'))),
+        (2 * YEAR, (DAY, 'd'), None),
+        (8 * YEAR, (YEAR, 'y'), Some((DAY, 'd'))),
+        (i64::MAX, (YEAR, 'y'), None),
+    ];
+    let seconds = seconds.max(0);
+    let [.., last] = RANGES;
+    let (_, (length, unit), rest) = RANGES.into_iter().find(|(end, ..)| seconds < *end).unwrap_or(last);
+    let rest = rest.map(|(small, unit)| (seconds % length / small, unit)).filter(|(count, _)| *count > 0);
+    let rest = rest.map(|(count, unit)| format!("{count}{unit}")).unwrap_or_default();
+    format!("{}{unit}{rest}", seconds / length)
 }
 
 /// The current time in seconds of the Unix epoch.
@@ -89,9 +109,41 @@ mod tests {
         assert_eq!(text, "NAME  STATUS\n├─a   -\nü     Current\n");
     }
 
+    /// The expected texts are those of HumanDuration of k8s.io/apimachinery/pkg/util/duration.
     #[test]
     fn spans_are_kubectls() {
-        let spans = [-5, 119, 120, 7_199, 7_200, 172_799, 172_800].map(span);
-        assert_eq!(spans, ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
+        const HOUR: i64 = 3_600;
+        const DAY: i64 = 24 * HOUR;
+        const YEAR: i64 = 365 * DAY;
+        let cases = [
+            (-5, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (130, "2m10s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (7_200, "120m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (5 * HOUR + 23 * 60 + 59, "5h23m"),
+            (8 * HOUR - 1, "7h59m"),
+            (8 * HOUR + 1_800, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + 4 * HOUR, "2d4h"),
+            (8 * DAY - 1, "7d23h"),
+            (8 * DAY + 5 * HOUR, "8d"),
+            (YEAR + 20 * DAY, "385d"),
+            (2 * YEAR - 1, "729d"),
+            (2 * YEAR, "2y"),
+            (2 * YEAR + 20 * DAY, "2y20d"),
+            (8 * YEAR - 1, "7y364d"),
+            (8 * YEAR + 20 * DAY, "8y"),
+            (i64::MAX, "292471208677y"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(span(seconds), expected, "{seconds} s");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The state of the shown objects, from the API server: readiness, status, labels and age. It is read with the caller's
 //! rights, a bounded number of objects at a time. A state that cannot be read is a dash, and is reported.
 
+use super::columns::now;
 use super::session::Session;
 use futures::{StreamExt as _, stream};
 use http::{Request, StatusCode};
@@ -9,6 +10,8 @@ use kube_api::path::collection_path;
 use proto::graph::v1beta1::{Node, NodeState};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+mod kstatus;
 
 /// Maximum number of objects whose state is read. Further rows show dashes.
 const ROWS_MAX: usize = 5_000;
@@ -75,7 +78,7 @@ async fn read_place(session: &Session, place: &Place, objects: &[(String, String
     let mut take = |object: &Value| {
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         if uids.contains(uid) {
-            conditions.insert(uid.to_owned(), condition(object));
+            conditions.insert(uid.to_owned(), condition(group, resource, object, now()));
         }
     };
     let dot = if group.is_empty() { "" } else { "." };
@@ -117,38 +120,22 @@ async fn get(session: &Session, path: &str) -> Result<Option<Value>, String> {
     }
 }
 
-/// The status of an object, in the terms of kstatus.
-fn condition(object: &Value) -> Condition {
+/// `group` and `resource` are the type of the object: the items of a list do not name it. `now` is in seconds of the
+/// Unix epoch.
+fn condition(group: &str, resource: &str, object: &Value, now: i64) -> Condition {
     let status = &object["status"];
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
-    let is = |kind: &str, value: &str| of(kind).is_some_and(|condition| condition["status"] == value);
     let shown = ["Ready", "Available", "Established", "Complete"].iter().find_map(|kind| of(kind));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    let behind = matches!(
-        (metadata["generation"].as_i64(), status["observedGeneration"].as_i64()),
-        (Some(wanted), Some(seen)) if seen < wanted
-    );
-    let phase = status["phase"].as_str().unwrap_or_default();
-    let unready = shown.is_some_and(|condition| condition["status"] != "True");
-    let word = if !metadata["deletionTimestamp"].is_null() {
-        "Terminating"
-    } else if phase == "Failed" || is("Failed", "True") || is("Stalled", "True") || is("Progressing", "False") {
-        "Failed"
-    } else if matches!(phase, "Succeeded" | "Bound" | "Active") || is("Complete", "True") {
-        "Current"
-    } else if behind || phase == "Pending" || is("Reconciling", "True") || is_short(object) || unready {
-        "InProgress"
-    } else {
-        "Current"
-    };
     let created: Option<prost_types::Timestamp> = metadata["creationTimestamp"].as_str().and_then(|at| at.parse().ok());
+    let created = created.map(|at| at.seconds);
     Condition {
         ready: shown.map(|condition| text(&condition["status"])).unwrap_or_default(),
         reason: shown.map(|condition| text(&condition["reason"])).unwrap_or_else(|| text(&status["reason"])),
-        status: word.to_owned(),
-        created: created.map(|at| at.seconds),
+        status: kstatus::status(group, resource, object, created.map(|at| now - at)).to_owned(),
+        created,
         labels: metadata["labels"]
             .as_object()
             .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
@@ -156,36 +143,15 @@ fn condition(object: &Value) -> Condition {
     }
 }
 
-/// Whether a workload has fewer ready replicas than it requests.
-fn is_short(object: &Value) -> bool {
-    let wanted = object["spec"]["replicas"].as_i64();
-    let ready = object["status"]["readyReplicas"].as_i64().unwrap_or(0);
-    !object["status"].is_null() && wanted.is_some_and(|wanted| ready < wanted)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     #[test]
-    fn states_are_those_of_kstatus() {
-        let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status, "reason": "Because" });
-        let cases = [
-            (json!({ "metadata": {} }), "Current"),
-            (json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }), "Terminating"),
-            (json!({ "status": { "phase": "Failed" } }), "Failed"),
-            (json!({ "status": { "phase": "Pending" } }), "InProgress"),
-            (json!({ "status": { "phase": "Running", "conditions": [condition("Ready", "False")] } }), "InProgress"),
-            (json!({ "status": { "phase": "Running", "conditions": [condition("Ready", "True")] } }), "Current"),
-            (json!({ "metadata": { "generation": 3 }, "status": { "observedGeneration": 2 } }), "InProgress"),
-            (json!({ "spec": { "replicas": 2 }, "status": { "readyReplicas": 1 } }), "InProgress"),
-            (json!({ "status": { "conditions": [condition("Progressing", "False")] } }), "Failed"),
-            (json!({ "status": { "conditions": [condition("Complete", "True")] } }), "Current"),
-        ];
-        for (object, expected) in cases {
-            assert_eq!(super::condition(&object).status, expected, "{object}");
-        }
-        let ready = super::condition(&json!({ "status": { "conditions": [condition("Ready", "False")] } }));
-        assert_eq!((ready.ready.as_str(), ready.reason.as_str()), ("False", "Because"));
+    fn readiness_comes_with_its_reason() {
+        let condition = json!({ "type": "Ready", "status": "False", "reason": "Because" });
+        let object = json!({ "status": { "phase": "Running", "conditions": [condition] } });
+        let ready = super::condition("", "pods", &object, 0);
+        assert_eq!([ready.ready, ready.reason, ready.status], ["False", "Because", "InProgress"]);
     }
 }

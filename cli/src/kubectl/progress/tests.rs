@@ -27,7 +27,7 @@ fn a_cascade_is_counted_from_what_is_open_to_what_was_done() {
     assert_eq!((burn.line().as_str(), burn.open.len()), ("1 deleted", 0));
     let told = burn.summary(130);
     insta::assert_snapshot!(told, @r"
-    Deployment web and its dependents: 1 deleted, 1 stay without a reference, 1 attempts failed, in 2m
+    Deployment web and its dependents: 1 deleted, 1 stay without a reference, 1 attempts failed, in 2m10s
     2 dependents stay, or another client deleted them
     ");
     insta::assert_snapshot!(burn.document().item().to_string());

@@ -60,7 +60,7 @@ fn what_is_there_comes_back_as_the_graph_had_it() {
     lines(&snapshot);
     assert_eq!(
         snapshot.header.told(1_767_323_045 + 7_200),
-        "snapshot of https://k8s, taken at 2026-01-02T03:04:05Z (2h ago): 2 objects of 1 collections"
+        "snapshot of https://k8s, taken at 2026-01-02T03:04:05Z (120m ago): 2 objects of 1 collections"
     );
     insta::assert_snapshot!(serde_json::to_string_pretty(&snapshot.objects.values().collect::<Vec<_>>()).unwrap());
 }
