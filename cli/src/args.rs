@@ -1,13 +1,14 @@
-//! The commands and their flags. Each flag also reads `OWNERGRAPH_<FLAG>`.
+//! The commands and their flags. Each flag of `collect` also reads `OWNERGRAPH_<FLAG>`. For the other commands, variables
+//! say how to reach a cluster and a graph service, and how to log, and never what to do.
 
 use crate::examples::with_examples;
-use crate::kubectl::flags::Output;
+use crate::kubectl::flags::{Output, limit};
 use crate::name;
 use clap::builder::BoolishValueParser;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
-use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource};
+use graph_service::options::{DecisionLog, Mode, dns_name, group_resource};
 use kube_api::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::ServerFlags;
@@ -24,35 +25,31 @@ pub(crate) const OBJECTS_MAX: i64 = 200_000;
 const CODES: &str = "\
 Exit codes:
   0    fine, or nothing found
-  1    an error
-  2    findings; for demo, sandbox, collect and try: a flag or a file cannot be used
+  1    an error, also of a flag, an argument or a file that cannot be used
+  2    findings: something is stuck, dangling or in a cycle
   3    refused in the current state; the message says what to do first
   124  timed out";
 
 const DEMO_CODES: &str = "\
 Exit codes:
   0  the final state is as expected
-  1  the final state is not as expected, or an error
-  2  a flag cannot be used";
+  1  the final state is not as expected, or an error";
 
 const SANDBOX_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C
-  1  an error, such as a port in use
-  2  a flag or a file cannot be used";
+  1  an error, such as a port in use or a flag that cannot be used";
 
 const TRY_CODES: &str = "\
 Exit codes:
   0  every object was collected
-  1  an error, such as no right to create ConfigMaps
-  2  a flag or a file cannot be used
+  1  an error, such as no right to create ConfigMaps, or a flag that cannot be used
   124  some objects still exist after --timeout; the message names them";
 
 const COLLECT_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C; started work was finished, other work was returned
-  1  an error, such as a port in use
-  2  a flag or a file cannot be used";
+  1  an error, such as a port in use or a flag that cannot be used";
 
 /// A garbage collector for Kubernetes that you can query, watch and trust.
 #[derive(Clone, Debug, Parser)]
@@ -92,7 +89,6 @@ pub(crate) struct Demo {
     /// ConfigMaps in the big cascade.
     #[arg(
         long,
-        env = "OWNERGRAPH_OBJECTS",
         value_name = "N",
         default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..=OBJECTS_MAX)
@@ -102,7 +98,6 @@ pub(crate) struct Demo {
     /// Number of executors that share the work.
     #[arg(
         long,
-        env = "OWNERGRAPH_EXECUTORS",
         value_name = "N",
         default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=EXECUTORS_MAX)
@@ -110,7 +105,7 @@ pub(crate) struct Demo {
     pub(crate) executors: u32,
 
     /// The same as -o json.
-    #[arg(long, env = "OWNERGRAPH_JSON", value_parser = BoolishValueParser::new(), hide = true, conflicts_with = "form")]
+    #[arg(long, value_parser = BoolishValueParser::new(), hide = true, conflicts_with = "form")]
     pub(crate) json: bool,
 
     #[command(flatten)]
@@ -128,15 +123,15 @@ pub(crate) struct Demo {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Sandbox {
     /// Address to listen on; port 0 picks a free port.
-    #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
 
     /// File to write a kubeconfig for this server to.
-    #[arg(long, env = "OWNERGRAPH_WRITE_KUBECONFIG", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
 
     /// Allow an address that is not loopback. The sandbox has no authentication and no encryption.
-    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 }
 
@@ -237,28 +232,26 @@ pub(crate) struct Try {
     pub(crate) access: AccessFlags,
 
     /// Namespace to create the objects in. It must exist.
-    #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", default_value = "default", value_parser = dns_name)]
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "default", value_parser = dns_name)]
     pub(crate) namespace: String,
 
     /// Number of ConfigMaps to create for collection. Each hundred of them has an owner. Every second owner is deleted
     /// in foreground.
     #[arg(
         long,
-        env = "OWNERGRAPH_OBJECTS",
         value_name = "N",
         default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(1..=OBJECTS_MAX)
     )]
     pub(crate) objects: u32,
 
-    /// Maximum time for the collector after the owners are deleted.
+    /// Maximum time for the collector after the owners are deleted, such as 90s or 1h30m. 0s means no limit.
     #[arg(
         long,
         alias = "within",
-        env = "OWNERGRAPH_TIMEOUT",
         value_name = "DURATION",
         default_value = "60s",
-        value_parser = duration
+        value_parser = limit
     )]
     pub(crate) timeout: Duration,
 }
@@ -266,37 +259,45 @@ pub(crate) struct Try {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, Args as _};
-    use std::collections::BTreeMap;
+    use clap::Arg;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn the_flags_fit_together_and_each_reads_its_variable() {
         let command = Args::command();
         command.clone().debug_assert();
-        // The query commands read only the variables of their connection: an environment variable never confirms a
-        // deletion.
-        let questions = crate::kubectl::questions();
-        let shared = Output::augment_args(clap::Command::new("output"));
-        let is_shared = |id| shared.get_arguments().any(|flag: &Arg| flag.get_id() == id);
-        let ours = command.get_subcommands().filter(|of| questions.find_subcommand(of.get_name()).is_none());
-        for command in ours {
-            let own = command.get_arguments().filter(|flag| !flag.is_hide_set() && !is_shared(flag.get_id()));
-            for flag in own.filter_map(|flag| Some((flag.get_long()?, flag))) {
-                let wanted = format!("OWNERGRAPH_{}", flag.0.replace('-', "_").to_uppercase());
-                let variable = flag.1.get_env().map(|name| name.to_string_lossy().into_owned());
-                assert_eq!(variable, Some(wanted), "{} --{}", command.get_name(), flag.0);
-            }
+        let variable = |flag: &Arg| flag.get_env().map(|name| name.to_string_lossy().into_owned());
+        for flag in command.find_subcommand("collect").unwrap().get_arguments().filter(|flag| !flag.is_hide_set()) {
+            let wanted = flag.get_long().map(|long| format!("OWNERGRAPH_{}", long.replace('-', "_").to_uppercase()));
+            assert_eq!(variable(flag), wanted, "collect --{:?}", flag.get_long());
         }
     }
 
-    /// The short form of each long flag, and what its value is called.
+    /// A variable in a shell never widens a pause, confirms a deletion or changes what is shown.
+    #[test]
+    fn variables_of_other_commands_say_only_how_to_reach_things_and_how_to_log() {
+        fn walk(command: &clap::Command, met: &mut BTreeSet<String>) {
+            let variables = command.get_arguments().filter_map(Arg::get_env);
+            met.extend(variables.map(|name| name.to_string_lossy().replace("OWNERGRAPH_", "")));
+            command.get_subcommands().filter(|below| below.get_name() != "collect").for_each(|below| walk(below, met));
+        }
+        let mut met = BTreeSet::new();
+        walk(&Args::command(), &mut met);
+        let reach = ["CONTEXT", "INSECURE", "KUBECONFIG", "SERVER", "SERVER_NAME", "TLS_CA", "TLS_CERT", "TLS_KEY"];
+        let all = [&reach[..], &["LOG_FORMAT", "LOG_LEVEL", "TOKEN_FILE"]].concat();
+        assert_eq!(met, all.into_iter().map(str::to_owned).collect());
+    }
+
+    /// The short form of each long flag, and what its value is called. The flag --wait of `delete` is kubectl's, that of
+    /// `pause` takes a time.
     #[test]
     fn a_flag_is_the_same_wherever_it_stands() {
         fn walk(command: &clap::Command, known: &mut BTreeMap<String, (String, String)>, others: &mut Vec<String>) {
-            for (long, flag) in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
+            let long = |flag: &Arg| flag.get_long().filter(|long| *long != "wait").map(str::to_owned);
+            for (long, flag) in command.get_arguments().filter_map(|flag| Some((long(flag)?, flag))) {
                 let values = flag.get_value_names().filter(|_| flag.get_action().takes_values());
                 let is = format!("{:?} {values:?}", flag.get_short());
-                let (form, at) = known.entry(long.to_owned()).or_insert((is.clone(), command.get_name().to_owned()));
+                let (form, at) = known.entry(long.clone()).or_insert((is.clone(), command.get_name().to_owned()));
                 if *form != is {
                     others.push(format!("--{long} is {is} of {} and {form} of {at}", command.get_name()));
                 }

@@ -3,6 +3,7 @@
 use crate::args::Collect;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
+use crate::name;
 use crate::remote::{LOCAL, NAME_FLAG};
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
@@ -125,7 +126,7 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketA
     writeln!(out, "  admin      {scheme}://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
     writeln!(out, "  gRPC       {grpc}{}", if flags.tls.is_tls() { ", TLS" } else { "" })?;
     let server = if grpc == LOCAL { String::new() } else { format!(" --server {grpc}") };
-    writeln!(out, "  query      ownergraph status{server}, also why, tree, stuck, pause")?;
+    writeln!(out, "  query      {} status{server}, also why, tree, stuck, pause", name::command())?;
     writeln!(out, "  Ctrl-C finishes work in flight and exits; a second Ctrl-C aborts")
 }
 

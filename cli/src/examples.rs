@@ -61,6 +61,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
             ("tree deployments.v1.apps/web --both --no-fold", "owners above, dependents below, no folding"),
             ("tree ns/shop --depth 2 --kinds 'Deployment,*Set'", ""),
             ("tree deploy/web -w", "continue, and show changes"),
+            ("tree deploy/web -L app.kubernetes.io/version", "with a label as a column"),
             ("tree deploy/web -o dot | dot -Tsvg", "a picture"),
         ],
     ),
@@ -83,6 +84,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("plan delete deploy/web -n shop", ""),
             ("plan delete deploy,cm -l app=web --cascade=foreground", ""),
+            ("plan delete jobs -A -l team=a", "in all namespaces"),
             ("plan delete -f manifests/ -o name", "objects that would be deleted, one per line"),
         ],
     ),
@@ -94,6 +96,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
                 "delete deploy/web -n shop --cascade=foreground --confirm=aa26ce0eeb91793f",
                 "deletes only if the plan still has this digest",
             ),
+            ("delete deploy/web -n shop --wait --timeout 5m", "returns when it is gone"),
         ],
     ),
     ("stuck", &[("stuck -A", ""), ("stuck -n shop --older-than 30s -o name", "")]),
@@ -102,6 +105,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         "orphans",
         &[
             ("orphans -A", "number of objects without owner, by kind"),
+            ("orphans -n shop -o name", "objects without owner"),
             ("orphans -n shop --dangling", "objects whose owners are all gone"),
             ("orphans -A --lost-owner --older-than 24h", "objects whose owner was created again with another uid"),
         ],

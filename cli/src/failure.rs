@@ -5,8 +5,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
-/// A flag or a file is wrong. A retry fails again.
-const BAD_USAGE: u8 = 2;
 /// A precondition is not met.
 const REFUSED: u8 = 3;
 /// The code of timeout(1).
@@ -15,7 +13,7 @@ const TIMED_OUT: u8 = 124;
 /// The reason why a command ended. It is printed as one sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A flag or a file that it names cannot be used.
+    /// A flag or a file that it names cannot be used. A retry fails again.
     Usage(String),
     /// The current state does not allow the request.
     Refused(String),
@@ -41,7 +39,7 @@ impl Failure {
 pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
     let (code, sentence) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(sentence)) => (BAD_USAGE, sentence),
+        Err(Failure::Usage(sentence)) => (FAILED, sentence),
         Err(Failure::Refused(sentence)) => (REFUSED, sentence),
         Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
         // The reader closed the pipe, so print nothing.

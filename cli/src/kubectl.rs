@@ -10,7 +10,7 @@
 //! * `session`: credentials, the terminal, and the list of missing information
 //! * `naming`: TYPE/NAME, as in kubectl
 //! * `targets`: the targets of a deletion
-//! * `service`, `direct`: the graph service, or a graph that this process lists itself
+//! * `service`, `direct`, `rights`: the graph service, or a graph that this process lists itself with the caller's rights
 //! * `snapshot`: a graph in a file
 //! * `questions`: the calls of the graph service, with all pages of the answers
 //! * `conditions`: the state of the shown objects, from the API server
@@ -19,7 +19,9 @@
 //! * `complete`: completion of command lines
 //! * one module per command
 
+use crate::name;
 use clap::error::ErrorKind;
+use clap::{ArgMatches, Args as _};
 use ending::{Answered, Ending, Problem};
 use flags::{Command, Connection, Plan};
 use service::Way;
@@ -54,6 +56,7 @@ mod questions;
 mod queue;
 mod references;
 mod requests;
+mod rights;
 mod selector;
 mod service;
 mod session;
@@ -79,6 +82,11 @@ async fn way(connection: Connection) -> Result<Way, Problem> {
         requests::connect(&connection).await.map_err(|problem| problem.to_string())
     };
     Ok(Way::new(connection, cluster))
+}
+
+/// Keeps the flags of this call that say how to reach things, for printed commands.
+pub(crate) fn remember(found: &ArgMatches) {
+    name::remember(found, &Connection::augment_args(clap::Command::new("connection")));
 }
 
 /// Runs a query command. `program` is the command line for completion scripts.
@@ -118,25 +126,20 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
     }
 }
 
-/// Whether a command is a query. For queries, exit code 2 means findings, and an unusable flag is an error like others.
-pub(crate) fn is_question(command: &str) -> bool {
-    questions().find_subcommand(command).is_some()
-}
-
 /// The query commands only.
+#[cfg(test)]
 pub(crate) fn questions() -> clap::Command {
     <Command as clap::Subcommand>::augment_subcommands(clap::Command::new("questions"))
 }
 
-/// Prints help and version to stdout, and parse errors to stderr.
-pub(crate) fn misused(error: &clap::Error, question: bool) -> ExitCode {
+/// Prints help and version to stdout, and parse errors to stderr. As with kubectl, a flag that cannot be used is an error
+/// like others: 2 means findings.
+pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     // If both streams cannot be written, the error cannot be reported.
     let _closed = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         ExitCode::SUCCESS
-    } else if question {
-        ExitCode::from(ending::FAILED)
     } else {
-        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(ending::FAILED))
+        ExitCode::from(ending::FAILED)
     }
 }

@@ -50,16 +50,16 @@ async fn run() -> ExitCode {
     let program = args::command();
     let line = match Line::read(std::env::args_os(), &program) {
         Ok(line) => line,
-        Err(error) => return kubectl::misused(&error, true),
+        Err(error) => return kubectl::misused(&error),
     };
-    let read = program.clone().try_get_matches_from(line.words).and_then(|found| Args::from_arg_matches(&found));
+    let found = program.clone().try_get_matches_from(line.words);
+    let read = found.and_then(|found| {
+        kubectl::remember(&found);
+        Args::from_arg_matches(&found)
+    });
     let command = match read {
         Ok(args) => args.command,
-        Err(error) => {
-            // For an unknown command the exit codes of queries apply, where 2 means findings.
-            let is_question = |name: String| kubectl::is_question(&name) || program.find_subcommand(name).is_none();
-            return kubectl::misused(&error, line.command.is_some_and(is_question));
-        }
+        Err(error) => return kubectl::misused(&error),
     };
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,

@@ -79,6 +79,11 @@ impl Remote {
         let name = (NAME_FLAG, self.server_name.as_deref());
         self.tls.check("--server", &self.server, name).map_err(Failure::usage)?;
         let is_tls = self.tls.is_tls(&self.server);
+        let port =
+            |address: &str| address.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+        if let Some(address) = self.server.iter().find(|address| port(address).is_none()) {
+            return Err(Failure::Usage(format!("--server {address:?} is not HOST:PORT, such as 127.0.0.1:7450")));
+        }
         let far = self.server.iter().find(|address| !is_tls && !is_loopback(address));
         if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(Failure::Usage(format!(

@@ -2,6 +2,7 @@
 
 use crate::args::Sandbox;
 use crate::failure::Failure;
+use crate::name::quoted;
 use anyhow::Context as _;
 use runtime::listen;
 use runtime::shutdown::Shutdown;
@@ -55,12 +56,6 @@ fn announce(address: SocketAddr, kubeconfig: Option<&Path>) -> io::Result<()> {
     };
     writeln!(out, "sandbox listens on http://{address}; use it with: {how}")?;
     out.flush()
-}
-
-/// Quotes the path as one word of a shell.
-fn quoted(path: &str) -> String {
-    let plain = |character: char| character.is_alphanumeric() || "/._-+:@,".contains(character);
-    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// The seed of uids. It is random, because two sandboxes must never have a uid in common.

@@ -6,11 +6,12 @@
 
 use crate::args::Try;
 use crate::failure::Failure;
+use crate::name::{command, quoted};
 use anyhow::{Context as _, ensure};
 use http::Method;
 use kube::Client;
 use kube_api::path::{collection_path, query_value};
-use kube_api::{call, connect, media, request};
+use kube_api::{AccessFlags, call, connect, media, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -34,8 +35,12 @@ const NAMED_MAX: usize = 3;
 pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
     let run = Uuid::new_v4().simple().to_string();
-    let trial =
-        Trial { client: cluster.client, namespace: flags.namespace, run: run.get(..8).unwrap_or(&run).to_owned() };
+    let trial = Trial {
+        client: cluster.client,
+        reach: reach(&flags.access),
+        namespace: flags.namespace,
+        run: run.get(..8).unwrap_or(&run).to_owned(),
+    };
     // This line comes first, for a user who interrupts the command.
     let said = writeln!(anstream::stderr(), "note: {} removes all objects of this run", trial.removal());
     said.context("stderr cannot be written")?;
@@ -46,13 +51,23 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     }
     let named = left.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     Err(Failure::TimedOut(format!(
-        "{} of {} ConfigMaps are still in namespace {} after {:?}, among them {named}; ownergraph why configmap/NAME shows the reason, and {} removes them",
+        "{} of {} ConfigMaps are still in namespace {} after {:?}, among them {named}; {} why configmap/NAME -n {} shows the reason, and {} removes them",
         left.len(),
         flags.objects + owners_of(flags.objects),
         trial.namespace,
         flags.timeout,
+        command(),
+        trial.namespace,
         trial.removal(),
     )))
+}
+
+/// The flags with which kubectl reaches the same cluster. It does not read our variables.
+fn reach(access: &AccessFlags) -> String {
+    let kubeconfig =
+        access.kubeconfig.as_ref().map(|path| format!(" --kubeconfig {}", quoted(&path.to_string_lossy())));
+    let context = access.context.as_ref().map(|name| format!(" --context {}", quoted(name)));
+    [kubeconfig, context].into_iter().flatten().collect()
 }
 
 fn owners_of(objects: u32) -> u32 {
@@ -66,6 +81,8 @@ fn seconds(since: Instant) -> f64 {
 #[derive(Clone)]
 struct Trial {
     client: Client,
+    /// The flags of kubectl for this cluster, with a space before each.
+    reach: String,
     namespace: String,
     /// The label's value, and part of every name.
     run: String,
@@ -74,7 +91,7 @@ struct Trial {
 impl Trial {
     /// The command that removes everything that a run created.
     fn removal(&self) -> String {
-        format!("kubectl delete configmaps -n {} -l {LABEL}={}", self.namespace, self.run)
+        format!("kubectl{} delete configmaps -n {} -l {LABEL}={}", self.reach, self.namespace, self.run)
     }
 
     /// Creates objects, deletes their owners, and waits. Returns the names of the objects that are left.

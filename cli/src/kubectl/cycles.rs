@@ -3,9 +3,8 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cycles, Format};
-use super::naming::shown;
+use super::naming::{listing, shown};
 use super::picture;
-use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use proto::graph::v1beta1::find_cycles_response::Cycle;
@@ -15,14 +14,13 @@ const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::
 pub(super) async fn run(flags: Cycles) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
-    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
-    let (found, unsynced) = service.cycles(include, flags.blocking).await?;
+    let (found, unsynced) = service.cycles(session.include(), flags.blocking).await?;
     if !unsynced.is_empty() {
         session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
     }
     write(&session, &found)?;
     if found.is_empty() {
-        session.note("no objects own each other");
+        session.note(&format!("no objects own each other {}", session.where_searched()));
         return Ok(Ending::Fine);
     }
     Ok(Ending::Findings)

@@ -34,7 +34,14 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     }
     let start = start(&flags)?;
     let mut service = Service::connect(&mut session, Need::Leader).await?;
-    let mut out = Out { schema: Schema::load()?, format: session.format, document: Vec::new(), head: true, at: None };
+    let mut out = Out {
+        schema: Schema::load()?,
+        format: session.format,
+        document: Vec::new(),
+        head: session.headings(),
+        none: true,
+        at: None,
+    };
     if let Some(decision_id) = flags.decision.clone() {
         let phases = phases(&mut service, decision_id).await?;
         out.take(&session, phases.into_iter().map(Record::of).collect())?;
@@ -42,7 +49,7 @@ pub(super) async fn run(flags: Decisions) -> Answered {
         return Ok(Ending::Fine);
     }
     let resources = resources(&session, &flags.resources).await?;
-    let filters = filters(&flags, resources, session.namespace());
+    let filters = filters(&flags, resources, session.searched());
     let start = match start {
         Some(start) => Some(start),
         None if flags.follow && flags.last.is_none() && flags.since.is_none() => Some(Start::Now(true)),
@@ -98,8 +105,8 @@ async fn resources(session: &Session, named: &[engine::object::GroupResource]) -
     named.iter().map(resource).collect()
 }
 
-fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: &str) -> Vec<DecisionFilter> {
-    let namespaces = if flags.scope.all_namespaces { Vec::new() } else { vec![namespace.to_owned()] };
+fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: Option<&str>) -> Vec<DecisionFilter> {
+    let namespaces = namespace.map(str::to_owned).into_iter().collect::<Vec<_>>();
     let anything = resources.is_empty() && namespaces.is_empty();
     let target = ObjectFilter { resources, namespaces, ..ObjectFilter::default() };
     let targets = if anything { Vec::new() } else { vec![target] };
@@ -139,7 +146,7 @@ async fn past(
         (None, Some(_)) => LAST_MAX,
         (None, None) => LAST_DEFAULT,
     };
-    let since = flags.since.and_then(|age| SystemTime::now().checked_sub(age));
+    let since = flags.since.filter(|age| !age.is_zero()).and_then(|age| SystemTime::now().checked_sub(age));
     let mut request = ListDecisionsRequest {
         include: filters.to_vec(),
         start_time: since.map(prost_types::Timestamp::from),
@@ -186,6 +193,8 @@ struct Out {
     document: Vec<Value>,
     /// The heading must still be written.
     head: bool,
+    /// No record was written yet.
+    none: bool,
     at: Option<Position>,
 }
 
@@ -193,6 +202,7 @@ impl Out {
     fn take(&mut self, session: &Session, records: Vec<Record>) -> Result<(), Problem> {
         let mut text = String::new();
         for record in records {
+            self.none = false;
             match self.format {
                 Format::Table | Format::Wide => {
                     if std::mem::take(&mut self.head) {
@@ -217,8 +227,8 @@ impl Out {
             let document = Document::list(Kind::DecisionList, Value::from(self.document));
             return session.print_document(document.with("position", at.into()));
         }
-        if self.head && matches!(self.format, Format::Table | Format::Wide) {
-            session.note("no decision matches");
+        if self.none && matches!(self.format, Format::Table | Format::Wide) {
+            session.note(&format!("no decision matches {}", session.where_searched()));
         }
         if let Some(at) = at {
             session.note(&format!("continue with: --after {at}"));

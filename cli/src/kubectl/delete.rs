@@ -11,7 +11,8 @@ use super::naming::{Found, Named, by_type, read, refusal, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{plan, targets};
-use crate::name::program;
+use crate::name::command;
+use anstream::AutoStream;
 use anyhow::Context as _;
 use http::{Method, StatusCode};
 use kube_api::{call, media, request};
@@ -19,8 +20,12 @@ use proto::graph::v1beta1::PreviewDeletionResponse;
 use runtime::visible::line;
 use serde_json::json;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
+use std::time::Duration;
+use tokio::time::{Instant, interval};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
+/// Interval of reads of --wait.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Maximum length of a typed answer.
 const WORD_MAX_BYTES: u64 = 1 << 10;
 
@@ -29,13 +34,14 @@ pub(super) async fn run(flags: Delete) -> Answered {
     if flags.confirm.is_none() && !at_terminal {
         return Err(Problem::sentence(format!(
             "stdin is not a terminal: give --confirm=DIGEST with the digest that {} plan delete prints",
-            program()
+            command()
         )));
     }
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
     let mut named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
-        return Err(Problem::Refused("no object matches; nothing was deleted".to_owned()));
+        let nowhere = session.where_searched();
+        return Err(Problem::Refused(format!("no object matches {nowhere}; nothing was deleted")));
     }
     let mut service = Service::connect(&mut session, Need::Service).await?;
     let digest = match flags.confirm {
@@ -43,7 +49,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
         None => {
             there(&named)?;
             let plan = certain(&mut service, &named, flags.targets.cascade).await?;
-            let mut terminal = io::stderr().lock();
+            let mut terminal = AutoStream::auto(io::stderr().lock());
             terminal.write_all(plan::text(&plan, &named, flags.targets.cascade).as_bytes())?;
             if !flags.yes {
                 agreed(&named, &mut io::stdin().lock(), &mut terminal)?;
@@ -62,7 +68,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
         return Err(Problem::Refused(format!(
             "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete shows the current plan",
             plan.digest,
-            program()
+            command()
         )));
     }
     // Check that the API server accepts every deletion, before the first target is deleted.
@@ -84,7 +90,36 @@ pub(super) async fn run(flags: Delete) -> Answered {
             }
         }
     }
+    if flags.wait {
+        gone(&session, &named, flags.timeout).await?;
+    }
     Ok(Ending::Fine)
+}
+
+/// Waits until no target is there any more. An object of the same name that was created meanwhile is another one.
+async fn gone(session: &Session, named: &[Named], limit: Duration) -> Result<(), Problem> {
+    let by = Instant::now() + limit;
+    let mut looks = interval(LOOK_EVERY);
+    for object in named {
+        loop {
+            looks.tick().await;
+            let is_there = match (read(session, object).await?, &object.found) {
+                (Found::There { uid: now, .. }, Found::There { uid, .. }) => now == *uid,
+                (Found::Absent, _) => false,
+                (Found::There { .. }, Found::Absent | Found::Unreadable(_)) | (Found::Unreadable(_), _) => true,
+            };
+            if !is_there {
+                break;
+            }
+            if Instant::now() >= by {
+                let what = shown(&object.reference());
+                return Err(Problem::TimedOut(format!(
+                    "{what} is marked for deletion, and still there after {limit:?}"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Every target must still exist.

@@ -2,10 +2,12 @@
 //! writes nothing.
 //!
 //! The answers are the same as those of a graph service, because the code is the same. They contain only the objects
-//! that the caller may see.
+//! that the caller may list, and are given as soon as every list has ended. Nothing asks the API server about owners
+//! that no list shows: only a leader does.
 
 use super::ending::Problem;
-use super::naming::Catalogue;
+use super::naming::{Catalogue, listing};
+use super::rights;
 use super::session::Session;
 use crate::remote;
 use anyhow::Context as _;
@@ -14,23 +16,20 @@ use futures::StreamExt as _;
 use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use kube_api::cluster_uid;
 use prometheus_client::registry::Registry;
-use proto::admin::v1beta1::GetStatusRequest;
-use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::State;
+use proto::r#type::v1beta1::GroupResource;
 use runtime::shutdown::Shutdown;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// The host in requests. It is never resolved.
 const HERE: &str = "localhost:7450";
 const PIPE_BYTES: usize = 1 << 20;
-/// Maximum time for all first lists, and for the questions about owners that the lists do not show.
+/// Maximum time for all first lists.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
-/// Maximum time for the questions. Owners that are still unverified then show as undecided.
-const ASKED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Resources that are not watched. The graph service does not watch them by default either.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
@@ -57,7 +56,8 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
             expected.len()
         ));
     }
-    cluster_uid(&session.cluster.client).await.context("the cluster cannot be listed")?;
+    let (cluster, narrowed) = rights::narrowed(&session.cluster, &catalogue, session.namespace());
+    cluster_uid(&cluster.client).await.context("the cluster cannot be listed")?;
 
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let config = Config {
@@ -75,7 +75,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         admin: None,
         tls: None,
         registry: Registry::default(),
-        cluster: session.cluster.clone(),
+        cluster,
         election: Election::Never,
         access: Access::Open,
         readers: ReaderThreads::Shared,
@@ -93,6 +93,12 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
     for what in listed? {
         session.missed(what);
     }
+    if narrowed.count() > 0 {
+        let (count, namespace) = (narrowed.count(), session.namespace().to_owned());
+        session.missed(format!(
+            "{count} resource types are listed in namespace {namespace} only: these credentials may not list the others"
+        ));
+    }
     Ok((channel, Direct { _task: task }))
 }
 
@@ -102,7 +108,7 @@ fn resource_of(group: &str, resource: &str) -> engine::object::GroupResource {
 
 /// The collections that could not be listed, after all lists have ended.
 async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -> anyhow::Result<Vec<String>> {
-    let mut graph = GraphServiceClient::new(channel.clone());
+    let mut graph = GraphServiceClient::new(channel);
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let collections = loop {
@@ -115,22 +121,27 @@ async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -
             break collections;
         }
     };
-    let mut admin = AdminServiceClient::new(channel);
-    let deadline = Instant::now() + ASKED_WITHIN;
-    while Instant::now() < deadline {
-        let open = admin.get_status(GetStatusRequest {}).await?.into_inner().undecided_counts;
-        if open.get("owner_unverified").is_none_or(|&count| count == 0) {
-            break;
-        }
-        looks.tick().await;
-    }
     let failed = collections.iter().filter(|collection| matches!(state(collection), State::Failed | State::Stale));
-    let sentence = |collection: &proto::graph::v1beta1::list_coverage_response::Collection| {
-        let (group, resource) = key(collection)?;
-        let dot = if group.is_empty() { "" } else { "." };
-        Some(format!("{resource}{dot}{group} cannot be listed: {}", collection.error))
-    };
-    Ok(failed.filter_map(sentence).collect())
+    let failed = failed.filter_map(|of| Some((of.group_resource.clone()?, of.error.as_str()))).collect::<Vec<_>>();
+    Ok(unlisted(&failed))
+}
+
+/// One line for each collection that cannot be listed, or one for all of them if these are many.
+fn unlisted(failed: &[(GroupResource, &str)]) -> Vec<String> {
+    let names: Vec<GroupResource> = failed.iter().map(|(name, _)| name.clone()).collect();
+    match failed {
+        [(_, why), _, _, _, ..] => {
+            vec![format!(
+                "{} resource types cannot be listed: {}; the first answer: {why}",
+                names.len(),
+                listing(&names)
+            )]
+        }
+        few => few
+            .iter()
+            .map(|(name, why)| format!("{} cannot be listed: {why}", listing(std::slice::from_ref(name))))
+            .collect(),
+    }
 }
 
 fn state(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> State {
@@ -140,4 +151,18 @@ fn state(collection: &proto::graph::v1beta1::list_coverage_response::Collection)
 fn key(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> Option<(String, String)> {
     let of = collection.group_resource.as_ref()?;
     Some((of.group.clone(), of.resource.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_refused_collections_take_one_line() {
+        let of = |resource: &str| GroupResource { group: "apps".to_owned(), resource: resource.to_owned() };
+        let failed = ["a", "b", "c", "d"].map(|resource| (of(resource), "403"));
+        assert_eq!(unlisted(&failed[..2]), ["a.apps cannot be listed: 403", "b.apps cannot be listed: 403"]);
+        let all = "4 resource types cannot be listed: a.apps, b.apps, c.apps, d.apps; the first answer: 403";
+        assert_eq!(unlisted(&failed), [all]);
+    }
 }

@@ -15,6 +15,8 @@ const TIMED_OUT: u8 = 124;
 pub(super) enum Ending {
     /// Everything is fine, or nothing was found.
     Fine,
+    /// The named object does not exist, which is an error as in kubectl. The answer says so.
+    Absent,
     /// Findings that may need action.
     Findings,
     /// The answer is not certain enough to act on.
@@ -83,6 +85,7 @@ impl From<io::Error> for Problem {
 pub(super) fn exit_code(answered: Answered) -> ExitCode {
     let problem = match answered {
         Ok(Ending::Fine) => return ExitCode::SUCCESS,
+        Ok(Ending::Absent) => return ExitCode::from(FAILED),
         Ok(Ending::Findings) => return ExitCode::from(FINDINGS),
         Ok(Ending::Refused) => return ExitCode::from(REFUSED),
         Err(problem) => problem,

@@ -3,10 +3,9 @@
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
-use super::naming::by_type;
+use super::naming::{by_type, listing};
 use super::narrow::Narrow;
 use super::picture;
-use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::snapshot::Exported;
@@ -25,7 +24,7 @@ pub(super) async fn run(flags: Export) -> Answered {
     if let Some(path) = flags.snapshot {
         return snapshot(&mut session, &mut service, &path).await;
     }
-    let mut all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
+    let mut all = service.export(session.include()).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
     }

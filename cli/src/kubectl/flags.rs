@@ -1,7 +1,7 @@
 //! The query commands and their flags. Names and meanings are those of kubectl where kubectl has them.
 
 use super::selector::labels;
-use clap::{Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,16 +10,18 @@ pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
 pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use log::{Decisions, Group, Progress, Queue};
+pub(crate) use spans::limit;
 
 mod asking;
 mod brake;
 mod filters;
 mod log;
+mod spans;
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    fine, or nothing found
-  1    an error
+  1    an error, also of a flag or an argument
   2    findings: something is stuck, dangling or in a cycle
   3    refused: the plan is not certain, something is held, or the facts changed
   124  timed out";
@@ -50,7 +52,7 @@ pub(crate) enum Command {
     /// Lists objects that own each other.
     #[command(after_help = EXIT_CODES)]
     Cycles(Cycles),
-    /// Counts objects without owners by kind, or lists objects whose owners are gone.
+    /// Counts objects without owners by kind, lists them with -o name, or lists objects whose owners are gone.
     #[command(after_help = EXIT_CODES)]
     Orphans(Orphans),
     /// Checks every owner reference.
@@ -106,7 +108,7 @@ pub(crate) struct Tree {
     pub(crate) asking: Asking,
 }
 
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Walk {
     /// Maximum distance from the object.
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -114,13 +116,18 @@ pub(crate) struct Walk {
     /// Leave out the columns that are read from the API server: READY, REASON, STATUS, AGE.
     #[arg(long)]
     pub(crate) no_status: bool,
-    /// Only these kinds, such as Pod,'*Set' or '!Secret'. Objects below an excluded object are left out too, and
-    /// counted.
+    /// Only these kinds, such as Pod,'*Set' or '!Secret', and the objects above them. The others are counted.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
     /// Only kinds of these API groups, with the same patterns. The core group is written as core.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) api_groups: Vec<String>,
+    /// Labels to show as columns; may be repeated.
+    #[arg(short = 'L', long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "no_status")]
+    pub(crate) label_columns: Vec<String>,
+    /// Show all labels in the last column.
+    #[arg(long, conflicts_with = "no_status")]
+    pub(crate) show_labels: bool,
     /// Show each object, even if many siblings are alike.
     #[arg(long)]
     pub(crate) no_fold: bool,
@@ -221,27 +228,23 @@ pub(crate) struct Delete {
     /// Do not ask for confirmation at a terminal. Without a terminal, --confirm is still required.
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Wait until the named objects are gone. kubectl delete waits by default, this command does not.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) wait: bool,
+    /// Maximum time of --wait. After it the command ends with exit code 124. 0s means no limit.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = spans::limit)]
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
-/// The namespaces to search.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Scope {
-    /// All namespaces, and cluster-scoped objects.
-    #[arg(short = 'A', long)]
-    pub(crate) all_namespaces: bool,
-}
-
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stuck {
-    /// Only objects that have been in this state for at least this time, such as 30s or 10m.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = graph_service::options::duration)]
+    /// Only objects that have been in this state for at least this time, such as 30s, 10m or 1d. 0s shows all.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = spans::span)]
     pub(crate) older_than: Duration,
     #[command(flatten)]
     pub(crate) selectors: Selectors,
-    #[command(flatten)]
-    pub(crate) scope: Scope,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -251,8 +254,6 @@ pub(crate) struct Cycles {
     /// Only cycles of blocking references, which can stop foreground deletions.
     #[arg(long)]
     pub(crate) blocking: bool,
-    #[command(flatten)]
-    pub(crate) scope: Scope,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -270,8 +271,6 @@ pub(crate) struct Orphans {
     #[command(flatten)]
     pub(crate) ages: Ages,
     #[command(flatten)]
-    pub(crate) scope: Scope,
-    #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
@@ -281,8 +280,6 @@ pub(crate) struct Check {
     pub(crate) selectors: Selectors,
     #[command(flatten)]
     pub(crate) ages: Ages,
-    #[command(flatten)]
-    pub(crate) scope: Scope,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -297,8 +294,6 @@ pub(crate) struct Export {
     pub(crate) selectors: Selectors,
     #[command(flatten)]
     pub(crate) ages: Ages,
-    #[command(flatten)]
-    pub(crate) scope: Scope,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }

@@ -15,8 +15,6 @@ const PLEAS: [(&str, char); 2] = [("help", 'h'), ("version", 'V')];
 pub(crate) struct Line {
     /// The words. The program comes first.
     pub(crate) words: Vec<OsString>,
-    /// The first command, known or not.
-    pub(crate) command: Option<String>,
 }
 
 impl Line {
@@ -40,11 +38,10 @@ impl Line {
             at = of.find_subcommand(&name).filter(|found| found.has_subcommands());
             commands.push(name);
         }
-        let command = commands.first().cloned();
         words.extend(commands.into_iter().map(OsString::from));
         words.append(&mut flags);
         words.append(&mut rest);
-        Ok(Line { words, command })
+        Ok(Line { words })
     }
 }
 
@@ -83,35 +80,32 @@ impl Head {
 mod tests {
     use super::Line;
 
-    fn read(line: &str) -> Result<(String, Option<String>), clap::Error> {
+    fn read(line: &str) -> Result<String, clap::Error> {
         let program = crate::kubectl::questions();
         let read = Line::read(line.split(' ').map(Into::into), &program)?;
         let words: Vec<String> = read.words.into_iter().map(|word| word.into_string().unwrap()).collect();
-        Ok((words.join(" "), read.command))
+        Ok(words.join(" "))
     }
 
     #[test]
     fn flags_before_the_command_go_behind_it() {
         let cases = [
-            ("p tree cm/a -n b", "p tree cm/a -n b", Some("tree")),
-            ("p -n tree tree cm/a", "p tree -n tree cm/a", Some("tree")),
-            (
-                "p --context=x -c always -n b why cm/a --as me",
-                "p why --context=x -c always -n b cm/a --as me",
-                Some("why"),
-            ),
-            ("p -nb plan -o json delete cm/a", "p plan delete -nb -o json cm/a", Some("plan")),
-            ("p plan delete cm/a", "p plan delete cm/a", Some("plan")),
-            ("p -n stuck tre cm/a", "p tre -n stuck cm/a", Some("tre")),
-            ("p -n b --help", "p --help", None),
-            ("p -h", "p --help", None),
-            ("p -n b", "p", None),
-            ("p -n b plan", "p plan", Some("plan")),
-            ("p --version", "p --version", None),
-            ("p help tree", "p help tree", Some("help")),
+            ("p tree cm/a -n b", "p tree cm/a -n b"),
+            ("p -n tree tree cm/a", "p tree -n tree cm/a"),
+            ("p -A stuck", "p stuck -A"),
+            ("p --context=x -c always -n b why cm/a --as me", "p why --context=x -c always -n b cm/a --as me"),
+            ("p -nb plan -o json delete cm/a", "p plan delete -nb -o json cm/a"),
+            ("p plan delete cm/a", "p plan delete cm/a"),
+            ("p -n stuck tre cm/a", "p tre -n stuck cm/a"),
+            ("p -n b --help", "p --help"),
+            ("p -h", "p --help"),
+            ("p -n b", "p"),
+            ("p -n b plan", "p plan"),
+            ("p --version", "p --version"),
+            ("p help tree", "p help tree"),
         ];
-        for (line, expected, command) in cases {
-            assert_eq!(read(line).unwrap(), (expected.to_owned(), command.map(str::to_owned)), "{line}");
+        for (line, expected) in cases {
+            assert_eq!(read(line).unwrap(), expected, "{line}");
         }
     }
 

@@ -3,12 +3,13 @@
 use super::ending::Problem;
 use super::session::Session;
 use anyhow::Context as _;
+use executor_service::innermost;
 use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
-use kube_api::path::collection_path;
+use kube_api::path::{collection_path, is_encodable_segment, query_value};
 use kube_api::{Answer, call, media};
-use proto::r#type::v1beta1::ObjectRef;
+use proto::r#type::v1beta1::{GroupResource, ObjectRef};
 use runtime::visible::line;
 use serde::Deserialize;
 
@@ -70,8 +71,13 @@ impl Catalogue {
                 session.cluster.url
             )));
         };
-        let (core, named) = answers.with_context(|| {
-            format!("{} has no aggregated discovery (Kubernetes 1.26 or later is required)", session.cluster.url)
+        let (core, named) = answers.map_err(|error| {
+            let (url, why) = (&session.cluster.url, innermost(&error));
+            Problem::sentence(if matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)) {
+                format!("{url} cannot be reached: {why}")
+            } else {
+                format!("{url} has no aggregated discovery (Kubernetes 1.26 or later is required): {why}")
+            })
         })?;
         Ok(Catalogue(core.items.into_iter().chain(named.items).flat_map(resources).collect()))
     }
@@ -157,7 +163,7 @@ impl Named {
     }
 
     pub(super) fn path(&self) -> String {
-        format!("{}/{}", self.served.collection(&self.namespace), self.name)
+        format!("{}/{}", self.served.collection(&self.namespace), query_value(&self.name))
     }
 }
 
@@ -171,6 +177,15 @@ pub(super) fn shown(object: &ObjectRef) -> String {
 pub(super) fn by_type(object: &ObjectRef) -> String {
     let dot = if object.group.is_empty() { "" } else { "." };
     line(&format!("{}{dot}{}/{}", object.kind.to_lowercase(), object.group, object.name)).into_owned()
+}
+
+/// `pods, deployments.apps`.
+pub(super) fn listing(collections: &[GroupResource]) -> String {
+    let name = |of: &GroupResource| {
+        let dot = if of.group.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", of.resource, of.group)
+    };
+    collections.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Splits `TYPE NAME...` and `TYPE/NAME...` into pairs. The error is a sentence.
@@ -194,15 +209,19 @@ pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
     }
 }
 
-/// Whether a text is a valid name in a path.
+/// Whether a text is a valid name in a path. Names of RBAC objects may have any character but these.
 pub(super) fn is_name(text: &str) -> bool {
-    let good = |c: char| c.is_ascii_graphic() && !"/%?#".contains(c);
-    !text.is_empty() && !text.starts_with('.') && text.chars().all(good)
+    is_encodable_segment(text) && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 /// The named objects, each with one read of its metadata.
 pub(super) async fn resolve(session: &mut Session, words: &[String]) -> Result<Vec<Named>, Problem> {
     let pairs = pairs(words).map_err(Problem::sentence)?;
+    if session.searched().is_none() {
+        return Err(Problem::sentence(
+            "--all-namespaces does not go with the name of an object; give its namespace with -n",
+        ));
+    }
     let catalogue = Catalogue::ask(session).await?;
     let mut all = Vec::new();
     for (of, name) in pairs {
@@ -246,6 +265,8 @@ pub(super) async fn resolve_one(session: &mut Session, words: &[String]) -> Resu
 pub(super) struct Metadata {
     #[serde(default)]
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) namespace: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
 }

@@ -3,9 +3,9 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Path};
-use super::naming::{resolve, shown};
+use super::naming::{listing, resolve, shown};
 use super::picture;
-use super::questions::{Walked, listing};
+use super::questions::Walked;
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;

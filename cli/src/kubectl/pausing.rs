@@ -123,7 +123,7 @@ fn show(pause: &wire::Pause, printer: &Printer) -> Result<(), Problem> {
         Format::Name => return printer.print(&format!("{}\n", visible::line(&pause.name))),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {}
     }
-    printer.print(&table(std::slice::from_ref(pause)))?;
+    printer.print_table(&table(std::slice::from_ref(pause)))?;
     if !pause.pending.is_empty() {
         note(&format!("not effective yet: {}", pause.pending));
     }

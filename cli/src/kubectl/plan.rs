@@ -3,12 +3,12 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
-use super::naming::{Found, Named, by_type, shown};
-use super::questions::listing;
+use super::naming::{Found, Named, by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{targets, why};
-use crate::name::program;
+use crate::name::command;
+use anstyle::AnsiColor;
 use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry};
 use proto::graph::v1beta1::{PreviewDeletionRequest, PreviewDeletionResponse};
 use proto::r#type::v1beta1::consistency::Requirement;
@@ -30,7 +30,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
-        session.note("no object matches");
+        session.note(&format!("no object matches {}", session.where_searched()));
         return Ok(Ending::Fine);
     }
     present(&named)?;
@@ -56,7 +56,9 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
             let (cascade, digest) = (flags.targets.cascade.as_str(), line(&plan.digest));
-            let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", program());
+            let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", command());
+            // A snapshot can only be read.
+            let run = if session.is_file() { "" } else { &run };
             session.print(&format!("{}{run}", text(&plan, &named, flags.targets.cascade)))?;
         }
     }
@@ -129,28 +131,30 @@ pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cas
     let targets: Vec<String> = named.iter().map(|object| shown(&object.reference())).collect();
     let mut text = format!("PLAN  delete {} ({})\n", targets.join(", "), cascade.as_str());
     let effects = [
-        (Effect::Delete, "delete"),
-        (Effect::Orphaned, "orphan"),
-        (Effect::ReferenceRemoved, "keep"),
-        (Effect::Waits, "waits"),
-        (Effect::Held, "held"),
-        (Effect::Unknown, "unknown"),
+        (Effect::Delete, "delete", AnsiColor::Red),
+        (Effect::Orphaned, "orphan", AnsiColor::Green),
+        (Effect::ReferenceRemoved, "keep", AnsiColor::Green),
+        (Effect::Waits, "waits", AnsiColor::Yellow),
+        (Effect::Held, "held", AnsiColor::Yellow),
+        (Effect::Unknown, "unknown", AnsiColor::Yellow),
     ];
-    for (effect, word) in effects {
+    for (effect, word, colour) in effects {
         let entries: Vec<&Entry> = plan.entries.iter().filter(|entry| entry.effect() == effect).collect();
         if entries.is_empty() {
             continue;
         }
         let count = entries.len();
+        let style = colour.on_default();
+        let first = format!("  {style}{word:<8}{style:#}{count:>4}");
         if effect == Effect::Delete {
-            text.push_str(&format!("  {word:<8}{count:>4}  {}\n", kinds(&entries)));
+            text.push_str(&format!("{first}  {}\n", kinds(&entries)));
             continue;
         }
         for (at, entry) in entries.iter().take(LINES_MAX).enumerate() {
             let object = shown(&entry.r#ref.clone().unwrap_or_default());
             let reasons: Vec<String> = entry.reasons.iter().map(why::reason_words).collect();
-            let head = if at == 0 { format!("  {word:<8}{count:>4}") } else { " ".repeat(14) };
-            text.push_str(line(&format!("{head}  {object}  {}", reasons.join("; "))).trim_end());
+            text.push_str(if at == 0 { &first } else { "              " });
+            text.push_str(line(&format!("  {object}  {}", reasons.join("; "))).trim_end());
             text.push('\n');
         }
         if count > LINES_MAX {

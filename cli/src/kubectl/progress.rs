@@ -1,6 +1,6 @@
 //! `progress`: follows one cascade to its end.
 
-use super::columns::{now, span};
+use super::columns::span;
 use super::decisions::record::Record;
 use super::decisions::stream::{Follow, Next};
 use super::document::{self, Document, Kind};
@@ -11,7 +11,7 @@ use super::questions::answered;
 use super::queue::is_open;
 use super::service::{Need, Service};
 use super::session::Session;
-use crate::name::program;
+use crate::name::command_here;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
@@ -35,8 +35,6 @@ const PAGES_MAX: usize = 100;
 /// The number of bookmarks in a row without open decisions that ends the command. Between the deletion of an owner and
 /// the decisions about its dependents, nothing is open for a moment.
 const QUIET_BOOKMARKS: u32 = 2;
-/// The time limit without --timeout.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(flags: Progress) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
@@ -48,7 +46,7 @@ pub(super) async fn run(flags: Progress) -> Answered {
     follow(&mut session, service, named, flags.timeout).await
 }
 
-async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, limit: Option<Duration>) -> Answered {
+async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, limit: Duration) -> Answered {
     let answer = service.explain(&named).await?;
     let Some(node) = answer.and_then(|answer| answer.node) else {
         return Err(Problem::sentence(format!(
@@ -63,26 +61,28 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     }
     let walked = service.dependents(&root, DEPTH_MAX).await?.unwrap_or_default();
     let uids = walked.found.iter().filter_map(|found| Some(found.node.r#ref.as_ref()?.uid.clone()));
-    let mut burn = Burn::new(&root, uids.collect(), now());
+    let mut burn = Burn::new(&root, uids.collect());
     for event in past(&mut service).await? {
         burn.event(&event);
     }
+    burn.begin(Instant::now());
     // The stream sends their phase again.
     burn.open.clear();
     // A separate connection, so that calls and the stream do not wait for each other.
     let stream = Service::connect(session, Need::Leader).await?;
     let mut events = Follow::new(stream, Start::OpenThenFollow(true), Vec::new(), EventEncoding::Native);
-    let bar = bar(burn.expected.len());
+    let bar = bar();
     let ended = watch(session, &mut service, &mut events, &mut burn, &bar, limit).await;
     bar.finish_and_clear();
     ended?;
+    let left = service.dependents(&burn.root, DEPTH_MAX).await?.unwrap_or_default().found.len();
     match session.format {
         Format::Json | Format::Yaml => {
             session.print_document(burn.document())?;
         }
         Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
-            session.print(&burn.summary(now()))?;
+            session.print(&burn.summary(left))?;
         }
     }
     Ok(Ending::Fine)
@@ -110,9 +110,9 @@ async fn watch(
     events: &mut Follow,
     burn: &mut Burn,
     bar: &ProgressBar,
-    limit: Option<Duration>,
+    limit: Duration,
 ) -> Result<(), Problem> {
-    let deadline = sleep_until(Instant::now() + limit.unwrap_or(FOR_EVER));
+    let deadline = sleep_until(Instant::now() + limit);
     let mut deadline = std::pin::pin!(deadline);
     let mut quiet = 0;
     let mut told = None;
@@ -131,15 +131,16 @@ async fn watch(
             }
             Next::Quiet => quiet += 1,
         }
-        bar.set_position(burn.done() as u64);
-        bar.set_message(burn.line());
-        let line = burn.line();
+        bar.set_length(burn.met.len() as u64);
+        bar.set_position(burn.deleted.len() as u64);
+        let (line, pace) = (burn.line(), burn.pace(Instant::now()));
+        bar.set_message(format!("{line}{pace}"));
         if events.is_complete() && told.as_ref() != Some(&line) && !stderr().is_terminal() {
             match session.format {
                 Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
                 Format::Json | Format::Yaml => {}
                 Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
-                    session.print(&format!("{line}\n"))?;
+                    session.print(&format!("{line}{pace}\n"))?;
                 }
             }
             told = Some(line);
@@ -151,7 +152,7 @@ async fn watch(
             if quiet == QUIET_BOOKMARKS {
                 let words = format!(
                     "no decision is open, but the object still exists: {} why and stuck show the reason",
-                    program()
+                    command_here()
                 );
                 bar.suspend(|| session.note(&format!("{}: {words}", name(&burn.root))));
             }
@@ -164,9 +165,9 @@ async fn is_gone(service: &mut Service, burn: &Burn) -> Result<bool, Problem> {
     Ok(node.is_none_or(|node| !matches!(node.state(), NodeState::Live | NodeState::Terminating)))
 }
 
-fn bar(expected: usize) -> ProgressBar {
-    let bar = ProgressBar::new(expected as u64);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {msg}") {
         bar.set_style(style);
     }
     bar
@@ -176,9 +177,12 @@ fn bar(expected: usize) -> ProgressBar {
 #[derive(Debug)]
 struct Burn {
     root: ObjectRef,
-    /// The objects that depended on the root at the start of the command.
-    expected: BTreeSet<String>,
-    since: i64,
+    /// The objects that depended on the root when the command started, or were decided on.
+    met: BTreeSet<String>,
+    /// The times of the first and the last event, in seconds of the Unix epoch.
+    span: Option<(i64, i64)>,
+    /// When the command began to follow, and how many objects had been deleted before.
+    began: Option<(Instant, usize)>,
     open: BTreeMap<String, Phase>,
     deleted: BTreeSet<String>,
     changed: BTreeSet<String>,
@@ -186,9 +190,14 @@ struct Burn {
 }
 
 impl Burn {
-    fn new(root: &ObjectRef, expected: BTreeSet<String>, since: i64) -> Burn {
+    fn new(root: &ObjectRef, met: BTreeSet<String>) -> Burn {
         let (open, deleted, changed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Burn { root: root.clone(), expected, since, open, deleted, changed, failed_attempts: 0 }
+        Burn { root: root.clone(), met, span: None, began: None, open, deleted, changed, failed_attempts: 0 }
+    }
+
+    /// Measures the pace from now on.
+    fn begin(&mut self, now: Instant) {
+        self.began = Some((now, self.deleted.len()));
     }
 
     fn take(&mut self, record: Record) {
@@ -203,8 +212,14 @@ impl Burn {
     fn event(&mut self, event: &DecisionEvent) {
         let target = event.target.clone().unwrap_or_default().uid;
         let root = event.root.as_ref().is_some_and(|root| root.uid == self.root.uid);
-        if !root && !self.expected.contains(&target) && target != self.root.uid {
+        if !root && !self.met.contains(&target) && target != self.root.uid {
             return;
+        }
+        if let Some(at) = event.event_time.as_ref().map(|at| at.seconds) {
+            self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        }
+        if event.kind() == ItemKind::Delete && target != self.root.uid {
+            self.met.insert(target.clone());
         }
         if is_open(event.phase()) {
             let phase = if event.phase() == Phase::Released { Phase::Proposed } else { event.phase() };
@@ -215,7 +230,7 @@ impl Burn {
         if event.phase() == Phase::Failed {
             self.failed_attempts += 1;
         }
-        if event.phase() == Phase::Succeeded {
+        if event.phase() == Phase::Succeeded && target != self.root.uid {
             match event.kind() {
                 ItemKind::Delete => self.deleted.insert(target),
                 ItemKind::RemoveOwnerReferences | ItemKind::UnblockOwnerReferences => self.changed.insert(target),
@@ -224,16 +239,12 @@ impl Burn {
         }
     }
 
-    fn done(&self) -> usize {
-        self.deleted.len()
-    }
-
     fn count(&self, phase: Phase) -> usize {
         self.open.values().filter(|open| **open == phase).count()
     }
 
     fn line(&self) -> String {
-        let mut words = vec![format!("{} deleted", self.deleted.len())];
+        let mut words = vec![format!("{} of {} deleted", self.deleted.len(), self.met.len())];
         let counts = [
             ("waiting", Phase::Proposed),
             ("held", Phase::Held),
@@ -248,8 +259,25 @@ impl Burn {
         words.join(", ")
     }
 
-    fn summary(&self, now: i64) -> String {
-        let left = self.expected.difference(&self.deleted).count();
+    /// Deletions per second since the command began, and the seconds that the rest takes at this pace.
+    fn rate(&self, now: Instant) -> Option<(f64, f64)> {
+        let (began, before) = self.began?;
+        let seconds = now.duration_since(began).as_secs_f64();
+        let done = self.deleted.len().saturating_sub(before);
+        let rate = done as f64 / seconds;
+        let left = self.met.len().saturating_sub(self.deleted.len());
+        (seconds >= 1.0 && done > 0).then(|| (rate, left as f64 / rate))
+    }
+
+    /// `, 60/s, about 5s left`
+    fn pace(&self, now: Instant) -> String {
+        let words = |(rate, left): (f64, f64)| format!(", {rate:.0}/s, about {} left", span(left.ceil() as i64));
+        self.rate(now).map(words).unwrap_or_default()
+    }
+
+    /// `left` is the number of dependents that are still there.
+    fn summary(&self, left: usize) -> String {
+        let others = self.met.difference(&self.deleted).count().saturating_sub(left);
         let mut text = format!("{} and its dependents: {} deleted", name(&self.root), self.deleted.len());
         for (count, words) in
             [(self.changed.len(), "stay without a reference"), (self.failed_attempts as usize, "attempts failed")]
@@ -258,19 +286,24 @@ impl Burn {
                 text.push_str(&format!(", {count} {words}"));
             }
         }
-        text.push_str(&format!(", in {}\n", span(now - self.since)));
-        if left > 0 {
-            text.push_str(&format!("{left} dependents stay, or another client deleted them\n"));
+        text.push_str(&self.span.map(|(first, last)| format!(", in {}", span(last - first))).unwrap_or_default());
+        text.push('\n');
+        for (count, words) in [(left, "dependents stay"), (others, "went otherwise, or do not depend on it any more")] {
+            if count > 0 {
+                text.push_str(&format!("{count} {words}\n"));
+            }
         }
         text
     }
 
     fn document(&self) -> Document {
+        let rate = self.rate(Instant::now());
         Document::new(Kind::CascadeProgress).with_fields(json!({
             "root": { "group": self.root.group, "kind": self.root.kind, "namespace": self.root.namespace, "name": self.root.name, "uid": self.root.uid },
-            "dependents": self.expected.len(), "deleted": self.deleted.len(), "changed": self.changed.len(),
+            "dependents": self.met.len(), "deleted": self.deleted.len(), "changed": self.changed.len(),
             "waiting": self.count(Phase::Proposed), "held": self.count(Phase::Held), "leased": self.count(Phase::Leased),
             "retrying": self.count(Phase::Failed), "parked": self.count(Phase::Parked), "failedAttempts": self.failed_attempts,
+            "deletionsPerSecond": rate.map(|(rate, _)| rate), "secondsLeft": rate.map(|(_, left)| left.ceil()),
         }))
     }
 }

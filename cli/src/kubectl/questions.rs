@@ -197,21 +197,6 @@ impl Service {
     }
 }
 
-/// Filters for one namespace. No filter means all namespaces.
-pub(super) fn within_namespace(namespace: &str, all: bool) -> Vec<ObjectFilter> {
-    let only = ObjectFilter { namespaces: vec![namespace.to_owned()], ..Default::default() };
-    if all { Vec::new() } else { vec![only] }
-}
-
-/// `pods, deployments.apps`.
-pub(super) fn listing(collections: &[GroupResource]) -> String {
-    let name = |of: &GroupResource| {
-        let dot = if of.group.is_empty() { "" } else { "." };
-        format!("{}{dot}{}", of.resource, of.group)
-    };
-    collections.iter().map(name).collect::<Vec<_>>().join(", ")
-}
-
 fn unsynced(meta: Option<ResponseMeta>) -> Vec<GroupResource> {
     meta.map(|meta| meta.unsynced).unwrap_or_default()
 }

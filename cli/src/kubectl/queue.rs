@@ -7,14 +7,12 @@ use super::document::{Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Group, Queue};
 use super::naming::{by_type, shown};
-use super::questions::within_namespace;
 use super::service::{Need, Service};
 use super::session::Session;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, Phase};
 use proto::graph::v1beta1::Reason;
 use proto::graph::v1beta1::reason::Code;
-use proto::r#type::v1beta1::ObjectFilter;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,15 +25,13 @@ const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format:
 pub(super) async fn run(flags: Queue) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let service = Service::connect(&mut session, Need::Leader).await?;
-    let only = ObjectFilter { namespaces: vec![session.namespace().to_owned()], ..Default::default() };
-    let filter = DecisionFilter { targets: vec![only], ..Default::default() };
-    let filters = if flags.scope.all_namespaces { Vec::new() } else { vec![filter] };
+    let filter = |target| DecisionFilter { targets: vec![target], ..Default::default() };
+    let filters = session.include().into_iter().map(filter).collect();
     let mut follow = Follow::new(service, Start::OpenThenFollow(true), filters, EventEncoding::Native);
     let mut open = open(&mut session, &mut follow).await?;
     // Objects with the hold annotation have no decision, but count like objects that a pause holds.
     let mut service = Service::connect(&mut session, Need::Leader).await?;
-    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
-    let (stuck, _unsynced) = service.stuck(include, Duration::ZERO).await?;
+    let (stuck, _unsynced) = service.stuck(session.include(), Duration::ZERO).await?;
     open.extend(stuck.into_iter().filter(|found| is_annotated(&found.reasons)).map(|found| DecisionEvent {
         target: found.node.and_then(|node| node.r#ref),
         phase: Phase::Held.into(),
@@ -49,9 +45,9 @@ pub(super) async fn run(flags: Queue) -> Answered {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             if open.is_empty() {
-                session.note("nothing waits");
+                session.note(&format!("nothing waits {}", session.where_searched()));
             } else {
-                session.print(&table(&open, flags.by, now()))?;
+                session.print_table(&table(&open, flags.by, now()))?;
             }
         }
     }

@@ -3,10 +3,9 @@
 use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Asking, Check, Format, Orphans, Scope};
-use super::naming::{by_type, shown};
+use super::flags::{Asking, Check, Format, Orphans};
+use super::naming::{by_type, listing, shown};
 use super::narrow::Narrow;
-use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::snapshot::Exported;
@@ -19,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
 
 pub(super) async fn orphans(flags: Orphans) -> Answered {
-    let (mut session, mut all) = ask(flags.asking, flags.scope).await?;
+    let (mut session, mut all) = ask(flags.asking).await?;
     let narrow = Narrow::of(&flags.selectors, flags.ages);
     if !flags.dangling && !flags.lost_owner {
         narrow.retain(&mut session, &mut all.nodes, |node| Some(node)).await;
-        write_counts(&session, &unowned(&all))?;
+        write_counts(&session, &all)?;
         return Ok(Ending::Fine);
     }
     let mut found =
@@ -33,28 +32,31 @@ pub(super) async fn orphans(flags: Orphans) -> Answered {
 }
 
 pub(super) async fn check(flags: Check) -> Answered {
-    let (mut session, all) = ask(flags.asking, flags.scope).await?;
+    let (mut session, all) = ask(flags.asking).await?;
     let mut found = findings(&all, |edge| is_wrong(edge.standing()));
     Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut found, |(node, _)| Some(*node)).await;
     report(&session, Kind::ReferenceList, &found)
 }
 
 /// The graph, or one namespace of it.
-async fn ask(asking: Asking, scope: Scope) -> Result<(Session, Exported), Problem> {
+async fn ask(asking: Asking) -> Result<(Session, Exported), Problem> {
     let mut session = Session::open(asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
-    let all = service.export(within_namespace(session.namespace(), scope.all_namespaces)).await?;
+    let all = service.export(session.include()).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
     }
     Ok((session, all))
 }
 
+fn there(all: &Exported) -> impl Iterator<Item = &Node> {
+    all.nodes.iter().filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating))
+}
+
 /// The number of objects of each kind, and the number without owner.
 fn unowned(all: &Exported) -> BTreeMap<String, (usize, usize)> {
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    let there = all.nodes.iter().filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating));
-    for node in there {
+    for node in there(all) {
         let object = node.r#ref.clone().unwrap_or_default();
         let dot = if object.group.is_empty() { "" } else { "." };
         let count = counts.entry(format!("{}{dot}{}", object.kind, object.group)).or_default();
@@ -64,7 +66,8 @@ fn unowned(all: &Exported) -> BTreeMap<String, (usize, usize)> {
     counts
 }
 
-fn write_counts(session: &Session, counts: &BTreeMap<String, (usize, usize)>) -> Result<(), Problem> {
+fn write_counts(session: &Session, all: &Exported) -> Result<(), Problem> {
+    let counts = unowned(all);
     match session.format {
         Format::Json | Format::Yaml => {
             let kinds: Vec<Value> = counts
@@ -73,12 +76,19 @@ fn write_counts(session: &Session, counts: &BTreeMap<String, (usize, usize)>) ->
                 .collect();
             session.print_document(Document::list(Kind::OrphanCountList, Value::from(kinds)))
         }
-        Format::Name => session.print(&counts.keys().map(|kind| format!("{kind}\n")).collect::<String>()),
+        Format::Name => {
+            let without = there(all).filter(|node| node.owner_references.is_empty());
+            let name = |node: &Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
+            session.print(&without.map(name).collect::<String>())
+        }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let row = |(kind, (all, without)): (&String, &(usize, usize))| {
                 vec![Cell::bold(kind.as_str()), Cell::plain(all.to_string()), Cell::plain(without.to_string())]
             };
-            session.print(&columns(&["KIND", "OBJECTS", "WITHOUT OWNER"], &counts.iter().map(row).collect::<Vec<_>>()))
+            session.print_table(&columns(
+                &["KIND", "OBJECTS", "WITHOUT OWNER"],
+                &counts.iter().map(row).collect::<Vec<_>>(),
+            ))
         }
     }
 }
@@ -98,13 +108,8 @@ fn findings<'a>(all: &'a Exported, wanted: impl Fn(&Edge) -> bool) -> Vec<Findin
 
 /// Whether an object with the owner's name exists again, with another uid.
 fn is_back(all: &Exported, edge: &Edge) -> bool {
-    let there: BTreeSet<_> = all
-        .nodes
-        .iter()
-        .filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating))
-        .map(|node| address(node.r#ref.as_ref()))
-        .collect();
-    there.contains(&address(edge.owner.as_ref()))
+    let owner = address(edge.owner.as_ref());
+    there(all).any(|node| address(node.r#ref.as_ref()) == owner)
 }
 
 fn address(object: Option<&ObjectRef>) -> (String, String, String, String) {
@@ -131,12 +136,12 @@ fn report(session: &Session, kind: Kind, found: &[Finding<'_>]) -> Answered {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             if !found.is_empty() {
-                session.print(&table(found))?;
+                session.print_table(&table(found))?;
             }
         }
     }
     if found.is_empty() {
-        session.note("no findings");
+        session.note(&format!("no findings {}", session.where_searched()));
         return Ok(Ending::Fine);
     }
     Ok(Ending::Findings)

@@ -8,11 +8,11 @@ use super::session::Session;
 use crate::failure::Failure;
 use crate::remote::{self, LOCAL, NAME_FLAG, Reach, Remote};
 use anyhow::{Context as _, anyhow};
-use executor_service::{Channel, connect_through};
+use executor_service::{Channel, connect_through, innermost};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
-use kube_api::{Cluster, cluster_uid};
+use kube_api::{Cluster, ClusterUidError, cluster_uid};
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
@@ -249,7 +249,8 @@ impl Way {
         let labelled = ListParams::default().labels(SELECTOR);
         let listed = timeout(self.connection.request_timeout, pods.list(&labelled)).await;
         let listed = listed.map_err(|_| anyhow!("the list of the graph service's pods did not end in time"))?;
-        let listed = listed.context("the graph service's pods cannot be listed")?;
+        let listed =
+            listed.map_err(|error| anyhow!("the graph service's pods cannot be listed: {}", innermost(&error)))?;
         Ok(listed.items.iter().filter(|pod| is_ready(pod)).filter_map(Place::of).collect())
     }
 
@@ -275,6 +276,8 @@ impl Way {
                     return Ok(None);
                 }
                 Ok(_) => {}
+                // A caller with few rights lists the cluster instead: this service may belong to another one.
+                Err(ClusterUidError::Refused { .. }) => return Ok(None),
                 Err(why) => note(&format!("it is not known whether {LOCAL} belongs to context {name:?}: {why}")),
             }
         }

@@ -6,6 +6,7 @@ use super::flags::{Asking, Connection, Format};
 use super::printer::Printer;
 use super::requests;
 use kube_api::Cluster;
+use proto::r#type::v1beta1::ObjectFilter;
 use std::io::{self, Write as _};
 
 /// Clears a terminal.
@@ -17,6 +18,7 @@ pub(super) struct Session {
     pub(super) cluster: Cluster,
     pub(super) connection: Connection,
     namespace: Option<String>,
+    all_namespaces: bool,
     pub(super) format: Format,
     printer: Printer,
     incomplete: Vec<String>,
@@ -25,10 +27,11 @@ pub(super) struct Session {
 impl Session {
     /// Finds the credentials. Sends nothing yet. The first of `formats` is the default.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
-        let Asking { namespace, connection, output } = asking;
+        let Asking { namespace, all_namespaces, connection, output } = asking;
         let printer = Printer::of(output, formats)?;
         let cluster = requests::connect(&connection).await?;
-        Ok(Session { cluster, connection, namespace, format: printer.format, printer, incomplete: Vec::new() })
+        let (format, incomplete) = (printer.format, Vec::new());
+        Ok(Session { cluster, connection, namespace, all_namespaces, format, printer, incomplete })
     }
 
     /// The namespace of objects that are named without one.
@@ -38,6 +41,22 @@ impl Session {
 
     pub(super) fn namespace_is_given(&self) -> bool {
         self.namespace.is_some()
+    }
+
+    /// The namespace to search: `None` for all, with the cluster-scoped objects.
+    pub(super) fn searched(&self) -> Option<&str> {
+        if self.all_namespaces { None } else { Some(self.namespace()) }
+    }
+
+    /// What is searched, in words.
+    pub(super) fn where_searched(&self) -> String {
+        self.searched().map_or("in any namespace".to_owned(), |namespace| format!("in namespace {namespace}"))
+    }
+
+    /// The filters for what is searched.
+    pub(super) fn include(&self) -> Vec<ObjectFilter> {
+        let only = |name: &str| ObjectFilter { namespaces: vec![name.to_owned()], ..Default::default() };
+        self.searched().map(only).into_iter().collect()
     }
 
     /// Whether a snapshot answers instead of a cluster.
@@ -71,6 +90,15 @@ impl Session {
 
     pub(super) fn print(&self, text: &str) -> Result<(), Problem> {
         self.printer.print(text)
+    }
+
+    /// Prints a table: a heading, and rows.
+    pub(super) fn print_table(&self, text: &str) -> Result<(), Problem> {
+        self.printer.print_table(text)
+    }
+
+    pub(super) fn headings(&self) -> bool {
+        self.printer.headings
     }
 
     /// Prints the answer as a document. The document includes the list of missing information.

@@ -48,13 +48,25 @@ pub(super) async fn run(flags: Status) -> Answered {
     }
     let (replica, status) = ask(&way).await?;
     let mut graph = GraphServiceClient::new(replica);
-    let annotated = annotated(&mut graph).await;
-    show(&mut graph, &status, annotated, &printer).await?;
+    let searched = Searched {
+        annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
+        observed: count(&mut graph, Code::ObserveOnly, 1).await,
+    };
+    show(&mut graph, &status, searched, &printer).await?;
     Ok(Ending::Fine)
 }
 
-/// Prints the status again after each change, until the command is interrupted. Objects with the annotation are not
-/// counted, because that takes a search of the whole graph.
+/// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
+/// namespaces.
+#[derive(Clone, Copy, Debug, Default)]
+struct Searched {
+    /// Objects that the annotation holds.
+    annotated: Option<usize>,
+    /// Objects that mode observe keeps, at least.
+    observed: Option<usize>,
+}
+
+/// Prints the status again after each change, until the command is interrupted, without [`Searched`].
 async fn follow(way: &Way, printer: &Printer) -> Answered {
     loop {
         let (replica, _) = ask(way).await?;
@@ -62,7 +74,7 @@ async fn follow(way: &Way, printer: &Printer) -> Answered {
         let mut stream = remote::within(Admin::new(replica).watch_status(WatchStatusRequest::default())).await?;
         let pause = loop {
             match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
-                Some(Event::Status(status)) => show(&mut graph, &status, None, printer).await?,
+                Some(Event::Status(status)) => show(&mut graph, &status, Searched::default(), printer).await?,
                 Some(Event::GoingAway(away)) => break away.reconnect_after,
                 None => break None,
             }
@@ -89,35 +101,33 @@ async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
 async fn show(
     graph: &mut GraphServiceClient<Channel>,
     status: &GetStatusResponse,
-    annotated: Option<usize>,
+    searched: Searched,
     printer: &Printer,
 ) -> Result<(), Problem> {
     let collections = remote::within(remote::collections(graph)).await?;
     match printer.format {
-        Format::Json | Format::Yaml => printer.print_document(document(status, &collections, annotated)?, &[]),
+        Format::Json | Format::Yaml => printer.print_document(document(status, &collections, searched)?, &[]),
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Ndjson => {
-            printer.print(&lines(status, &collections, annotated))
+            printer.print(&lines(status, &collections, searched))
         }
     }
 }
 
-fn document(
-    status: &GetStatusResponse,
-    collections: &[Collection],
-    annotated: Option<usize>,
-) -> Result<Document, Problem> {
+fn document(status: &GetStatusResponse, collections: &[Collection], searched: Searched) -> Result<Document, Problem> {
     let schema = Schema::load()?;
     let fields = schema.message("ownergraph.admin.v1beta1.GetStatusResponse", status)?;
     let document = Document::new(Kind::CollectorStatus).with_fields(fields);
     let collections = schema.values("ListCoverageResponse.Collection", collections)?;
-    Ok(document.with("collections", collections).with("annotatedObjects", annotated.into()))
+    let document = document.with("collections", collections).with("annotatedObjects", searched.annotated.into());
+    Ok(document.with("observes", searched.observed.map(|count| count > 0).into()))
 }
 
-/// The number of objects that an annotation holds. `None` if the caller may not read all namespaces.
-async fn annotated(graph: &mut GraphServiceClient<Channel>) -> Option<usize> {
+/// The number of objects that are not deleted for this reason; `enough` ends the count. `None` if the caller may not
+/// read all namespaces.
+async fn count(graph: &mut GraphServiceClient<Channel>, code: Code, enough: usize) -> Option<usize> {
     let mut request = FindStuckObjectsRequest {
         min_age: Some(prost_types::Duration::default()),
-        codes: vec![Code::HoldAnnotation.into()],
+        codes: vec![code.into()],
         page_size: PAGE_SIZE,
         ..Default::default()
     };
@@ -125,7 +135,7 @@ async fn annotated(graph: &mut GraphServiceClient<Channel>) -> Option<usize> {
     loop {
         let page = remote::within(graph.find_stuck_objects(request.clone())).await.ok()?;
         count += page.objects.len();
-        if page.next_page_token.is_empty() {
+        if page.next_page_token.is_empty() || count >= enough {
             return Some(count);
         }
         request.page_token = page.next_page_token;
@@ -222,7 +232,12 @@ fn of_progress(status: &GetStatusResponse) -> String {
         let object = worst.object.as_ref().map(named).unwrap_or_default();
         return format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why);
     }
-    let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| ", nothing waits".to_owned());
+    let has_ready = status.oldest_queued_age.is_some() && status.queued_items > status.held_items;
+    if status.executors == 0 && status.term.is_some() && has_ready {
+        return "STOPPED: work is ready, and no executor is connected".to_owned();
+    }
+    let idle = || if status.queued_items == 0 { ", nothing waits" } else { ", nothing is ready" };
+    let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| idle().to_owned());
     format!("the loop makes progress{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
 }
 
@@ -251,7 +266,7 @@ fn of_untrue(liar: &UntrueReports) -> String {
     format!("{} reports of executor {name} (process {}){refused}", liar.count, of.incarnation)
 }
 
-fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> String {
+fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searched) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string does not fail.
@@ -267,7 +282,10 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         "queue",
         format!("{queued} waiting, of these {held} held and {retrying} retrying; {} leased", status.leased_items),
     );
-    if let Some(annotated) = annotated.filter(|count| *count > 0) {
+    if searched.observed.is_some_and(|count| count > 0) {
+        line("mode", "observe: decisions are published, and not carried out".to_owned());
+    }
+    if let Some(annotated) = searched.annotated.filter(|count| *count > 0) {
         line(
             "annotated",
             format!("{annotated} to be deleted, but held by the annotation {}", engine::object::HOLD_ANNOTATION),
@@ -335,6 +353,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
 mod tests {
     use super::*;
     use proto::decision::v1beta1::Position;
+    use proto::r#type::v1beta1::Term;
     use proto::work::v1beta1::ExecutorIdentity;
 
     #[test]
@@ -350,6 +369,11 @@ mod tests {
             of_progress(&status),
             "the loop makes progress, the oldest decision waits for 90 s, the oldest is held for 90 s"
         );
+        (status.term, status.queued_items) = (Some(Term::default()), 2);
+        assert_eq!(of_progress(&status), "STOPPED: work is ready, and no executor is connected");
+        status.executors = 1;
+        (status.oldest_queued_age, status.oldest_held_age) = (None, None);
+        assert_eq!(of_progress(&status), "the loop makes progress, nothing is ready");
         status.stalled_for = seconds(31);
         assert_eq!(
             of_progress(&status),
@@ -366,7 +390,11 @@ mod tests {
         let liar = UntrueReports { identity: Some(identity), count: 10, refused_for };
         let status = GetStatusResponse { untrue_reports: vec![liar], ..GetStatusResponse::default() };
         let line = "10 reports of executor e-0 (process 1f), refused for another 540 s";
-        assert!(lines(&status, &[], None).lines().any(|found| found.starts_with("UNTRUE") && found.ends_with(line)));
+        assert!(
+            lines(&status, &[], Searched::default())
+                .lines()
+                .any(|found| found.starts_with("UNTRUE") && found.ends_with(line))
+        );
     }
 
     #[test]
@@ -397,7 +425,7 @@ mod tests {
             more_obstacles: 2,
             ..GetStatusResponse::default()
         };
-        let text = lines(&status, &[], None);
+        let text = lines(&status, &[], Searched::default());
         for expected in [
             "progress    FAILING: delete of ConfigMap a/x was tried 13 times: attempt 13 failed: transient: the owner answers too slowly\n",
             "blocked     322 behind webhook: guard: admission_denied: no deletions on Fridays\n",
@@ -407,7 +435,7 @@ mod tests {
         }
         status.obstacles.pop();
         assert_eq!(of_progress(&status), "the loop makes progress, nothing waits");
-        let told = document(&status, &[], Some(0)).unwrap().with_incomplete(&[]);
+        let told = document(&status, &[], Searched::default()).unwrap().with_incomplete(&[]);
         assert_eq!((&told["kind"], &told["obstacles"][0]["items"]), (&"CollectorStatus".into(), &"322".into()));
     }
 
@@ -444,11 +472,13 @@ mod tests {
             collection("", "bindings", State::Ignored, ""),
             collection("example.com", "widgets", State::Failed, "403"),
         ];
-        let text = lines(&GetStatusResponse::default(), &collections, Some(2));
-        assert!(text.contains("annotated   2 to be deleted"), "{text}");
+        let text =
+            lines(&GetStatusResponse::default(), &collections, Searched { annotated: Some(2), observed: Some(1) });
+        assert!(text.contains("mode        observe: ") && text.contains("annotated   2 to be deleted"), "{text}");
         let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
         assert!(text.contains(expected), "{text}");
-        let told = document(&GetStatusResponse::default(), &collections, None).unwrap().with_incomplete(&[]);
+        let told =
+            document(&GetStatusResponse::default(), &collections, Searched::default()).unwrap().with_incomplete(&[]);
         assert_eq!(told["collections"][2]["state"], "STATE_FAILED");
     }
 }

@@ -4,9 +4,8 @@ use super::columns::{Cell, columns, now, span};
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Ages, Format, Stuck};
-use super::naming::{by_type, shown};
+use super::naming::{by_type, listing, shown};
 use super::narrow::Narrow;
-use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::why;
@@ -17,8 +16,7 @@ const FORMATS: [Format; 5] = [Format::Table, Format::Json, Format::Yaml, Format:
 pub(super) async fn run(flags: Stuck) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
-    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
-    let (mut found, unsynced) = service.stuck(include, flags.older_than).await?;
+    let (mut found, unsynced) = service.stuck(session.include(), flags.older_than).await?;
     if !unsynced.is_empty() {
         session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
     }
@@ -28,10 +26,12 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     if found.is_empty() {
         let seconds = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
         session.note(&match seconds {
-            0 => "nothing is stuck".to_owned(),
-            _ => {
-                format!("nothing is stuck for longer than {}; --older-than 0s shows all waiting objects", span(seconds))
-            }
+            0 => format!("nothing is stuck {}", session.where_searched()),
+            _ => format!(
+                "nothing is stuck {} for longer than {}; --older-than 0s shows all waiting objects",
+                session.where_searched(),
+                span(seconds)
+            ),
         });
         return Ok(Ending::Fine);
     }
@@ -58,7 +58,7 @@ fn write(session: &Session, found: &[Found]) -> Result<(), Problem> {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid if found.is_empty() => Ok(()),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid => {
-            session.print(&table(found, now()))
+            session.print_table(&table(found, now()))
         }
     }
 }

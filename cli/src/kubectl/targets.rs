@@ -4,6 +4,7 @@ use super::ending::Problem;
 use super::flags::Targets;
 use super::naming::{self, Catalogue, Found, Metadata, Named, Served, is_name};
 use super::session::Session;
+use crate::name::quoted;
 use kube::api::ListParams;
 use manifest::Manifest;
 use std::collections::BTreeSet;
@@ -53,25 +54,22 @@ impl Targets {
         types.chain(labels).chain(fields).collect::<Vec<_>>().join(" ")
     }
 
-    /// The flag ` -n shop`, if the same targets need it.
+    /// The flag ` -n shop` or ` -A`, if the same targets need it.
     pub(super) fn place(&self, session: &Session, named: &[Named]) -> String {
         let needed = named.iter().any(|object| object.served.namespaced);
         // Objects in files may have a namespace of their own.
         let is_meant = self.filename.is_empty() || session.namespace_is_given();
-        if needed && is_meant { format!(" -n {}", session.namespace()) } else { String::new() }
+        match session.searched() {
+            Some(namespace) if needed && is_meant => format!(" -n {namespace}"),
+            Some(_) => String::new(),
+            None => " -A".to_owned(),
+        }
     }
 }
 
 fn type_and_name(object: &Named) -> String {
     let dot = if object.served.group.is_empty() { "" } else { "." };
     format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
-}
-
-/// Quotes a text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
-    let is_plain = !text.is_empty() && text.chars().all(plain);
-    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The objects of these types that match the selectors.
@@ -88,7 +86,7 @@ async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Pr
     let mut met = BTreeSet::new();
     for of in types {
         let served = catalogue.find(of).map_err(Problem::sentence)?;
-        let namespace = if served.namespaced { session.namespace() } else { "" };
+        let namespace = if served.namespaced { session.searched().unwrap_or_default() } else { "" };
         let page = naming::list(session, served, namespace, &wanted).await?;
         // A page with fewer objects than its limit may not be the last.
         if page.goes_on {
@@ -96,9 +94,9 @@ async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Pr
         }
         for metadata in page.objects {
             if met.insert(metadata.uid.clone()) {
-                let Metadata { name, uid, resource_version } = metadata;
+                let Metadata { name, namespace, uid, resource_version } = metadata;
                 let found = Found::There { uid, resource_version };
-                all.push(Named { served: served.clone(), namespace: namespace.to_owned(), name, found });
+                all.push(Named { served: served.clone(), namespace, name, found });
             }
         }
         if all.len() > TARGETS_MAX {
@@ -169,6 +167,5 @@ mod tests {
         let field_selector = Some("status.phase!=Running".to_owned());
         let selected = Targets { objects: vec!["pods,cm".into()], selector, field_selector, ..none };
         assert_eq!(selected.words(&[]), "pods,cm -l 'app=web,env in (a,b)' --field-selector='status.phase!=Running'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

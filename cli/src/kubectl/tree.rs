@@ -4,13 +4,13 @@ use super::conditions;
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Owners, Tree};
-use super::naming::{by_type, resolve_one, shown};
+use super::naming::{by_type, listing, resolve_one, shown};
 use super::narrow::Narrow;
 use super::picture;
-use super::questions::{Walked, listing};
+use super::questions::Walked;
 use super::service::{Need, Service};
 use super::session::Session;
-use crate::name::program;
+use crate::name::command_here;
 use proto::graph::v1beta1::list_dependents_response::Dependent;
 use proto::graph::v1beta1::{Edge, Node};
 use proto::r#type::v1beta1::ObjectRef;
@@ -64,10 +64,14 @@ impl From<Owners> for Tree {
 
 pub(super) async fn run(flags: Tree) -> Answered {
     let mut session = Session::open(flags.asking.clone(), if flags.watch { &FOLLOWED } else { &FORMATS }).await?;
+    if flags.watch && session.is_file() {
+        return Err(Problem::sentence("a snapshot does not change: --watch needs a cluster"));
+    }
     let named = resolve_one(&mut session, &flags.object).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
-    let unknown = || Problem::sentence(format!("{} is not known; {} why may show more", shown(&reference), program()));
+    let unknown =
+        || Problem::sentence(format!("{} is not known; {} why may show more", shown(&reference), command_here()));
     let root = service.get(&reference).await?.ok_or_else(unknown)?;
     let at = root.r#ref.clone().unwrap_or_default();
     if flags.watch {
@@ -101,7 +105,7 @@ async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flag
     };
     let hidden: usize = left.iter().map(|(_, walked)| walked.hidden).sum();
     if is_table {
-        let same = |node: &Node| alike(node, conditions.as_ref());
+        let same = |node: &Node| alike(node, conditions.as_ref(), &flags.walk);
         let mut parts = Vec::new();
         for (shape, (side, walked)) in shapes.iter().zip(&left) {
             let folds = *side == Side::Dependents && !flags.walk.no_fold;
@@ -113,9 +117,10 @@ async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flag
             conditions: conditions.as_ref(),
             up: left.iter().any(|(side, _)| *side == Side::Owners),
             wide: session.format == Format::Wide,
+            walk: &flags.walk,
             narrow: &narrow,
         };
-        session.print(&table.text(&joined(parts)))?;
+        session.print_table(&table.text(&joined(parts)))?;
     } else {
         write(session, root, &left)?;
         if hidden > 0 {
@@ -163,7 +168,7 @@ fn leave(
     (side, walked): &(Side, Walked),
     wanted: &impl Fn(&Node) -> bool,
 ) -> (Side, Walked) {
-    let (kept, hidden) = shape.kept(uid(root), wanted);
+    let (kept, hidden) = shape.kept(root, wanted);
     let found = walked.found.iter().filter(|found| kept.contains(uid(&found.node))).cloned().collect();
     (*side, Walked { found, hidden, ..walked.clone() })
 }

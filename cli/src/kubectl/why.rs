@@ -4,17 +4,16 @@ use super::columns::{now, span};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
-use super::naming::{Found, resolve_one, shown};
-use super::questions::listing;
+use super::naming::{Found, listing, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
-use crate::name::program;
+use crate::name::{command, command_here};
 use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1beta1::reason::Code;
 use proto::graph::v1beta1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
-use proto::r#type::v1beta1::ObjectRef;
+use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
 use runtime::visible;
 use serde_json::json;
 
@@ -80,7 +79,10 @@ fn unknown(session: &Session, object: &ObjectRef, found: &Found, left_out: bool)
     } else {
         session.print(&unknown_text(object, found, left_out))?;
     }
-    Ok(Ending::Fine)
+    Ok(match found {
+        Found::Absent => Ending::Absent,
+        Found::There { .. } | Found::Unreadable(_) => Ending::Fine,
+    })
 }
 
 /// `left_out` means that the configuration excludes the object's collection from the graph.
@@ -122,7 +124,7 @@ fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> S
     }
     let more = (node.owner_count as usize).saturating_sub(answer.owners.len());
     if more > 0 && !answer.owners.is_empty() {
-        line(&mut text, "owner", &format!("and {more} more; {} owners lists all of them", program()));
+        line(&mut text, "owner", &format!("and {more} more; {} owners lists all of them", command_here()));
     }
     if let Some(work) = &answer.work {
         line(&mut text, "decided", &work_words(work, now));
@@ -164,6 +166,12 @@ fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
         Verdict::Gone => went(answer.departure.as_ref(), now),
         Verdict::Unspecified => "has a verdict that this version does not know; upgrade it".to_owned(),
     }
+}
+
+/// A replica that stands by, and a listing of this process, check no owners.
+fn is_of_leader(answer: &ExplainObjectResponse) -> bool {
+    let role = answer.meta.as_ref().map_or(ReplicaRole::Unspecified, |meta| meta.role());
+    !matches!(role, ReplicaRole::Standby | ReplicaRole::Syncing)
 }
 
 fn of_contents(answer: &ExplainObjectResponse) -> bool {
@@ -233,7 +241,7 @@ fn work_words(work: &PendingWork, now: i64) -> String {
 fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
     let first = answer.reasons.first()?;
     if let Some((pause, _)) = first.detail.strip_prefix(PAUSE_PREFIX).and_then(|held| held.split_once(':')) {
-        return Some(format!("wait until the pause ends, or end it: {} resume {pause}", program()));
+        return Some(format!("wait until the pause ends, or end it: {} resume {pause}", command()));
     }
     let words = match (answer.verdict(), first.code()) {
         (Verdict::Kept, Code::SolidOwner) => "it is deleted when the last of its owners is gone",
@@ -248,6 +256,9 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         (Verdict::Undecided, Code::CollectionUnsynced) => {
             "the collector decides as soon as that collection can be listed"
         }
+        (Verdict::Undecided, Code::OwnerUnverified) if !is_of_leader(answer) => {
+            "ask the leader of a graph service: only it checks whether the owner exists"
+        }
         (Verdict::Undecided, Code::OwnerUnverified) => "no action needed: the collector is checking the owner",
         (Verdict::Undecided, Code::OwnerUnreadable) => "allow the collector to read the owner; it retries by itself",
         (Verdict::Blocked | Verdict::InProgress, Code::CollectionUnsynced) => {
@@ -257,12 +268,12 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
             "find out why the controller of that finalizer does not remove it; removing it by hand skips its cleanup"
         }
         (Verdict::Blocked, Code::BlockingDependents) if node.deleting_dependents => {
-            return Some(format!("{} stuck shows the objects that must be deleted first", program()));
+            return Some(format!("{} stuck shows the objects that must be deleted first", command_here()));
         }
         (Verdict::Blocked, Code::ContentsRemain) if node.r#ref.as_ref().is_some_and(is_namespace) => {
             return Some(format!(
                 "{} stuck -n with its name lists the objects in it that make no progress, and why",
-                program()
+                command()
             ));
         }
         (_, Code::NoExecutor) => "start an executor-service, or find out why none is connected",

@@ -29,6 +29,8 @@ const ADMIN: &str = "admin-token";
 const VIEWER: &str = "viewer-token";
 /// May see nothing of Pods, and so not find the graph service either.
 const STRANGER: &str = "stranger-token";
+/// May see one namespace only, and nothing that has none.
+const TENANT: &str = "tenant-token";
 
 /// A cluster with a door.
 struct Door {
@@ -127,7 +129,8 @@ async fn guard(request: Request, next: Next) -> Response {
         ADMIN => {}
         VIEWER if !of("secrets") => {}
         STRANGER if !of("pods") => {}
-        VIEWER | STRANGER => return refusal(StatusCode::FORBIDDEN, "forbidden: ask another user"),
+        TENANT if path.contains("/namespaces/default/") || matches!(&*path, "/api" | "/apis") => {}
+        VIEWER | STRANGER | TENANT => return refusal(StatusCode::FORBIDDEN, "forbidden: ask another user"),
         _ => return refusal(StatusCode::UNAUTHORIZED, "Unauthorized"),
     }
     if path.ends_with("/portforward") { forward(request) } else { next.run(request).await }
@@ -209,7 +212,10 @@ async fn a_port_is_forwarded_to_the_graph_service_where_there_is_one() {
     for question in questions {
         let said = door.ask(ADMIN, question).await;
         let rest = said.stderr.strip_prefix(PLAINTEXT).unwrap_or_else(|| panic!("{question:?}: {}", said.stderr));
-        assert!(said.code == Some(0) && ["", "note: nothing waits\n"].contains(&rest), "{question:?}: {rest}");
+        assert!(
+            said.code == Some(0) && ["", "note: nothing waits in any namespace\n"].contains(&rest),
+            "{question:?}: {rest}"
+        );
     }
     let elsewhere = door.ask(ADMIN, &["why", "cm/first", "--port-forward-namespace", "default"]).await;
     assert!(elsewhere.stderr.contains("no ownergraph service"), "{}", elsewhere.stderr);
@@ -217,6 +223,27 @@ async fn a_port_is_forwarded_to_the_graph_service_where_there_is_one() {
     assert!(stranger.code == Some(0) && stranger.stdout.contains("ConfigMap default/root owns it"));
     assert!(stranger.stderr.contains("the graph service's pods cannot be listed"), "{}", stranger.stderr);
     assert_eq!(collector.terminate().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn rights_in_one_namespace_are_enough_for_answers_about_it() {
+    let door = Door::open().await;
+    let root = door.api.create("root", &[]).await;
+    let first = door.api.create("first", &[&root]).await;
+    door.api.create("second", &[&first]).await;
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["tree", "cm/root", "-o", "name"], 0, "configmap/root\nconfigmap/first\nconfigmap/second\n"),
+        (&["tree", "cm/root"], 0, "└─ConfigMap/second"),
+        (&["why", "cm/first"], 0, "ConfigMap default/root owns it"),
+        (&["plan", "delete", "cm/root"], 3, "delete     3  ConfigMap 3"),
+    ];
+    for (question, code, part) in cases {
+        let said = door.ask(TENANT, question).await;
+        assert_eq!(said.code, Some(code), "{question:?}: {}", said.stderr);
+        assert!(said.stdout.contains(part), "{question:?}: {}", said.stdout);
+        assert!(said.stderr.contains("are listed in namespace default only"), "{}", said.stderr);
+        assert!(said.stderr.lines().all(|line| line.len() < 2_000 && !line.contains("Status {")), "{}", said.stderr);
+    }
 }
 
 #[tokio::test]

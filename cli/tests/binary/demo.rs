@@ -68,9 +68,8 @@ async fn the_story_tells_each_act_in_plain_lines_without_colours() {
 }
 
 #[tokio::test]
-async fn one_object_is_a_cascade_too_and_variables_are_flags() {
-    let mut command = ownergraph(&["demo"]);
-    let output = output(command.env("OWNERGRAPH_OBJECTS", "1").env("OWNERGRAPH_JSON", "1")).await;
+async fn one_object_is_a_cascade_too() {
+    let output = output(&mut ownergraph(&["demo", "--objects", "1", "--json"])).await;
     assert!(output.status.success(), "{output:?}");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(number(&summary["acts"][4], "collected"), 1);

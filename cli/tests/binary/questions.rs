@@ -84,7 +84,10 @@ async fn the_service_and_the_own_listing_answer_alike() {
     for question in questions {
         let (theirs, ours) = (world.ask(question).await, world.ask_here(question).await);
         assert_eq!((theirs.code, ours.code), (Some(0), Some(0)), "{question:?}: {} {}", theirs.stderr, ours.stderr);
-        assert_eq!(theirs.stdout, ours.stdout, "{question:?}");
+        // The command to run repeats the flags of each.
+        let text =
+            |said: &Said| said.stdout.lines().filter(|line| !line.starts_with("run ")).collect::<Vec<_>>().join("\n");
+        assert_eq!(text(&theirs), text(&ours), "{question:?}");
         assert_eq!(theirs.stderr, "", "{question:?}");
         assert!(
             ours.stderr.contains("listing ") && ours.stderr.contains(" resource types directly (slow)"),
@@ -218,8 +221,12 @@ async fn a_plan_takes_what_a_selector_fits_and_what_files_describe() {
         assert!(said.stderr.contains(part), "{targets:?}: {}", said.stderr);
     }
     let plan = world.ask(&["plan", "delete", "-f", path]).await;
-    assert!(plan.stdout.contains(&format!("run    kubectl ownergraph delete -f {path} --cascade")), "{}", plan.stdout);
-    let done = world.ask(&["delete", "-f", path, "--confirm", &digest(&plan)]).await;
+    let run = plan.stdout.lines().find_map(|line| line.strip_prefix("run    kubectl ownergraph ")).unwrap();
+    assert!(run.contains(&format!(" delete -f {path} --cascade=background --confirm={}", digest(&plan))), "{run}");
+    // It runs as it is printed.
+    let done = output(&mut plugin(&run.split(' ').collect::<Vec<_>>())).await;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let done = Said { code: done.status.code(), stdout: text(&done.stdout), stderr: text(&done.stderr) };
     assert_eq!(done.stdout, "configmap/second deleted\nconfigmap/leaf deleted\n", "{}", done.stderr);
     let selected = ["cm", "--field-selector=metadata.name!=first"];
     let plan = world.ask(&[&["plan", "delete"], &selected[..]].concat()).await;
@@ -264,6 +271,67 @@ async fn documents_carry_their_kind_and_what_is_missing() {
 }
 
 #[tokio::test]
+async fn tables_take_the_flags_that_kubectl_has() {
+    let world = World::start().await;
+    let cases: [(&[&str], usize, &str); 8] = [
+        (&["tree", "cm/root", "--no-headers"], 4, "ConfigMap/root"),
+        (&["tree", "cm/root", "-L", "app", "--show-labels"], 5, "APP  LABELS"),
+        (&["why", "cm/root", "-o", "wide"], 0, "has no owners"),
+        (&["path", "cm/leaf", "cm/root", "-o", "table"], 3, "is owned by"),
+        (&["-A", "orphans", "--no-headers"], 0, "ConfigMap"),
+        (&["status", "-o", "wide"], 0, "replica "),
+        (&["version", "-o", "wide"], 4, "schema "),
+        (
+            &["plan", "delete", "cm", "-A", "--field-selector", "metadata.name=leaf"],
+            0,
+            "delete cm --field-selector=metadata.name=leaf -A",
+        ),
+    ];
+    for (question, lines, part) in cases {
+        let said = world.ask(question).await;
+        let count = said.stdout.lines().count();
+        assert!(
+            said.stdout.contains(part) && (lines == 0 || count == lines),
+            "{question:?}: {}{}",
+            said.stdout,
+            said.stderr
+        );
+        assert!(!said.stdout.starts_with("KIND"), "{}", said.stdout);
+    }
+    for question in ["queue", "check", "stuck", "cycles", "orphans", "decisions"] {
+        for format in ["wide", "table", "json", "yaml"] {
+            let said = world.ask(&[question, "-o", format]).await;
+            assert!(matches!(said.code, Some(0 | 2)), "{question} -o {format}: {}", said.stderr);
+        }
+    }
+    for (question, part) in [
+        (&["queue"][..], "nothing waits in namespace default"),
+        (&["stuck", "-n", "kube-system"], "nothing is stuck in namespace kube-system for longer than 5m"),
+        (&["check", "-A", "--older-than", "1d"], "no findings in any namespace"),
+        (&["tree", "cm/root", "-A"], "--all-namespaces does not go with the name of an object"),
+        (&["tree", "cm/root", "--server", "garbage"], "--server \"garbage\" is not HOST:PORT"),
+    ] {
+        let said = world.run(&[], &[question, &["--server", &world.server]].concat()).await;
+        assert!(said.stderr.contains(part), "{question:?}: {}", said.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_is_waited_for() {
+    let world = World::start().await;
+    let plan = world.ask(&["plan", "delete", "cm/leaf"]).await;
+    let confirm = format!("--confirm={}", digest(&plan));
+    let gone = world.ask(&["delete", "cm/leaf", "--wait", &confirm]).await;
+    assert_eq!((gone.code, gone.stdout.as_str()), (Some(0), "configmap/leaf deleted\n"), "{}", gone.stderr);
+    let plan = world.ask(&["plan", "delete", "cm/root", "--cascade=foreground"]).await;
+    let confirm = format!("--confirm={}", digest(&plan));
+    let flags = ["delete", "cm/root", "--cascade=foreground", "--wait=true", "--timeout=1s", &confirm];
+    let late = world.ask(&flags).await;
+    assert_eq!(late.code, Some(124), "an observer deletes no dependents: {}", late.stderr);
+    assert!(late.stderr.contains("ConfigMap default/root is marked for deletion, and still there"), "{}", late.stderr);
+}
+
+#[tokio::test]
 async fn templates_are_filled_from_the_document() {
     let world = World::start().await;
     let template = r#"jsonpath={.root.ref.name}:{range .dependents[?(@.depth==1)]} {.node.ref.name}{end}{"\n"}"#;
@@ -278,8 +346,9 @@ async fn templates_are_filled_from_the_document() {
 #[tokio::test]
 async fn what_is_left_out_is_counted_with_what_left_it_out() {
     let world = World::start().await;
-    let cases: [(&[&str], usize, &str); 5] = [
-        (&["tree", "cm/root", "--field-selector", "metadata.name!=first"], 2, "… 2 hidden by --field-selector"),
+    let cases: [(&[&str], usize, &str); 6] = [
+        (&["tree", "cm/root", "--field-selector", "metadata.name!=leaf"], 3, "… 1 hidden by --field-selector"),
+        (&["tree", "cm/root", "--field-selector", "metadata.name=leaf"], 3, "… 1 hidden by --field-selector"),
         (&["tree", "cm/root", "--older-than", "1h"], 1, "… 3 hidden by --older-than"),
         (&["tree", "cm/root", "--newer-than", "1h"], 4, ""),
         (&["tree", "cm/leaf", "--both", "-l", "app=web"], 1, "… 2 hidden by --selector"),
@@ -312,7 +381,7 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
         assert!(said.stderr.contains(part) && said.stdout.is_empty(), "{arguments:?}: {} {}", said.stdout, said.stderr);
     }
     let never = world.ask(&["why", "cm/missing"]).await;
-    assert!(never.code == Some(0) && never.stdout.contains("was never seen"), "{}", never.stdout);
+    assert!(never.code == Some(1) && never.stdout.contains("was never seen"), "{}", never.stdout);
     let same = output(&mut ownergraph(&["stuck", "--nonsense"])).await;
     assert_eq!(same.status.code(), Some(1), "2 would mean findings");
     let unreachable = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
@@ -356,4 +425,8 @@ async fn a_tree_is_followed() {
     assert!(follower.said("ConfigMap/late").await.starts_with("added "));
     world.api().delete("late").await;
     assert!(follower.said("ConfigMap/late").await.starts_with("removed "));
+    for name in ["leaf", "first", "second", "root"] {
+        world.api().delete(name).await;
+    }
+    follower.logged("ConfigMap default/root is gone, and no dependent of it is left").await;
 }

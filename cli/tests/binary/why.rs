@@ -43,7 +43,7 @@ async fn a_real_collector_tells_of_each_state() {
     let world = World::start().await;
     assert_eq!(tells(&world, "leaf", &["stays\n", "ConfigMap default/first owns it"]).await, Some(0));
     assert_eq!(tells(&world, "root", &["stays: it has no owners"]).await, Some(0));
-    assert_eq!(tells(&world, "missing", &["was never seen", "check the name"]).await, Some(0));
+    assert_eq!(tells(&world, "missing", &["was never seen", "check the name"]).await, Some(1));
 
     let strange = json!({ "apiVersion": "example.com/v1", "kind": "Strange", "name": "x", "uid": "u-1" });
     create(&world, "unresolved", json!({ "ownerReferences": [strange] })).await;

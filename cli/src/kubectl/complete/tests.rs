@@ -24,7 +24,7 @@ fn commands_flags_and_values_are_offered() {
     assert_eq!(words("p -n stuck o"), ["orphans", "owners", ":4"]);
     assert_eq!(words("p plan "), ["delete", "help", ":4"]);
     assert_eq!(words("p -n shop plan d"), ["delete", ":4"]);
-    assert_eq!(words("p tree --no-"), ["--no-fold", "--no-status", ":4"]);
+    assert_eq!(words("p tree --no-"), ["--no-fold", "--no-headers", "--no-status", ":4"]);
     assert_eq!(words("p --conte"), ["--context", ":4"]);
     assert_eq!(words("p tree cm/a -o m"), ["mermaid", ":4"]);
     assert_eq!(words("p tree --output=js"), ["--output=json", "--output=jsonpath=", ":4"]);

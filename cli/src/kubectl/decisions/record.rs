@@ -79,7 +79,7 @@ fn cloud_value(event: &CloudEvent, schema: &Schema) -> Result<Value, Problem> {
 }
 
 pub(in crate::kubectl) fn heading(wide: bool) -> String {
-    columns(["TIME", "PHASE", "ACTION", "OBJECT", "CAUSE"], wide.then_some(["EXECUTOR", "POSITION", "DECISION"]))
+    columns(["TIME(UTC)", "PHASE", "ACTION", "OBJECT", "CAUSE"], wide.then_some(["EXECUTOR", "POSITION", "DECISION"]))
 }
 
 /// The entry as a line. The widths of the columns are fixed, because later entries are not known yet.

@@ -1,5 +1,6 @@
 //! The flags that all query commands share.
 
+use super::spans::limit;
 use crate::kubectl::jsonpath::Template;
 use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
@@ -74,8 +75,8 @@ pub(crate) struct Connection {
     /// Do not check the API server's certificate.
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
-    /// Time limit of each request, such as 10s or 2m.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = graph_service::options::duration)]
+    /// Time limit of each request, such as 10s or 1m30s. 0 means no limit.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
     pub(crate) request_timeout: Duration,
     /// From 6 on, print each request to the API server to stderr, as kubectl does.
     #[arg(short, long = "v", value_name = "LEVEL", default_value_t = 0, overrides_with = "verbosity")]
@@ -111,7 +112,8 @@ impl Connection {
     }
 }
 
-/// The format of the answer. Each command supports some of them, and names these in the error about another one.
+/// The format of the answer. A command without a table or without more columns takes `table` and `wide` for its only
+/// text. It names its formats in the error about another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns.
@@ -181,7 +183,7 @@ pub(crate) struct Output {
     /// JSON.
     #[arg(short = 'o', long = "output", value_parser = Forms, value_name = "FORMAT", overrides_with = "form")]
     pub(crate) form: Option<Form>,
-    /// When to use colours; NO_COLOR wins.
+    /// When to use colours. `auto` uses them at a terminal, unless NO_COLOR is set.
     #[arg(
         short = 'c',
         long = "color",
@@ -191,6 +193,9 @@ pub(crate) struct Output {
         overrides_with = "colour"
     )]
     pub(crate) colour: Colour,
+    /// Leave out the headings of tables.
+    #[arg(long)]
+    pub(crate) no_headers: bool,
 }
 
 /// The flags of every query command.
@@ -199,6 +204,9 @@ pub(crate) struct Asking {
     /// Namespace of the named objects, or to search. Default: the namespace of the context.
     #[arg(short, long, overrides_with = "namespace")]
     pub(crate) namespace: Option<String>,
+    /// All namespaces, and cluster-scoped objects: for lists and selectors.
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! The flags of `pause`, `resume` and `status`.
 
 use super::asking::{Connection, Output};
+use super::spans::{lifetime, span};
 use engine::object::GroupResource;
-use graph_service::options::{duration, kind_name};
+use graph_service::options::kind_name;
 use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -29,14 +30,14 @@ pub(crate) struct Pause {
     /// Objects of this kind, in kubectl's forms: pods, deploy, deployments.apps; may be repeated.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
-    /// Lifetime of the pause, at most 24h.
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    /// Lifetime of the pause, such as 1h30m; at most 24h.
+    #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
     pub(crate) lifetime: Duration,
     /// Reason for the pause. `status`, `why` and the Pause resource show it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Maximum time to wait until no executor can still write in the scope.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Maximum time to wait until no executor can still write in the scope. 0s looks once.
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(crate) wait: Option<Duration>,
     #[command(flatten)]
     pub(crate) connection: Connection,

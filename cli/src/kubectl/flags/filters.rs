@@ -1,7 +1,7 @@
 //! Flags that leave objects out of an answer.
 
+use super::spans::span;
 use crate::kubectl::selector::{Fields, fields, labels};
-use graph_service::options::duration;
 use kube::core::Selector;
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ pub(crate) struct Selectors {
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Ages {
-    /// Only objects that are older than this, such as 30s, 10m or 24h.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Only objects that are older than this, such as 30s, 10m or 1d.
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(crate) older_than: Option<Duration>,
     /// Only objects that are newer than this.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(crate) newer_than: Option<Duration>,
 }

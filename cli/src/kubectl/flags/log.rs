@@ -1,6 +1,7 @@
 //! The flags of the commands that read the decision log.
 
-use super::{Asking, Scope};
+use super::Asking;
+use super::spans::{limit, span};
 use clap::ValueEnum;
 use engine::object::GroupResource;
 use proto::decision::v1beta1::{Cause, Phase};
@@ -93,8 +94,8 @@ pub(crate) struct Decisions {
     /// Follow new events.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only events newer than this, such as 10m.
-    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
+    /// Only events newer than this, such as 10m or 1d. 0s means all.
+    #[arg(long, value_name = "DURATION", value_parser = span, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
     pub(crate) since: Option<Duration>,
     /// Number of newest events to show. Default: 100, unless another start is given.
     #[arg(long, value_name = "N", conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
@@ -128,8 +129,6 @@ pub(crate) struct Decisions {
     #[arg(long)]
     pub(crate) cloudevents: bool,
     #[command(flatten)]
-    pub(crate) scope: Scope,
-    #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
@@ -148,8 +147,6 @@ pub(crate) struct Queue {
     #[arg(long, value_enum, default_value = "kind")]
     pub(crate) by: Group,
     #[command(flatten)]
-    pub(crate) scope: Scope,
-    #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
@@ -161,9 +158,9 @@ pub(crate) struct Progress {
     /// Uid of the object whose deletion began the cascade.
     #[arg(long, value_name = "UID")]
     pub(crate) root: Option<String>,
-    /// Maximum time. After it the command ends with exit code 124, and the cascade continues.
-    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration)]
-    pub(crate) timeout: Option<Duration>,
+    /// Maximum time. After it the command ends with exit code 124, and the cascade continues. 0s means no limit.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = limit)]
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }

@@ -55,7 +55,8 @@ fn words_are_read_as_kubectl_reads_them() {
     let pair = |of: &str, name: &str| (of.to_owned(), name.to_owned());
     assert_eq!(pairs(&words("pod a b")).unwrap(), [pair("pod", "a"), pair("pod", "b")]);
     assert_eq!(pairs(&words("pod/a svc/b")).unwrap(), [pair("pod", "a"), pair("svc", "b")]);
-    for line in ["pod", "pod/a b", "pod a/b", "pod/", "/a", "pod/a%2fb", "pod/..", "pod a?x"] {
+    assert_eq!(pairs(&words("clusterrole/系统:管理员?")).unwrap(), [pair("clusterrole", "系统:管理员?")]);
+    for line in ["pod", "pod/a b", "pod a/b", "pod/", "/a", "pod/a%2fb", "pod/..", "pod a\tx"] {
         assert!(pairs(&words(line)).is_err(), "{line}");
     }
 }

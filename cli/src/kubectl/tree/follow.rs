@@ -5,13 +5,15 @@ use super::table::{collecting, name};
 use crate::kubectl::document::{self, Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Format, Tree};
+use crate::kubectl::naming::shown;
 use crate::kubectl::questions::{answered, problem};
 use crate::kubectl::service::Service;
 use crate::kubectl::session::Session;
-use proto::graph::v1beta1::WatchDependentsRequest;
 use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
+use proto::graph::v1beta1::{NodeState, WatchDependentsRequest};
 use proto::r#type::v1beta1::ObjectRef;
 use runtime::visible;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -22,7 +24,11 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(1);
 const CHANGE: &str = "ownergraph.graph.v1beta1.WatchDependentsResponse.Change";
 
-/// Follows changes until the command is interrupted.
+/// Interval of bookmarks. The removal of the object itself is no change of its dependents, so it is looked for at each
+/// bookmark.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Follows changes until the object and all its dependents are gone, or the command is interrupted.
 pub(super) async fn follow(
     session: &mut Session,
     service: &mut Service,
@@ -31,15 +37,20 @@ pub(super) async fn follow(
 ) -> Result<(), Problem> {
     let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
     let redraws = stdout().is_terminal() && session.format != Format::Ndjson;
-    let (mut resume_token, mut complete) = (Vec::new(), false);
+    let (mut resume_token, mut complete, mut known) = (Vec::new(), false, Known::default());
     loop {
         let request = WatchDependentsRequest {
             r#ref: Some(root.clone()),
             max_depth: flags.walk.depth,
             resume_token: resume_token.clone(),
+            bookmark_interval: prost_types::Duration::try_from(LOOK_EVERY).ok(),
             ..Default::default()
         };
-        let mut stream = answered(service.within, service.graph.watch_dependents(request)).await?;
+        let opened = answered(service.within, service.graph.watch_dependents(request)).await;
+        if opened.is_err() && !is_there(service, root).await? {
+            return ended(session, root, redraws);
+        }
+        let mut stream = opened?;
         let again = loop {
             let message = tokio::select! {
                 biased;
@@ -53,14 +64,17 @@ pub(super) async fn follow(
                 resume_token = message.resume_token;
             }
             match message.event {
-                Some(Event::Batch(batch)) if complete && redraws => {
-                    if !batch.more {
+                Some(Event::Batch(batch)) => {
+                    let changes = known.take(batch.changes);
+                    // An owner that is gone is still drawn while references to it are known.
+                    if complete && redraws && !batch.more && service.get(root).await?.is_some() {
                         session.clear()?;
                         show(session, service, root, flags).await?;
+                    } else if complete && !redraws {
+                        session.print(&lines(session, &changes)?)?;
                     }
                 }
-                Some(Event::Batch(batch)) if complete => session.print(&lines(session, &batch.changes)?)?,
-                Some(Event::Batch(_)) | None => {}
+                None => {}
                 Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete && !complete => {
                     complete = true;
                     show(session, service, root, flags).await?;
@@ -68,12 +82,15 @@ pub(super) async fn follow(
                 Some(Event::Bookmark(_)) => {}
                 Some(Event::Reset(reset)) => {
                     session.note(&format!("started again: {}", reset.reason));
-                    complete = false;
+                    (complete, known) = (false, Known::default());
                 }
                 Some(Event::GoingAway(going)) => {
                     let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
                     break after.unwrap_or_default().min(QUIET_MAX);
                 }
+            }
+            if complete && known.0.is_empty() && !is_there(service, root).await? {
+                return ended(session, root, redraws);
             }
         };
         tokio::select! {
@@ -82,6 +99,42 @@ pub(super) async fn follow(
             () = sleep(again) => {}
         }
     }
+}
+
+/// The dependents that are there, each with the last word that was printed for it.
+#[derive(Debug, Default)]
+struct Known(BTreeMap<String, String>);
+
+impl Known {
+    /// The changes that change a line.
+    fn take(&mut self, changes: Vec<Change>) -> Vec<Change> {
+        let is_news = |change: &Change| {
+            let node = change.node.clone().unwrap_or_default();
+            let (uid, word) = (node.r#ref.clone().unwrap_or_default().uid, collecting(&node));
+            match change.r#type() {
+                ChangeType::Removed => self.0.remove(&uid).is_some(),
+                ChangeType::Unspecified | ChangeType::Present | ChangeType::Added | ChangeType::Changed => {
+                    self.0.insert(uid, word.clone()).as_ref() != Some(&word)
+                }
+            }
+        };
+        changes.into_iter().filter(is_news).collect()
+    }
+}
+
+/// Whether the object is still there.
+async fn is_there(service: &mut Service, root: &ObjectRef) -> Result<bool, Problem> {
+    let node = service.get(root).await?;
+    Ok(node.is_some_and(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating)))
+}
+
+/// Prints that nothing is left to follow.
+fn ended(session: &Session, root: &ObjectRef, redraws: bool) -> Result<(), Problem> {
+    if redraws {
+        session.clear()?;
+    }
+    session.note(&format!("{} is gone, and no dependent of it is left", shown(root)));
+    Ok(())
 }
 
 fn lines(session: &Session, changes: &[Change]) -> Result<String, Problem> {
@@ -112,7 +165,7 @@ fn line(change: &Change) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::graph::v1beta1::{Node, NodeState};
+    use proto::graph::v1beta1::Node;
 
     #[test]
     fn a_change_is_a_line() {
@@ -120,5 +173,9 @@ mod tests {
         let node = Node { r#ref: Some(object), state: NodeState::Terminating.into(), ..Default::default() };
         let change = Change { r#type: ChangeType::Changed.into(), node: Some(node), ..Default::default() };
         assert_eq!(line(&change), "changed  shop                 Pod/a  deleting\n");
+        let mut known = Known::default();
+        let removed = Change { r#type: ChangeType::Removed.into(), ..change.clone() };
+        let news = [&change, &change, &removed, &removed].map(|change| known.take(vec![change.clone()]).len());
+        assert_eq!((news, known.0.len()), ([1, 0, 1, 0], 0), "what is the same as before is no news");
     }
 }

@@ -85,18 +85,26 @@ impl<'w> Shape<'w> {
         met.len()
     }
 
-    /// The objects that a filter keeps, and the number that it hides. All objects below a hidden object are hidden too.
-    pub(super) fn kept(&self, root: &str, wanted: &impl Fn(&Node) -> bool) -> (BTreeSet<String>, usize) {
-        let (mut kept, mut hidden, mut open) = (BTreeSet::new(), 0, vec![root]);
+    /// The objects that a filter keeps, and the number that it hides. All objects above a kept object are kept too.
+    pub(super) fn kept(&self, root: &'w Node, wanted: &impl Fn(&Node) -> bool) -> (BTreeSet<&'w str>, usize) {
+        // Each object comes after the one that it is below, so that the reverse order goes from the leaves up.
+        let (mut order, mut open, mut met) = (Vec::new(), vec![uid(root)], BTreeSet::from([uid(root)]));
         while let Some(at) = open.pop() {
             for found in self.children(at) {
-                if !wanted(&found.node) {
-                    hidden += self.size(found);
-                } else if kept.insert(uid(&found.node).to_owned()) {
+                if met.insert(uid(&found.node)) {
+                    order.push((at, &found.node));
                     open.push(uid(&found.node));
                 }
             }
         }
+        let mut kept = BTreeSet::new();
+        for (parent, node) in order.iter().rev() {
+            if kept.contains(uid(node)) || wanted(node) {
+                kept.extend([uid(node), *parent]);
+            }
+        }
+        kept.remove(uid(root));
+        let hidden = order.len() - kept.len();
         (kept, hidden)
     }
 
@@ -107,13 +115,15 @@ impl<'w> Shape<'w> {
         wanted: &impl Fn(&Node) -> bool,
         alike: Option<&dyn Fn(&Node) -> String>,
     ) -> Vec<Row<'w>> {
+        let (kept, _) = self.kept(root, wanted);
+        let wanted = |node: &Node| kept.contains(uid(node));
         let mut rows = vec![Row { branch: String::new(), what: What::Object { node: root, edges: &[] } }];
         let mut met = BTreeSet::from([uid(root)]);
         // The entries that must still be drawn, with the lines to their left. This is a stack, because a chain may be
         // deep.
         let mut open: Vec<(What<'w>, String, bool)> = Vec::new();
         let push = |open: &mut Vec<_>, of: &str, left: &str| {
-            let below = self.lines_below(of, wanted, alike);
+            let below = self.lines_below(of, &wanted, alike);
             let last = below.len().saturating_sub(1);
             open.extend(below.into_iter().enumerate().rev().map(|(at, what)| (what, left.to_owned(), at == last)));
         };

@@ -3,6 +3,7 @@
 use super::rows::{Row, What, pattern};
 use crate::kubectl::columns::{Cell, columns, now, span};
 use crate::kubectl::conditions::{Condition, Conditions};
+use crate::kubectl::flags::Walk;
 use crate::kubectl::narrow::Narrow;
 use proto::graph::v1beta1::{Collecting, Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1beta1::ObjectRef;
@@ -15,6 +16,8 @@ pub(super) struct Table<'t> {
     /// Whether to show the standing of references.
     pub(super) up: bool,
     pub(super) wide: bool,
+    /// The flags that name labels.
+    pub(super) walk: &'t Walk,
     pub(super) narrow: &'t Narrow,
 }
 
@@ -28,7 +31,7 @@ impl Table<'_> {
         columns(&heads, &rows.iter().map(|row| self.row(row, heads.len(), now)).collect::<Vec<_>>())
     }
 
-    fn heads(&self) -> Vec<&'static str> {
+    fn heads(&self) -> Vec<String> {
         let mut heads = vec!["NAMESPACE", "NAME"];
         if self.conditions.is_some() {
             heads.extend(["READY", "REASON", "STATUS"]);
@@ -43,6 +46,11 @@ impl Table<'_> {
         if self.wide {
             heads.extend(["EDGE", "UID", "FINALIZERS"]);
         }
+        let mut heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
+        // As in kubectl: the part of the label's name behind the slash.
+        let short = |label: &String| label.rsplit('/').next().unwrap_or_default().to_uppercase();
+        heads.extend(self.walk.label_columns.iter().map(short));
+        heads.extend(self.walk.show_labels.then(|| "LABELS".to_owned()));
         heads
     }
 
@@ -50,19 +58,13 @@ impl Table<'_> {
         match &row.what {
             What::Object { node, edges } => {
                 let object = node.r#ref.clone().unwrap_or_default();
-                self.cells(format!("{}{}", row.branch, name(&object)), node, edges, now)
+                self.cells(format!("{}{}", row.branch, name(&object)), node, edges, (now, true))
             }
             What::Alike(group) => {
                 let first = &group[0];
                 let object = first.node.r#ref.clone().unwrap_or_default();
                 let name = format!("{}{}/{} ({} alike)", row.branch, object.kind, pattern(&object.name), group.len());
-                let mut cells = self.cells(name, &first.node, &first.edges, now);
-                if self.wide
-                    && let Some(uid) = cells.iter_mut().rev().nth(1)
-                {
-                    *uid = Cell::plain("");
-                }
-                cells
+                self.cells(name, &first.node, &first.edges, (now, false))
             }
             What::Hidden(count) => {
                 let mut cells = vec![Cell::plain(""); width];
@@ -72,7 +74,8 @@ impl Table<'_> {
         }
     }
 
-    fn cells(&self, name: String, node: &Node, edges: &[Edge], now: i64) -> Vec<Cell> {
+    /// The cells for one object, or for several that are alike.
+    fn cells(&self, name: String, node: &Node, edges: &[Edge], (now, is_one): (i64, bool)) -> Vec<Cell> {
         let object = node.r#ref.clone().unwrap_or_default();
         let none = Condition::default();
         let read = self.conditions.map(|all| all.get(&object.uid).unwrap_or(&none));
@@ -91,18 +94,29 @@ impl Table<'_> {
         }
         if self.wide {
             let edge = edges.first().map(edge).unwrap_or_default();
-            cells.extend([Cell::plain(edge), Cell::plain(object.uid), Cell::plain(node.finalizers.join(","))]);
+            let uid = if is_one { object.uid } else { String::new() };
+            cells.extend([Cell::plain(edge), Cell::plain(uid), Cell::plain(node.finalizers.join(","))]);
         }
+        cells.extend(labels(self.walk, read).into_iter().map(Cell::plain));
         cells
     }
 }
 
+/// The values of the labels that the flags name, and all labels if these are shown.
+fn labels(walk: &Walk, read: Option<&Condition>) -> Vec<String> {
+    let all = read.map(|read| &read.labels);
+    let value = |label: &String| all.and_then(|all| all.get(label)).cloned().unwrap_or_default();
+    let pairs = || all.into_iter().flatten().map(|(label, value)| format!("{label}={value}")).collect::<Vec<_>>();
+    walk.label_columns.iter().map(value).chain(walk.show_labels.then(|| pairs().join(","))).collect()
+}
+
 /// The text that is the same for siblings that may be folded.
-pub(super) fn alike(node: &Node, conditions: Option<&Conditions>) -> String {
+pub(super) fn alike(node: &Node, conditions: Option<&Conditions>, walk: &Walk) -> String {
     let ObjectRef { group, kind, namespace, name, uid, .. } = node.r#ref.clone().unwrap_or_default();
     let name = pattern(&name);
-    let status = conditions.and_then(|all| all.get(&uid)).map_or("", |read| read.status.as_str());
-    format!("{kind}.{group}/{namespace}/{name} {status} {}", collecting(node))
+    let read = conditions.and_then(|all| all.get(&uid));
+    let (status, labels) = (read.map_or("", |read| read.status.as_str()), labels(walk, read).join(" "));
+    format!("{kind}.{group}/{namespace}/{name} {status} {} {labels}", collecting(node))
 }
 
 pub(super) fn name(object: &ObjectRef) -> String {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::kubectl::conditions::{Condition, Conditions};
-use crate::kubectl::flags::{Ages, Selectors, Walk};
+use crate::kubectl::flags::Walk;
 use crate::kubectl::questions::Found;
 use proto::graph::v1beta1::{NodeState, OwnerStanding};
 use proto::r#type::v1beta1::OwnerReference;
@@ -35,19 +35,27 @@ fn world() -> (Node, Walked) {
 #[test]
 fn each_object_is_drawn_once_below_its_controller() {
     let (root, walked) = world();
-    let read = Condition { ready: "True".into(), status: "Current".into(), created: Some(0), ..Condition::default() };
+    let labels = [("app", "web"), ("example.com/tier", "front")].map(|(name, value)| (name.into(), value.into()));
+    let read = Condition {
+        ready: "True".into(),
+        status: "Current".into(),
+        created: Some(0),
+        labels: labels.into(),
+        ..Condition::default()
+    };
     let conditions = Conditions::from([("uid-a".to_owned(), read)]);
     let narrow = Narrow::default();
-    let table = Table { conditions: Some(&conditions), up: false, wide: false, narrow: &narrow };
+    let walk = Walk { label_columns: vec!["example.com/tier".into()], show_labels: true, ..Walk::default() };
+    let table = Table { conditions: Some(&conditions), up: false, wide: false, walk: &walk, narrow: &narrow };
     let shape = Shape::of(&root, &walked, Side::Dependents);
     let text = table.text_at(&shape.rows(&root, &|_| true, None), 90);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-    NAMESPACE  NAME              READY  REASON  STATUS   GC  AGE
-    shop       Deployment/web    -      -       -        -   -
-    shop       ├─ReplicaSet/new  -      -       -        -   -
-    shop       │ ├─Pod/a         True   -       Current  -   90s
-    shop       │ └─Pod/b         -      -       -        -   -
-    shop       └─ReplicaSet/old  -      -       -        -   -
+    NAMESPACE  NAME              READY  REASON  STATUS   GC  AGE  TIER   LABELS
+    shop       Deployment/web    -      -       -        -   -    -      -
+    shop       ├─ReplicaSet/new  -      -       -        -   -    -      -
+    shop       │ ├─Pod/a         True   -       Current  -   90s  front  app=web,example.com/tier=front
+    shop       │ └─Pod/b         -      -       -        -   -    -      -
+    shop       └─ReplicaSet/old  -      -       -        -   -    -      -
     ");
 }
 
@@ -58,7 +66,8 @@ fn owners_say_what_each_reference_is_worth_and_cycles_end() {
     walked.found[0].edges = vec![edge_of("web", "new", false), edge_of("new", "new", false)];
     walked.found[0].edges[0].standing = OwnerStanding::Dangling.into();
     let narrow = Narrow::default();
-    let table = Table { conditions: None, up: true, wide: true, narrow: &narrow };
+    let walk = Walk::default();
+    let table = Table { conditions: None, up: true, wide: true, walk: &walk, narrow: &narrow };
     let text = table.text_at(&Shape::of(&root, &walked, Side::Owners).rows(&root, &|_| true, None), 0);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     NAMESPACE  NAME              GC  OWNER IS  EDGE      UID      FINALIZERS
@@ -94,22 +103,15 @@ fn siblings_that_are_alike_stand_for_each_other_and_filters_say_what_they_hide()
     });
     walked.found.extend(more);
     let shape = Shape::of(&root, &walked, Side::Dependents);
-    let same = |node: &Node| alike(node, None);
+    let same = |node: &Node| alike(node, None, &Walk::default());
     let told = |narrow: &Narrow| {
         let rows = shape.rows(&root, &|node| narrow.admits(node, None), Some(&same));
-        let table = Table { conditions: None, up: false, wide: true, narrow };
+        let walk = Walk::default();
+        let table = Table { conditions: None, up: false, wide: true, walk: &walk, narrow };
         anstream::adapter::strip_str(&table.text_at(&rows, 0)).to_string()
     };
     let kinds = |patterns: &[&str]| {
-        Narrow::of_walk(&Walk {
-            depth: 64,
-            no_status: true,
-            kinds: patterns.iter().map(|&text| text.to_owned()).collect(),
-            api_groups: vec![],
-            no_fold: false,
-            selectors: Selectors::default(),
-            ages: Ages::default(),
-        })
+        Narrow::of_walk(&Walk { kinds: patterns.iter().map(|&text| text.to_owned()).collect(), ..Walk::default() })
     };
     insta::assert_snapshot!(told(&kinds(&[])), @r"
     NAMESPACE  NAME                          GC  EDGE        UID      FINALIZERS
@@ -128,8 +130,8 @@ fn siblings_that_are_alike_stand_for_each_other_and_filters_say_what_they_hide()
     shop       ├─ReplicaSet/old              -   controller  uid-old  -
     shop       └─ReplicaSet/web-* (5 alike)  -   controller  -        -
     ");
-    let (kept, hidden) = shape.kept("uid-web", &|node| kinds(&["pod"]).admits(node, None));
-    assert_eq!((kept.len(), hidden), (0, 9));
+    let (kept, hidden) = shape.kept(&root, &|node| kinds(&["pod"]).admits(node, None));
+    assert_eq!((kept, hidden), (["uid-a", "uid-b", "uid-new"].into(), 6), "what is above a Pod stays");
 }
 
 #[test]
@@ -145,7 +147,8 @@ fn owners_stand_above_and_dependents_below() {
     let sides = [(Side::Owners, Walked { found: owners, ..Walked::default() }), (Side::Dependents, below)];
     let parts = sides.each_ref().map(|(side, walked)| Shape::of(&root, walked, *side).rows(&root, &|_| true, None));
     let narrow = Narrow::default();
-    let table = Table { conditions: None, up: true, wide: false, narrow: &narrow };
+    let walk = Walk::default();
+    let table = Table { conditions: None, up: true, wide: false, walk: &walk, narrow: &narrow };
     insta::assert_snapshot!(anstream::adapter::strip_str(&table.text_at(&joined(parts.into()), 0)).to_string(), @r"
     NAMESPACE  NAME              GC  OWNER IS
     shop       ┌─User/eve        -   solid
