@@ -17,8 +17,8 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of concurrent requests for each attempt, on average: one of its own, and reads of owners. Further
-/// requests wait.
+/// The limit of concurrent requests, as a multiple of the concurrency. Each attempt has one request of its own, and may
+/// read owners at the same time. Further requests wait.
 const REQUESTS_PER_ATTEMPT: usize = 4;
 
 /// All attempts of one executor.

@@ -199,8 +199,7 @@ impl Driver {
         let Some(ends) = &self.stream else { return };
         for request in proto::batch::requests(message) {
             if ends.outbound.try_send(request).is_err() {
-                // The stream has ended, which its job reports, or the peer has stopped reading. In both cases the
-                // stream is closed.
+                // Either the peer has stopped reading, or the stream has ended. Close it in both cases.
                 self.disconnect();
                 self.lost(End::because("the graph service does not read its stream".to_owned()));
                 return;

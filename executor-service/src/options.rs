@@ -23,8 +23,8 @@ pub use concurrency::ConcurrencyOptions;
 /// The configuration of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Stable and unique among all executors, normally the pod's name. A second process of the same name supersedes the
-    /// first.
+    /// The executor's name, normally that of the pod. It is stable and unique among all executors: a second process of
+    /// the same name supersedes the first.
     pub name: String,
     /// The replicas of the graph service, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
     pub graph: Vec<String>,

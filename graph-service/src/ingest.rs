@@ -149,7 +149,7 @@ impl Handle {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.probes.try_send(probe)
             && self.refusals.try_send(id).is_err()
         {
-            tracing::error!(probe = id.0, "dropped a probe without an answer");
+            tracing::error!(probe = id.0, "too many probes wait; dropped one without an answer");
         }
     }
 

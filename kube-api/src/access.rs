@@ -183,7 +183,7 @@ async fn from_files(
     }
     let (context, proxy_url) = chosen_context(&merged, access, &paths)?;
     for cluster in merged.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        // Without one, kube would read HTTPS_PROXY, by rules that are not Go's.
+        // Without a proxy URL, kube would read HTTPS_PROXY, by other rules than Go's. The URL has no effect.
         cluster.proxy_url = Some("http://unread".to_owned());
     }
     let origin = format!("context {context:?} of {paths}");

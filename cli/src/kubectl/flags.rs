@@ -119,7 +119,7 @@ pub(crate) struct Walk {
     /// Only these kinds, such as Pod,'*Set' or '!Secret', and the objects above them. The others are counted.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Only kinds of these API groups, with the same patterns. The core group is written as core.
+    /// Only kinds of these API groups, such as apps,'*.k8s.io' or '!batch'. The name of the core group is core.
     #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
     pub(crate) api_groups: Vec<String>,
     /// Labels to show as columns; may be repeated.

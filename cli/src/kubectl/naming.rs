@@ -214,7 +214,7 @@ pub(super) fn is_name(text: &str) -> bool {
     is_encodable_segment(text) && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// The named objects, each with one read of its metadata.
+/// Returns the named objects. Each needs one read of its metadata.
 pub(super) async fn resolve(session: &mut Session, words: &[String]) -> Result<Vec<Named>, Problem> {
     let pairs = pairs(words).map_err(Problem::sentence)?;
     if session.searched().is_none() {

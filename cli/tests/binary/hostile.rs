@@ -1,4 +1,4 @@
-//! Text in a cluster is chosen by its users: whatever it is, no command writes it so that it acts on a terminal or makes lines of its own.
+//! Users choose the text in a cluster. No command writes this text in a form that controls a terminal or adds lines.
 
 use crate::collect::Cluster;
 use crate::process::{Http, Running, output, ownergraph, plugin, until};
@@ -20,14 +20,14 @@ use tokio::task::JoinSet;
 /// Escape sequences of two kinds, a bell, a new line, a tab, DEL, C1, an override of direction, and a space without width.
 const HOSTILE: &str =
     "n\u{1b}[31m\u{1b}]0;t\u{7}\r\nFORGED \u{8}\t\u{7f}\u{9b}2J\u{85}\u{202e}\u{2066}\u{200b}\u{feff}系";
-/// What is not filled, because the conversation would not end or not begin.
+/// The fields without text. With text in them, the conversation would not begin or not end.
 const EMPTY: [&str; 4] = ["next_page_token", "cluster_uid", "leader_endpoint", "reconnect_after"];
-/// Elements of each list, so that each shows another value of an enumeration.
+/// The number of elements of each list. Each element has another value of an enumeration.
 const ELEMENTS: i32 = 40;
-/// Messages within messages.
+/// The maximum depth of nested messages.
 const DEPTH_MAX: u32 = 6;
 
-/// A graph service whose every text is hostile.
+/// A graph service that sends hostile text in every field.
 struct Hostile {
     address: String,
     _served: JoinSet<()>,

@@ -5,7 +5,7 @@ use crate::process::{Http, Running, completer, output, ownergraph, plugin, until
 use serde_json::Value;
 use std::net::TcpListener;
 
-/// A sandbox with `root` above `first` and `second`, `first` above `leaf`, and `stray` below an owner that never was.
+/// A sandbox in which `root` owns `first` and `second`, and `first` owns `leaf`. The owner of `stray` never existed.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) collector: Running,

@@ -104,7 +104,7 @@ pub enum Seen<W> {
 /// The result of a sent write.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// With the object, if the answer contains it.
+    /// The server accepted the write. The ending has the object, if the answer contains it.
     Accepted(Box<Ending>),
     Conflict(Box<Ending>),
     /// 415: the kind does not support this form of patch.

@@ -95,7 +95,7 @@ struct Sight {
     phase: Phase,
     /// `None` until the first list is complete.
     position: Option<Position>,
-    /// The last error, or a note about a collection that is followed well.
+    /// The last error, or a note about a collection that is synced and watched.
     error: String,
 }
 

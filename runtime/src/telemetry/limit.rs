@@ -2,7 +2,7 @@
 //! attacker creates a thousand objects or an API server fails without end.
 //!
 //! Messages are constant, so the place identifies the cause. Each place has a budget of lines that refills over time.
-//! After suppressed lines, the first line that is written is followed by a line with their number.
+//! After suppressed lines, a line with their number precedes the next line of the place.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +78,7 @@ impl<S: Subscriber> Layer<S> for Limit {
             Some(0) => true,
             Some(lines) => {
                 let (of, line) = (metadata.target(), metadata.line());
-                tracing::warn!(lines, of, line, "suppressed lines of the kind that follows");
+                tracing::warn!(lines, of, line, "suppressed lines like the next one");
                 true
             }
         }

@@ -32,7 +32,7 @@ pub(super) enum Dropped {
     Stopped,
 }
 
-/// The service that records. Each has its own counters, because one process may run both.
+/// The service that records spans. Each service has its own counters, because one process may run both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
     GraphService,

@@ -12,7 +12,8 @@ pub(crate) struct Selectors {
     /// Only objects with these labels, such as app=web,tier!=cache or 'env in (a,b)'. Labels are read from the API server.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]
     pub(crate) selector: Option<Selector>,
-    /// Only objects whose metadata.name and metadata.namespace match, with = or !=.
+    /// Only objects with these fields, such as metadata.name=web or metadata.namespace!=kube-system. No other fields
+    /// are possible.
     #[arg(long, value_name = "SELECTOR", value_parser = fields)]
     pub(crate) field_selector: Option<Fields>,
 }
