@@ -5,6 +5,8 @@
 # Ownergraph's programs are graph-service, executor-service and ownergraph. They are linked statically, and have a list
 # of their inputs (CycloneDX) at /sbom.cdx.json. The other programs are only for docker-compose.yaml: etcd,
 # kube-apiserver and kubectl are built from their Go modules; nats-server and prometheus are Debian's.
+#
+# Ownergraph's programs are built, unless PROGRAMS names a directory with them, and LISTS one with their inputs.
 set -euo pipefail
 mkdir -p "$1"
 roots=$(cd "$1" && pwd)
@@ -81,11 +83,15 @@ done
 
 # Builds all programs at once, even if only some are wanted. A program that is built alone has its dependencies rebuilt
 # with fewer features.
-deploy/static-cargo.sh build --profile dist --locked -p cli -p executor-service -p graph-service -p healthcheck \
-    --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
-programs=$target/$(rustc -vV | sed -n 's/^host: //p')/dist
-lists=$target/sbom
-deploy/sbom.sh "$lists"
+if [ -z "${PROGRAMS:-}" ]; then
+    deploy/static-cargo.sh build --profile dist --locked -p cli -p executor-service -p graph-service -p healthcheck \
+        --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
+    PROGRAMS=$target/$(rustc -vV | sed -n 's/^host: //p')/dist
+    LISTS=$target/sbom
+    deploy/sbom.sh "$LISTS"
+fi
+programs=$PROGRAMS
+lists=$LISTS
 base
 if [ ${#control_plane[@]} -gt 0 ]; then
     need go "see https://go.dev/dl"

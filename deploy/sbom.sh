@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# sbom.sh DIRECTORY: writes the inputs of Ownergraph's programs as CycloneDX, to DIRECTORY/PROGRAM.cdx.json, without
-# paths and times of this machine.
+# sbom.sh DIRECTORY [TARGET]: writes the inputs of Ownergraph's programs as CycloneDX, to DIRECTORY/PROGRAM.cdx.json, without
+# paths and times of this machine. TARGET is that of this machine, or `all`.
 set -euo pipefail
 mkdir -p "$1"
+triple=${2:-$(rustc -vV | sed -n 's/^host: //p')}
 into=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 version=0.5.9
@@ -18,7 +19,7 @@ if [ ! -x "$tools/$version/bin/cargo-cyclonedx" ]; then
 fi
 trap 'find . -path ./target -prune -o -name "$name.json" -exec rm {} +' EXIT
 "$tools/$version/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename "$name" \
-    --target "$(rustc -vV | sed -n 's/^host: //p')"
+    --target "$triple"
 for crate in graph-service executor-service cli healthcheck; do
     program=${crate/#cli/ownergraph}
     sed "s#$PWD#/ownergraph#g" "$crate/$name.json" >"$into/$program.cdx.json"

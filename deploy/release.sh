@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# release.sh [TAG]: makes all files of a release in target/release-VERSION. With TAG, the work tree must be that tag, without changes.
+# Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
+#
+# The same commit gives the same bytes. The programs are compiled with zig, also those for this machine, so nothing of
+# the machine is in them. release/package.sh describes the files.
+#
+# Environment:
+#   PLATFORMS    what to build (default: linux, darwin and windows, each for amd64 and arm64). It must contain the platform of this
+#                machine, whose program writes the completions.
+#   PROFILE      the profile of cargo (default: dist)
+#   RELEASE_URL  where the files will be found, without a slash at the end (default: https://ownergraph.dev/releases/TAG)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+everywhere="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
+auditable=0.7.7
+target=${CARGO_TARGET_DIR:-target}
+tools=$(mkdir -p "$target/tools" && cd "$target/tools" && pwd)
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+fail() { echo "deploy/release.sh: $*" >&2; exit 1; }
+
+triple() {
+    case $1 in
+    linux/amd64) echo x86_64-unknown-linux-musl ;;
+    linux/arm64) echo aarch64-unknown-linux-musl ;;
+    darwin/amd64) echo x86_64-apple-darwin ;;
+    darwin/arm64) echo aarch64-apple-darwin ;;
+    windows/amd64) echo x86_64-pc-windows-gnu ;;
+    windows/arm64) echo aarch64-pc-windows-gnullvm ;;
+    *) fail "no release is made for $1; choose from: $everywhere" ;;
+    esac
+}
+
+# Zig and cargo-zigbuild are Python packages. cargo-auditable writes the list of crates into each program.
+prepare_tools() {
+    local wanted zig
+    wanted=$(sha256sum <deploy/release/requirements.txt | cut -c1-16)
+    zig=$tools/zig-$wanted
+    if [ ! -e "$zig/complete" ]; then
+        rm -rf "$zig"
+        python3 -m venv "$zig"
+        "$zig/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: -r deploy/release/requirements.txt
+        touch "$zig/complete"
+    fi
+    [ -x "$tools/$auditable/bin/cargo-auditable" ] ||
+        cargo install --quiet --locked --debug --version "=$auditable" --root "$tools/$auditable" --target-dir "$tools/build" cargo-auditable
+    rm -rf "$tools/build"
+    export PATH=$zig/bin:$tools/$auditable/bin:$PATH
+}
+
+# Has the standard library of a target, or says how to get it.
+require_target() {
+    [ -d "$(rustc --print target-libdir --target "$2")" ] && return
+    rustup target add "$2" >&2 || true
+    [ -d "$(rustc --print target-libdir --target "$2")" ] ||
+        fail "$1 needs the Rust target $2, which cannot be had here; run 'rustup target add $2' on a machine with a network, and build there"
+}
+
+build() {
+    local platform=$1 triple variable packages=(-p cli --bin ownergraph)
+    triple=$(triple "$platform")
+    case $platform in
+    linux/*) packages+=(-p graph-service -p executor-service -p healthcheck --bin graph-service --bin executor-service --bin healthcheck) ;;
+    esac
+    variable=$(tr 'a-z-' 'A-Z_' <<<"$triple")
+    echo "== $platform: $triple, profile $PROFILE" >&2
+    env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 \
+        "CARGO_TARGET_${variable}_RUSTFLAGS=--remap-path-prefix=$PWD=/ownergraph --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        "CFLAGS_${triple//-/_}=-ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        cargo auditable zigbuild --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
+        fail "$platform was not built; leave it out of PLATFORMS, or build it on a machine of that platform"
+}
+
+collect() {
+    local platform=$1 into=$programs/${1/\//_} directory program
+    case $PROFILE in dev) directory=debug ;; *) directory=$PROFILE ;; esac
+    mkdir -p "$into"
+    for program in ownergraph graph-service executor-service healthcheck; do
+        for file in "$target/$(triple "$platform")/$directory/$program"{,.exe}; do
+            [ ! -f "$file" ] || cp "$file" "$into/"
+        done
+    done
+}
+
+PROFILE=${PROFILE:-dist}
+read -ra platforms <<<"${PLATFORMS:-$everywhere}"
+case $# in 0 | 1) ;; *) echo "usage: deploy/release.sh [TAG]" >&2; exit 2 ;; esac
+OWNERGRAPH_COMMIT=$(git rev-parse HEAD)
+changes=$(git status --porcelain)
+if [ $# = 1 ]; then
+    [ "$1" = "v$version" ] || fail "the tag of version $version (Cargo.toml) is v$version, not $1"
+    [ "$(git rev-parse --verify --quiet "refs/tags/$1^{commit}")" = "$OWNERGRAPH_COMMIT" ] || fail "the tag $1 is not the commit that is checked out"
+    [ -z "$changes" ] || fail "the work tree has changes: $(head -n 3 <<<"$changes")"
+elif [ -n "$changes" ]; then
+    OWNERGRAPH_COMMIT+=-dirty
+fi
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export OWNERGRAPH_COMMIT SOURCE_DATE_EPOCH
+for platform in "${platforms[@]}"; do require_target "$platform" "$(triple "$platform")"; done
+prepare_tools
+programs=$target/release-programs
+rm -rf "$programs"
+for platform in "${platforms[@]}"; do
+    build "$platform"
+    collect "$platform"
+done
+deploy/sbom.sh "$programs/sbom" all
+deploy/release/package.sh "$programs" "$target/release-$version"
