@@ -256,7 +256,15 @@ impl<F: Future> Future for Metered<F> {
 }
 
 /// Processor time of this thread.
+#[cfg(unix)]
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
+}
+
+/// The time, where that of the thread cannot be had. The work between two calls does not wait.
+#[cfg(not(unix))]
+fn thread_time() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
 }
