@@ -12,6 +12,7 @@ use graph_service::{Access as Callers, Config, Election, LeaseOptions, Reviewed}
 use kube_api::{Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
+use runtime::version::user_agent;
 use runtime::{listen, telemetry};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
     let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
     let caller = caller(&flags).await?;
-    let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
+    let cluster = connect(&flags.access.access(user_agent("ownergraph"))).await.map_err(Failure::usage)?;
     let (listener, grpc) = bind("--listen", flags.listen.unwrap_or(LOCAL)).await?;
     let (admin, admin_at) = bind("--admin-listen", flags.admin_listen).await?;
     announce(&flags, &cluster, admin_at, grpc).context("stderr cannot be written")?;

@@ -12,6 +12,7 @@ use http::Method;
 use kube::Client;
 use kube_api::path::{collection_path, query_value};
 use kube_api::{AccessFlags, call, connect, media, request};
+use runtime::version::user_agent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -33,7 +34,7 @@ const COUNT_EVERY: Duration = Duration::from_millis(200);
 const NAMED_MAX: usize = 3;
 
 pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
-    let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
+    let cluster = connect(&flags.access.access(user_agent("ownergraph"))).await.map_err(Failure::usage)?;
     let run = Uuid::new_v4().simple().to_string();
     let trial = Trial {
         client: cluster.client,

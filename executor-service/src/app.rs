@@ -25,6 +25,7 @@ use runtime::service::Service;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::TelemetryError;
 use runtime::tls::{BadTls, ServerTls};
+use runtime::version::{VERSION, user_agent};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -79,7 +80,7 @@ impl Edges {
     pub async fn open(options: &Options) -> Result<Edges, StartError> {
         let caller = options.caller().await?;
         let tls = ServerTls::open(&options.serving()).await?;
-        let cluster = connect(&options.access.access()).await?;
+        let cluster = connect(&options.access.access(user_agent("executor-service"))).await?;
         let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
         let graph = Connector::network(caller);
         Ok(Edges { cluster, graph, resolver: Resolver::system(), admin: Some(admin), tls, metrics: None })
@@ -183,7 +184,7 @@ impl Core {
         let session = session::Config {
             executor: Name::from(self.config.name),
             incarnation: Name::from(identity.to_string()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             cluster_uid: Name::from(cluster_uid),
             concurrency: self.config.concurrency,
             kinds: ActionKind::ALL.to_vec(),

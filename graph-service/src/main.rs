@@ -7,6 +7,7 @@ use kube_api::connect;
 use prometheus_client::registry::Registry;
 use runtime::shutdown::Shutdown;
 use runtime::tls::ServerTls;
+use runtime::version::user_agent;
 use runtime::{listen, telemetry, visible};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -50,7 +51,8 @@ async fn run(options: &Options) -> Result<(), Failure> {
     options.check().map_err(|error| bad(error.into()))?;
     telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
     let tls = ServerTls::open(&options.tls).await.map_err(|error| bad(error.into()))?;
-    let cluster = connect(&options.access.access()).await.map_err(|error| bad(error.into()))?;
+    let cluster =
+        connect(&options.access.access(user_agent("graph-service"))).await.map_err(|error| bad(error.into()))?;
     let other = |error: anyhow::Error| Failure::Other(error);
     let grpc = listen::bind("--listen", &options.listen.to_string()).await.map_err(|error| other(error.into()))?;
     let admin =

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use runtime::clock::Clock;
 use runtime::metrics::{Book, Description, Label};
 use runtime::traces::{Counts, Recording};
+use runtime::version::{COMMIT, VERSION};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -252,13 +253,13 @@ impl Metrics {
             access: AccessMetrics::register(book),
             traces: Counts::register(book, Recording::GraphService),
         };
-        let build: Family<Labels<1>, Gauge> = Family::default();
-        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        let version = Label::bounded("version", "one for each running build");
+        let build: Family<Labels<2>, Gauge> = Family::default();
+        build.get_or_create(&[("version", VERSION), ("commit", COMMIT)]).set(1);
+        let of_build = |name| Label::bounded(name, "one for each running build");
         book.put(
             "ownergraph_build_info",
-            [version],
-            ("1, with the version of this build", "Shows the progress of an upgrade."),
+            [of_build("version"), of_build("commit")],
+            ("1, with the version and the commit of this build", "Shows the progress of an upgrade."),
             build,
         );
         metrics

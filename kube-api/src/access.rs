@@ -54,9 +54,10 @@ pub struct AccessFlags {
 }
 
 impl AccessFlags {
-    /// The access that the flags describe.
-    pub fn access(&self) -> Access {
-        Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..Access::default() }
+    /// The access that the flags describe, under the name of this process.
+    pub fn access(&self, user_agent: String) -> Access {
+        let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
+        Access { kubeconfig, context, user_agent, overrides: Overrides::default() }
     }
 }
 

@@ -12,6 +12,7 @@
 //! * [`tls`]: certificates, checked at the start and reloaded while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`service`]: all of these around the work of one service
+//! * [`version`]: the version of the programs, and their commit
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
 
 pub mod admin;
@@ -27,4 +28,5 @@ pub mod telemetry;
 pub mod terminal;
 pub mod tls;
 pub mod traces;
+pub mod version;
 pub mod visible;

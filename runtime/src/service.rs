@@ -8,6 +8,7 @@ use crate::shutdown::Shutdown;
 use crate::tasks::Tasks;
 use crate::tls::{ServerTls, TlsMetrics};
 use crate::traces::{self, BadTraces, Counts, Open, Recorder, Settings};
+use crate::version::VERSION;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -43,7 +44,7 @@ impl Service {
     ) -> Result<Option<(Recorder, Open)>, BadTraces> {
         let Some(settings) = settings else { return Ok(None) };
         let (name, instance) = (self.name, self.instance.clone());
-        let service = traces::Service { name, instance, version: env!("CARGO_PKG_VERSION") };
+        let service = traces::Service { name, instance, version: VERSION };
         let (recorder, open, sending) = traces::start(settings, service, counts.clone(), self.shutdown.clone())?;
         self.tasks.spawn("traces", sending);
         Ok(Some((recorder, open)))

@@ -20,8 +20,8 @@ pub(super) struct Session {
     namespace: Option<String>,
     all_namespaces: bool,
     pub(super) format: Format,
-    printer: Printer,
-    incomplete: Vec<String>,
+    pub(super) printer: Printer,
+    pub(super) incomplete: Vec<String>,
 }
 
 impl Session {

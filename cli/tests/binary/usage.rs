@@ -118,6 +118,10 @@ async fn help_shows_examples_and_exit_codes_under_the_name_that_was_called() {
     }
     let version = run(&["--version"]).await;
     assert_eq!(String::from_utf8_lossy(&version.stdout), format!("ownergraph {}\n", env!("CARGO_PKG_VERSION")));
+    // Without a cluster, and without a file that leads to one.
+    let client = output(ownergraph(&["version", "--client"]).env_clear()).await;
+    let text = String::from_utf8_lossy(&client.stdout);
+    assert!(text.starts_with(&format!("client   {} (commit ", env!("CARGO_PKG_VERSION"))), "{text}");
 }
 
 #[tokio::test]

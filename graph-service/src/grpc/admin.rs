@@ -14,6 +14,7 @@ use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::*;
 use proto::convert::{NAME_MAX_BYTES, PAUSE_PREFIX, PauseOrder};
 use proto::decision::v1beta1::Position;
+use runtime::version::{COMMIT, VERSION};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -64,12 +65,14 @@ impl State {
         let loop_idle = self.shared.health.loop_idle();
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
         let leader = self.shared.leadership().holder.unwrap_or_default();
-        let (clock, version) = (wire(self.shared.clock), env!("CARGO_PKG_VERSION"));
-        let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
+        let clock = wire(self.shared.clock);
+        let status = proto::convert::status(status, pauses, clock, &leader, meta);
         let obstacles = blockers.0.into_iter().map(|view| proto::convert::obstacle(view, clock));
         let troubles_shown = troubles.0.into_iter().map(|view| proto::convert::trouble(view, clock));
         bounds::within(GetStatusResponse {
             obstacles: obstacles.chain(troubles_shown).collect(),
+            version: VERSION.to_owned(),
+            commit: COMMIT.to_owned(),
             more_obstacles: (blockers.1 + troubles.1) as u64,
             decision_log: Some(of_log(&self.shared.decisions)),
             stalled_for: stalled_for.try_into().ok(),

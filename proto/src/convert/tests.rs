@@ -394,7 +394,7 @@ fn status_tells_ages_and_causes() {
     };
     let meta = crate::r#type::v1beta1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
     let clock = Clock { now, calendar: SystemTime::UNIX_EPOCH + 100 * second };
-    let status = super::status(view, Vec::new(), clock, "1.2.3", "", meta);
+    let status = super::status(view, Vec::new(), clock, "", meta);
     assert_eq!(status.oldest_queued_age.unwrap().seconds, 7);
     assert_eq!(status.oldest_held_age.unwrap().seconds, 7);
     assert_eq!(status.undecided_counts.into_iter().collect::<Vec<_>>(), [("owner_unverified".into(), 2)]);

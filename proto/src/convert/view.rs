@@ -122,14 +122,12 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
     }
 }
 
-/// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty.
-/// Cluster and unsynced collections from `meta` are repeated at the top level. The caller adds the decision log and the
-/// loop.
+/// The answer of `GetStatus`. `leader` is the holder of the election Lease or empty. Cluster and unsynced collections
+/// from `meta` are repeated at the top level. The caller adds the build, the decision log and the loop.
 pub fn status(
     status: Status,
     pauses: Vec<PauseView>,
     clock: Clock,
-    version: &str,
     leader: &str,
     meta: ResponseMeta,
 ) -> GetStatusResponse {
@@ -137,7 +135,7 @@ pub fn status(
     let age = |since: Option<Time>| Some(field::encode_duration(clock.now.since(since?)));
     GetStatusResponse {
         cluster_uid: meta.cluster_uid.clone(),
-        version: String::from(version),
+        version: String::new(),
         term: status.term.map(Into::into),
         leader: String::from(leader),
         node_count: status.nodes as u64,
@@ -171,6 +169,7 @@ pub fn status(
         more_obstacles: 0,
         more_pauses: 0,
         untrue_reports: status.untrue.into_iter().map(untrue).collect(),
+        commit: String::new(),
     }
 }
 

@@ -10,8 +10,11 @@ use std::process::Command;
 use tests::chart::{self, Helm, root};
 use tests::controlplane::require;
 
-const DEPENDENCY: &str =
-    "{ name: ownergraph, version: 0.0.0, repository: \"\", alias: collector, condition: collector.enabled }";
+const DEPENDENCY: &str = concat!(
+    "{ name: ownergraph, version: ",
+    env!("CARGO_PKG_VERSION"),
+    ", repository: \"\", alias: collector, condition: collector.enabled }"
+);
 
 /// A chart around ours. It calls ours `collector`.
 fn umbrella(directory: &Path, values: &str) -> anyhow::Result<()> {
@@ -149,7 +152,8 @@ fn names_labels_and_accounts_are_the_installations() -> anyhow::Result<()> {
         }
         ensure!(labels["example.com/team"] == "platform", "no common label: {name}");
         ensure!(
-            labels["helm.sh/chart"] == "ownergraph-0.0.0" && labels["app.kubernetes.io/managed-by"] == "Helm",
+            labels["helm.sh/chart"] == concat!("ownergraph-", env!("CARGO_PKG_VERSION"))
+                && labels["app.kubernetes.io/managed-by"] == "Helm",
             "{name}"
         );
         let by_value = ["graph", "blue", "ownergraph", "graph-service-tls", "executor-service-tls"].contains(&name);

@@ -93,7 +93,7 @@ impl Connection {
         Access {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
-            user_agent: concat!("kubectl-ownergraph/", env!("CARGO_PKG_VERSION")).to_owned(),
+            user_agent: runtime::version::user_agent("kubectl-ownergraph"),
             overrides: Overrides {
                 cluster: self.cluster.clone(),
                 user: self.user.clone(),
