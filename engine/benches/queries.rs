@@ -1,5 +1,5 @@
-//! `cargo bench -p engine --bench queries`: how long queries lock a graph of a million objects. `OBJECTS=n` sets the
-//! number.
+//! `cargo bench -p ownergraph-engine --bench queries`: how long queries lock a graph of a million objects.
+//! `OBJECTS=n` sets the number.
 //!
 //! As in the graph service, the graph is borrowed in steps. A decision waits for at most the longest of them.
 

@@ -1,4 +1,5 @@
-//! `cargo bench -p engine --bench references`: the cost of a tenant's objects with very many references for others.
+//! `cargo bench -p ownergraph-engine --bench references`: the cost of a tenant's objects with very many
+//! references for others.
 //!
 //! Ten such objects arrive at the same moment as the beginning of another cascade of three objects. The benchmark
 //! measures a count above the limit, with which an object is kept, and the largest one below it, where each reference

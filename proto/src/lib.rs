@@ -1,5 +1,5 @@
-//! The wire format of Ownergraph: generated messages and services, and checked conversions to and from the types of the
-//! engine.
+//! The wire format of Ownergraph: generated messages and services and, with the feature `engine`, checked conversions to
+//! and from the types of the engine.
 //!
 //! The crate has no behaviour: it decides nothing, opens no connection, and knows only the names of Kubernetes objects.
 //! The services choose status codes.
@@ -8,17 +8,21 @@
 //!
 //! * `type`, [`work`], [`graph`], [`admin`], [`decision`], [`cloudevents`]: generated from the `.proto` files of the
 //!   same package.
-//! * [`convert`]: engine values to messages and back, with checks of every field.
-//! * [`batch`]: splits lists that are too large for one message.
+//! * `convert`, with the feature `engine`: engine values to messages and back, with checks of every field.
+//! * `batch`, with the feature `engine`: splits lists that are too large for one message.
 //! * [`error_reason`]: the reasons of errors as text.
 
+#[cfg(feature = "engine")]
 pub mod batch;
+#[cfg(feature = "engine")]
 pub mod convert;
 pub mod error_reason;
 
 #[cfg(test)]
+#[cfg(feature = "engine")]
 mod strategy;
 #[cfg(test)]
+#[cfg(feature = "engine")]
 mod tests;
 
 /// Shared messages: package `ownergraph.type`.

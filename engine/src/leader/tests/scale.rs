@@ -59,8 +59,8 @@ fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
     if gone { bench.deleted(resource, &target.name, rv) } else { bench.seen(resource, now) }
 }
 
-/// Returns the number of dependents of one owner. A million by request: `WIDTH=1000000 cargo test --release -p engine
-/// very_many`.
+/// Returns the number of dependents of one owner. A million by request:
+/// `WIDTH=1000000 cargo test --release -p ownergraph-engine very_many`.
 fn width() -> u64 {
     std::env::var("WIDTH").ok().and_then(|width| width.parse().ok()).unwrap_or(5_000)
 }
