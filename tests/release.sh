@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
-DEMO_WITHIN=${DEMO_WITHIN:-10}
+# A user sees the end of the demo in a few seconds. A machine that does other things beside is slower.
+DEMO_WITHIN=${DEMO_WITHIN:-30}
 built=${1:-$target/$(rustc -vV | sed -n 's/^host: //p')/dist}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 here=linux_$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
@@ -47,6 +48,7 @@ archive() {
     inside "$root" /kubectl-ownergraph --help | grep -q 'Usage: kubectl ownergraph' || fail "kubectl-ownergraph does not know its name"
     began=$SECONDS
     inside "$root" /ownergraph demo >"$work/demo" 2>&1 || { cat "$work/demo" >&2; fail "the demo failed"; }
+    echo "the demo took $((SECONDS - began)) s"
     [ $((SECONDS - began)) -le "$DEMO_WITHIN" ] || fail "the demo took $((SECONDS - began)) s"
     for name in graph-service executor-service; do inside "$root" "/$name" --version >/dev/null; done
     [ -s "$root/LICENSE" ] && [ -s "$root/CHANGELOG.md" ] && [ -s "$root/completions/_ownergraph" ] || fail "the archive lacks a file"
