@@ -44,7 +44,7 @@ archive() {
     mkdir -p "$root"
     tar --extract --gzip --file "$work/first/ownergraph_${version}_$here.tar.gz" --directory "$root"
     inside "$root" /ownergraph --version | grep -qx "ownergraph $version" || fail "the program of the archive is not version $version"
-    inside "$root" /ownergraph version --client -o json | grep -q "\"version\": \"$version\"" || fail "version --client -o json does not say $version"
+    inside "$root" /ownergraph version --client -o json | tr -d ' ' | grep -q "\"version\":\"$version\"" || fail "version --client -o json does not say $version"
     inside "$root" /kubectl-ownergraph --help | grep -q 'Usage: kubectl ownergraph' || fail "kubectl-ownergraph does not know its name"
     began=$SECONDS
     inside "$root" /ownergraph demo >"$work/demo" 2>&1 || { cat "$work/demo" >&2; fail "the demo failed"; }
