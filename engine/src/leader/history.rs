@@ -14,6 +14,7 @@ use crate::coverage::KindId;
 use crate::jitter::Rng;
 use crate::object::Uid;
 use crate::recent::Recent;
+use crate::time::Time;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -53,10 +54,12 @@ enum Trust {
         unlisted: BTreeSet<KindId>,
     },
     /// `fitted` counts consecutive consistent reads. `behind` counts consecutive reads whose version is before a
-    /// position seen since the rewind.
+    /// position seen since the rewind. `due` is the time of the next read, and `None` while its answer is awaited. Timers
+    /// and answers of an earlier settling do not count.
     Settling {
         fitted: u32,
         behind: u32,
+        due: Option<Time>,
     },
 }
 
@@ -250,22 +253,29 @@ impl History {
         let Trust::Rewound { unlisted } = &mut self.trust else { return false };
         let was_last = unlisted.remove(&kind) && unlisted.is_empty();
         if was_last {
-            self.trust = Trust::Settling { fitted: 0, behind: 0 };
+            self.trust = Trust::Settling { fitted: 0, behind: 0, due: None };
         }
         was_last
     }
 
-    /// Returns the number of consecutive consistent reads while the history settles.
-    pub(super) fn fitted(&self) -> Option<u32> {
-        match self.trust {
-            Trust::Settling { fitted, .. } => Some(fitted),
+    /// Sets the time of the next read.
+    pub(super) fn settle_at(&mut self, at: Time) {
+        if let Trust::Settling { due, .. } = &mut self.trust {
+            *due = Some(at);
+        }
+    }
+
+    /// Returns the number of consecutive consistent reads if the next read is due.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<u32> {
+        match &mut self.trust {
+            Trust::Settling { fitted, due, .. } => due.take_if(|at| *at <= now).map(|_| *fitted),
             Trust::Trusted | Trust::Rewound { .. } => None,
         }
     }
 
-    /// Handles a read. Returns `None` if the history is not settling.
+    /// Handles a read. Returns `None` if the history does not await one.
     pub(super) fn settle(&mut self, read: Read) -> Option<Settled> {
-        let Trust::Settling { fitted, behind } = &mut self.trust else { return None };
+        let Trust::Settling { fitted, behind, due: None } = &mut self.trust else { return None };
         (*fitted, *behind) = match read {
             Read::Fits => (*fitted + 1, 0),
             Read::Behind => (0, *behind + 1),

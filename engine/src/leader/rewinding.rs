@@ -58,12 +58,14 @@ impl Leader {
     }
 
     fn settle_later(&mut self) {
-        self.cx.timers.set(self.cx.now + SETTLE_EVERY, Timer::Settle);
+        let at = self.cx.now + SETTLE_EVERY;
+        self.history.settle_at(at);
+        self.cx.timers.set(at, Timer::Settle);
     }
 
     /// Reads one collection after another until enough consecutive answers are consistent.
     pub(super) fn ask_settle(&mut self) {
-        let Some(fitted) = self.history.fitted() else { return };
+        let Some(fitted) = self.history.take_due(self.cx.now) else { return };
         let candidates = self.world.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
         match at.map(|at| candidates[at].clone()) {

@@ -46,6 +46,28 @@ fn a_store_that_leaps_ahead_was_restored_and_bumped() {
 }
 
 #[test]
+fn reads_agree_for_a_minute_however_often_the_store_goes_back() {
+    let mut bench = Bench::synced();
+    // Each time, the collections are listed before the first read of the time before.
+    for position in [95, 90, 85] {
+        bench.bookmark("nodes", position - 3);
+        for resource in ["nodes", "things", "configmaps"] {
+            bench.list(resource, position, vec![]);
+        }
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(rewinds(&bench), 3);
+    for second in 2..60 {
+        assert!(bench.leader.queries().status().stopped.is_some(), "after {second} seconds");
+        bench.pass(Duration::from_secs(1));
+        bench.answer_probes(86, &[]);
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(86, &[]);
+    assert_eq!(bench.leader.queries().status().stopped, None);
+}
+
+#[test]
 fn every_answer_may_be_the_one_that_shows_the_leap() {
     let leaps: [fn(&mut Bench); 4] = [
         |bench| bench.bookmark("nodes", BUMPED),
