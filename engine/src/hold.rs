@@ -25,6 +25,8 @@ pub struct Pause {
     pub name: Name,
     pub uid: Uid,
     pub resource_version: ResourceVersion,
+    /// `metadata.generation`, for people: it grows when the spec changes.
+    pub generation: u64,
     pub scope: Scope,
     /// For people.
     pub reason: String,

@@ -101,6 +101,8 @@ pub const EXCESSIVE_NAMED: usize = 5;
 pub struct PauseView {
     pub name: Name,
     pub uid: Uid,
+    /// The generation of the resource that this view shows.
+    pub generation: u64,
     pub scope: Scope,
     pub reason: String,
     /// The creator of the pause, according to its resource.

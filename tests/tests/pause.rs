@@ -256,6 +256,12 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     ensure!(code == 0 && said.contains("resumed"), "{errors}");
     let held = |status: &Value| held_items(status) == left as u64;
     until("the other holds all of it now", SOON, || async { world.status(leader) }, held).await?;
+    world.kubectl(&["wait", "--for=condition=Effective", "pause/by-hand", "--timeout=90s"])?;
+    // A change is another generation, which the leader has yet to see.
+    let longer = r#"{"spec":{"lifetimeSeconds":900}}"#;
+    world.kubectl(&["patch", "ogp", "by-hand", "--type=merge", "--patch", longer])?;
+    world.kubectl(&["wait", "--for=jsonpath={.status.observedGeneration}=2", "ogp/by-hand", "--timeout=30s"])?;
+    world.kubectl(&["wait", "--for=condition=Effective", "ownergraph", "--all", "--timeout=30s"])?;
     world.kubectl(&["delete", "pauses.ownergraph.dev", "by-hand"])?;
     world.finishes(&maps).await?;
     let (code, _, errors) = world.ownergraph(&[leader], &["resume", &name])?;

@@ -3,9 +3,11 @@
 use super::press::status_patch;
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
 use crate::driver::Reader;
+use bytes::Bytes;
 use engine::object::Uid;
 use engine::view::PauseView;
 use http::Method;
+use k8s_openapi::jiff::Timestamp;
 use kube_api::{call, media, request};
 use runtime::clock::Clock;
 use runtime::shutdown::Shutdown;
@@ -77,26 +79,43 @@ impl Keeper {
             let options = json!({
                 "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": view.uid.to_string() },
             });
-            return self.send(Method::DELETE, &format!("{PATH}/{name}"), &options).await;
+            return self.send(Method::DELETE, &format!("{PATH}/{name}"), &options).await.map(drop);
         }
-        let status = resource::status(view);
-        if self.written.get(&view.uid) == Some(&status) {
-            return Ok(());
-        }
+        let now = Timestamp::now();
+        let status = match self.written.get(&view.uid) {
+            Some(written) => {
+                let status = resource::status(view, written, now);
+                if status == *written {
+                    return Ok(());
+                }
+                status
+            }
+            // An earlier leader may have written the conditions.
+            None => resource::status(view, &self.stored(view).await?, now),
+        };
         let patch = status_patch(&view.uid, &status);
         self.send(Method::PATCH, &format!("{PATH}/{name}/status"), &patch).await?;
         self.written.insert(view.uid.clone(), status);
         Ok(())
     }
 
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), String> {
+    /// The status of a pause at the API server; null if there is none.
+    async fn stored(&self, view: &PauseView) -> Result<Value, String> {
+        let body = self.send(Method::GET, &format!("{PATH}/{}", view.name), &Value::Null).await?;
+        let mut pause: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let is_it = pause["metadata"]["uid"] == view.uid.to_string();
+        Ok(if is_it { pause["status"].take() } else { Value::Null })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Bytes, String> {
         let what = format!("{method} {path}");
-        let request = request(method, path, media::METADATA, body).map_err(|error| error.to_string())?;
+        let accept = if method == Method::GET { media::JSON } else { media::METADATA };
+        let request = request(method, path, accept, body).map_err(|error| error.to_string())?;
         let answer =
             call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await.map_err(|error| error.to_string())?;
-        // If the write fails because the pause is gone or another one has its name, the watch reports that next.
+        // If the request fails because the pause is gone or another one has its name, the watch reports that next.
         if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
-            return Ok(());
+            return Ok(answer.body);
         }
         Err(format!("{what}: {}", answer.refusal()))
     }

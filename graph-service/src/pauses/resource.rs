@@ -84,6 +84,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
         name: Arc::from(metadata.name),
         uid,
         resource_version: ResourceVersion::parse(&metadata.resource_version),
+        generation: metadata.generation,
         scope,
         actor: actor(&metadata.annotations, &metadata.managed_fields),
         reason: clip(raw.spec["reason"].as_str().unwrap_or_default(), REASON_MAX_BYTES),
@@ -175,21 +176,44 @@ pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value
     })
 }
 
-/// The status of a Pause as the leader sees it.
-pub(crate) fn status(view: &PauseView) -> Value {
-    let state = match (view.over, view.effective) {
-        (true, _) => "Expired",
-        (false, true) => "Effective",
-        (false, false) => "Pending",
+/// The status of a Pause as the leader sees it. A condition of `before`, the previous status, keeps its time if it has
+/// not changed.
+pub(crate) fn status(view: &PauseView, before: &Value, now: Timestamp) -> Value {
+    let (state, why) = match (view.over, view.effective) {
+        (true, _) => ("Expired", "LifetimeOver"),
+        (false, true) => ("Effective", "NoWriteRemains"),
+        (false, false) => ("Pending", "WritesRemain"),
     };
     let message = [&view.problem, &view.pending].map(String::as_str).into_iter().filter(|part| !part.is_empty());
+    let message = message.collect::<Vec<_>>().join("; ");
+    let condition = |kind: &str, is: bool, why: &str, message: &str| {
+        let is = if is { "True" } else { "False" };
+        let known = before["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known = known.iter().find(|known| known["type"] == kind && known["status"] == is);
+        let since = known.and_then(|known| known["lastTransitionTime"].as_str().map(str::to_owned));
+        let now = || Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        json!({
+            "type": kind, "status": is, "reason": why, "message": message, "observedGeneration": view.generation,
+            "lastTransitionTime": since.unwrap_or_else(now),
+        })
+    };
+    let mut conditions = vec![
+        condition("Effective", state == "Effective", why, &message),
+        condition("Expired", view.over, if view.over { why } else { "LifetimeLeft" }, ""),
+    ];
+    if state == "Pending" {
+        // The name that kstatus knows: without it, Flux and Helm take a pending pause for ready.
+        conditions.push(condition("Reconciling", true, why, &message));
+    }
     let expires = i64::try_from((view.created + view.lifetime).as_secs()).ok().filter(|_| !view.created.is_zero());
     let expires = expires.and_then(|seconds| Timestamp::from_second(seconds).ok());
     json!({
         "state": state,
         "scope": summary(&view.scope),
         "expireTime": expires.map(|time| time.to_string()),
-        "message": message.collect::<Vec<_>>().join("; "),
+        "message": message,
+        "observedGeneration": view.generation,
+        "conditions": conditions,
     })
 }
 
@@ -227,6 +251,8 @@ struct RawMetadata {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    generation: u64,
     #[serde(default)]
     creation_timestamp: String,
     deletion_timestamp: Option<serde::de::IgnoredAny>,

@@ -292,13 +292,15 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
 }
 
 /// Wall clocks jump. Deadlines and decisions use a clock that only goes forward. Texts for people may have the date.
-const TIME_OF_DAY: [&str; 5] = [
+const TIME_OF_DAY: [&str; 6] = [
     // The renewal time of the Lease, for its readers.
     "graph-service/src/election/lease.rs",
     // Dates in answers.
     "graph-service/src/clock.rs",
     // Dates of Events.
     "graph-service/src/warnings.rs",
+    // Dates of the conditions of a Pause.
+    "graph-service/src/pauses/keeper.rs",
     // Dates of spans.
     "runtime/src/traces/data.rs",
     // Ages as dates, in answers.

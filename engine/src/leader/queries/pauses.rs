@@ -23,6 +23,7 @@ impl Queries<'_> {
             PauseView {
                 name: entry.pause.name.clone(),
                 uid: entry.pause.uid.clone(),
+                generation: entry.pause.generation,
                 scope: entry.meaning.scope.clone(),
                 reason: entry.pause.reason.clone(),
                 actor: entry.pause.actor.clone(),

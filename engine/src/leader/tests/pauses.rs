@@ -17,6 +17,7 @@ pub(super) fn pause(name: &str, rv: u64) -> Pause {
         name: name.into(),
         uid: uid(&format!("uid-{name}")),
         resource_version: version(rv),
+        generation: 1,
         scope: Scope::default(),
         reason: "because".to_string(),
         actor: String::new(),

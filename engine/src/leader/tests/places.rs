@@ -134,6 +134,7 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         name: name.into(),
         uid: uid(name),
         resource_version: version(120),
+        generation: 1,
         scope: Scope::default(),
         reason: "because".to_string(),
         actor: String::new(),

@@ -37,6 +37,7 @@ fn pause(number: usize, filters: usize) -> hold::Pause {
         created: Duration::from_secs(1),
         lifetime: Duration::from_secs(24 * 60 * 60),
         resource_version: engine::object::ResourceVersion::parse("5"),
+        generation: 1,
         elapsed: Duration::ZERO,
         problem: String::new(),
         actor: String::new(),

@@ -105,6 +105,7 @@ fn the_status_is_for_people() {
     let view = PauseView {
         name: "p".into(),
         uid: Uid::parse("u").unwrap(),
+        generation: 2,
         scope: Scope {
             targets: vec![Filter {
                 resources: vec![GroupResource { group: "apps".into(), resource: "deployments".into() }],
@@ -123,13 +124,38 @@ fn the_status_is_for_people() {
         held: 0,
         problem: "odd".to_owned(),
     };
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let condition = |kind: &str, is: &str, why: &str, message: &str, since: i64| {
+        json!({
+            "type": kind, "status": is, "reason": why, "message": message, "observedGeneration": 2,
+            "lastTransitionTime": at(since).to_string(),
+        })
+    };
+    let pending = status(&view, &Value::Null, at(60));
     let expected = json!({
         "state": "Pending", "scope": "deployments.apps in a,b", "expireTime": "1970-01-01T00:01:30Z",
-        "message": "odd; one is late",
+        "message": "odd; one is late", "observedGeneration": 2,
+        "conditions": [
+            condition("Effective", "False", "WritesRemain", "odd; one is late", 60),
+            condition("Expired", "False", "LifetimeLeft", "", 60),
+            condition("Reconciling", "True", "WritesRemain", "odd; one is late", 60),
+        ],
     });
-    assert_eq!(status(&view), expected);
+    assert_eq!(pending, expected);
+    assert_eq!(status(&view, &pending, at(65)), pending, "what stays keeps its time");
+    let effective = PauseView { effective: true, pending: String::new(), problem: String::new(), ..view.clone() };
+    let effective = status(&effective, &pending, at(70));
+    let expected = [
+        condition("Effective", "True", "NoWriteRemains", "", 70),
+        condition("Expired", "False", "LifetimeLeft", "", 60),
+    ];
+    assert_eq!(effective["conditions"], json!(expected));
     let over = PauseView { over: true, pending: String::new(), problem: String::new(), ..view };
-    assert_eq!((status(&over)["state"].as_str(), status(&over)["message"].as_str()), (Some("Expired"), Some("")));
+    let over = status(&over, &effective, at(90));
+    assert_eq!((over["state"].as_str(), over["message"].as_str()), (Some("Expired"), Some("")));
+    let expected =
+        [condition("Effective", "False", "LifetimeOver", "", 90), condition("Expired", "True", "LifetimeOver", "", 90)];
+    assert_eq!(over["conditions"], json!(expected));
 }
 
 fn filter() -> impl Strategy<Value = Filter> {

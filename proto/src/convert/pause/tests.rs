@@ -78,6 +78,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
     let view = PauseView {
         name: "p".into(),
         uid: Uid::parse("u").unwrap(),
+        generation: 1,
         scope: hold::Scope::default(),
         reason: "why".to_owned(),
         actor: "jane".to_owned(),
