@@ -3,14 +3,15 @@
 use crate::process;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+mod definitions;
 mod rights;
 
+pub use definitions::foreign_definitions;
 pub use rights::{Right, Table, reduced, rights, spelt_out, table};
 
 /// The default namespace of an installation.
@@ -149,33 +150,5 @@ pub fn pod(deployment: &Value, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
         "metadata": { "name": name, "namespace": deployment["metadata"]["namespace"], "labels": template["metadata"]["labels"] },
-    })
-}
-
-/// Returns definitions for all kinds of these objects that the API server does not have. Their schemas accept
-/// everything.
-pub fn foreign_definitions(objects: &[Value]) -> Vec<Value> {
-    let mut known = BTreeSet::new();
-    let foreign = objects.iter().filter_map(|object| {
-        let (group, version) = object["apiVersion"].as_str()?.split_once('/')?;
-        let kind = object["kind"].as_str()?;
-        let foreign = ["monitoring.coreos.com", "cert-manager.io"].contains(&group);
-        (foreign && known.insert((group, kind))).then(|| definition(group, version, kind))
-    });
-    foreign.collect()
-}
-
-fn definition(group: &str, version: &str, kind: &str) -> Value {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular },
-            "versions": [{ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
-        },
     })
 }

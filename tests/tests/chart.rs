@@ -243,27 +243,31 @@ async fn the_api_server_takes_every_object_and_every_pod() -> anyhow::Result<()>
         let namespace = format!("taken-{number}");
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let objects = chart::objects(&helm.template_in(&namespace, &flags)?)?;
-        let definitions = chart::foreign_definitions(&objects);
-        if !definitions.is_empty() {
-            apply(plane, &definitions, &[])?;
-            plane_serves(plane, &definitions).await?;
-        }
-        apply(plane, &[restricted(&namespace)], &[])?;
-        let warned = apply(plane, &objects, &[])?;
-        ensure!(!warned.contains("Warning"), "{flags:?}: {warned}");
-        for name in ["graph-service", "executor-service"] {
-            let deployment = chart::deployment(&objects, name)?;
-            let pod = chart::pod(deployment, name);
-            let warned =
-                kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;
-            ensure!(!warned.contains("Warning"), "{name}: {warned}");
-            // Without its security context, the API server refuses the same pod. This shows that it checks.
-            let mut open = pod;
-            open["spec"]["containers"][0]["securityContext"] = Value::Null;
-            let refused = kubectl(plane, &["create", "--dry-run=server"], &[open]);
-            let said = format!("{:#}", refused.err().context("an unrestricted pod was taken")?);
-            ensure!(said.contains("violates PodSecurity"), "{said}");
-        }
+        is_taken(plane, &namespace, &objects).await.with_context(|| format!("{flags:?}"))?;
+    }
+    is_taken(plane, "platform", &platform::in_an_umbrella(&helm, &[])?).await?;
+    not_seen_by_a_leader(plane).await
+}
+
+async fn is_taken(plane: &ControlPlane, namespace: &str, objects: &[Value]) -> anyhow::Result<()> {
+    let definitions = chart::foreign_definitions(objects)?;
+    if !definitions.is_empty() {
+        apply(plane, &definitions, &[])?;
+        plane_serves(plane, &definitions).await?;
+    }
+    apply(plane, &[restricted(namespace)], &[])?;
+    let warned = apply(plane, objects, &[])?;
+    ensure!(!warned.contains("Warning"), "{warned}");
+    for name in ["graph-service", "executor-service"] {
+        let pod = chart::pod(chart::deployment(objects, name)?, name);
+        let warned = kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;
+        ensure!(!warned.contains("Warning"), "{name}: {warned}");
+        // Without its security context, the API server refuses the same pod. This shows that it checks.
+        let mut open = pod;
+        open["spec"]["containers"][0]["securityContext"] = Value::Null;
+        let refused = kubectl(plane, &["create", "--dry-run=server"], &[open]);
+        let said = format!("{:#}", refused.err().context("an unrestricted pod was taken")?);
+        ensure!(said.contains("violates PodSecurity"), "{said}");
     }
     Ok(())
 }
@@ -276,6 +280,20 @@ async fn plane_serves(plane: &ControlPlane, definitions: &[Value]) -> anyhow::Re
         let path = format!("/apis/{}/{version}", text("group"));
         let plural = definition["spec"]["names"]["plural"].clone();
         let served = |found: &Option<Value>| {
+/// Without a leader, the status of a pause says that it is not in effect, as `kubectl wait` and kstatus read it.
+async fn not_seen_by_a_leader(plane: &ControlPlane) -> anyhow::Result<()> {
+    let pause = serde_json::json!({
+        "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Pause", "metadata": { "name": "new" },
+        "spec": { "reason": "why", "lifetimeSeconds": 60 },
+    });
+    apply(plane, &[pause], &[])?;
+    let pause = load::get(&plane.client().await?, format!("{}/new", site::PAUSES)).await?.context("no pause")?;
+    assert_eq!([&pause["metadata"]["generation"], &pause["status"]["observedGeneration"]], [1, 0]);
+    let effective = &pause["status"]["conditions"][0];
+    assert_eq!([&effective["type"], &effective["status"], &effective["reason"]], ["Effective", "Unknown", "NotSeen"]);
+    Ok(())
+}
+
             let resources = found.as_ref().and_then(|found| found["resources"].as_array().cloned()).unwrap_or_default();
             resources.iter().any(|resource| resource["name"] == plural)
         };
