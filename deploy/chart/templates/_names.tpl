@@ -72,6 +72,20 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{- /* Who reaches the admin ports. */ -}}
+{{- define "ownergraph.adminIngress" -}}
+- ports:
+    - { port: admin, protocol: TCP }
+  from:
+    # `helm test`.
+    - podSelector:
+        matchLabels:
+          {{- include "ownergraph.selector" (list $ "test") | nindent 10 }}
+    {{- with .Values.networkPolicy.monitoring }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
 {{- /* Where the pods of both components go; its dot is .Values.networkPolicy. */ -}}
 {{- define "ownergraph.commonEgress" -}}
 # Names.

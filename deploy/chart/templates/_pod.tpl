@@ -149,6 +149,9 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- if kindIs "slice" $of.topologySpreadConstraints }}
+topologySpreadConstraints: {{ toJson $of.topologySpreadConstraints }}
+{{- else }}
 topologySpreadConstraints:
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
   - topologyKey: {{ . }}
@@ -160,4 +163,5 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "ownergraph.selector" (list $.root $.component) | nindent 8 }}
   {{- end }}
+{{- end }}
 {{- end }}

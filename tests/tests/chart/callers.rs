@@ -122,7 +122,7 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
     }
     let callers = Callers::of(&site, &authority, files.path()).await?;
     let graph = site.kubeconfig("graph-service").await?;
-    let (_graph, listen) = site.graph(Wire::Tls, &graph, LEADER)?;
+    let (graph, listen) = site.graph(Wire::Tls, &graph, LEADER)?;
     let kubelet = Kubelet::start(files.path(), &listen).await?;
     pod(&site, &kubelet).await?;
     let published = || async {
@@ -142,6 +142,7 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
     };
     until("each kind of credentials is accepted", SOON, leads, |answers| answers.iter().all(|one| one == "0 3 "))
         .await?;
+    until("`helm test` succeeds", SOON, || async { site.helm_test(&graph) }, |(succeeds, _)| *succeeds).await?;
 
     let (tree, why, plan) =
         (["tree", "cm/owner-0", "--no-status"], ["why", "cm/owner-0"], ["plan", "delete", "cm/owner-0"]);

@@ -1,7 +1,7 @@
 //! Uses of the chart by platform teams: an umbrella chart around it, and OpenShift's rules for pods.
 
 use super::file_flag;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -179,6 +179,57 @@ fn names_labels_and_accounts_are_the_installations() -> anyhow::Result<()> {
         "--tls-server-name=blue-graph-service.ownergraph.svc",
     ] {
         ensure!(flags.iter().any(|given| given == flag), "{flag}: {flags:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_gateway_leads_to_the_graph_service_and_only_helms_test_reaches_the_admin_ports() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/gateway-values.yaml"));
+    let objects = chart::objects(&helm.template(&[&values])?)?;
+    let route = &chart::object(&objects, "GRPCRoute", "graph-service")?["spec"];
+    assert_eq!(route["parentRefs"][0]["name"], "public");
+    let back = &route["rules"][0]["backendRefs"][0];
+    let service = chart::object(&objects, "Service", "graph-service")?;
+    assert_eq!([&back["name"], &back["port"]], [&service["metadata"]["name"], &service["spec"]["ports"][0]["port"]]);
+    let policy = &chart::object(&objects, "BackendTLSPolicy", "graph-service")?["spec"];
+    assert_eq!(policy["targetRefs"][0]["name"], back["name"]);
+    assert_eq!(policy["validation"]["hostname"], "graph-service.ownergraph.svc");
+    let plaintext = chart::objects(&helm.template(&[&values, "--set=tls.enabled=false"])?)?;
+    ensure!(chart::object(&plaintext, "BackendTLSPolicy", "graph-service").is_err(), "TLS to a plaintext port");
+    let spread = |component: &str| -> anyhow::Result<Vec<Value>> {
+        let spec = &chart::deployment(&objects, component)?["spec"]["template"]["spec"];
+        Ok(spec["topologySpreadConstraints"].as_array().cloned().unwrap_or_default())
+    };
+    assert_eq!((spread("graph-service")?.len(), spread("executor-service")?.len()), (1, 0));
+
+    let objects = chart::objects(&helm.template(&["--set=networkPolicy.monitoring=null"])?)?;
+    let labels = &chart::object(&objects, "Pod", "ownergraph-test")?["metadata"]["labels"];
+    let certified = chart::objects(&helm.template(&["--set=tls.source=certManager"])?)?;
+    let asked = &chart::object(&certified, "Pod", "ownergraph-test")?["spec"]["containers"];
+    for (at, (component, port)) in [("graph-service", 7451), ("executor-service", 7452)].into_iter().enumerate() {
+        let url: http::Uri = asked[at]["args"][0].as_str().context("no URL")?.parse()?;
+        let names = &chart::object(&certified, "Certificate", &format!("{component}-tls"))?["spec"]["dnsNames"];
+        let is_certified = names.as_array().is_some_and(|names| names.iter().any(|name| url.host() == name.as_str()));
+        ensure!(is_certified && url.port_u16() == Some(port), "{url}: {names}");
+        let policy = chart::object(&objects, "NetworkPolicy", component)?;
+        let ingress = policy["spec"]["ingress"].as_array().context("no ingress")?;
+        let rule = ingress.iter().find(|rule| rule["ports"][0]["port"] == "admin").context("no rule")?;
+        let [from] = rule["from"].as_array().map(Vec::as_slice).unwrap_or_default() else { bail!("{rule}") };
+        let allowed = from["podSelector"]["matchLabels"].as_object().context("no pods")?;
+        ensure!(allowed.iter().all(|(label, value)| labels[label] == *value), "{allowed:?} is not {labels}");
+    }
+    Ok(())
+}
+
+#[test]
+fn rights_and_accounts_may_exist_already() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/given-values.yaml"));
+    for object in chart::objects(&helm.template(&[&values])?)? {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        ensure!(!kind.contains("Role") && !["ServiceAccount", "Secret"].contains(&kind), "{kind}");
     }
     Ok(())
 }

@@ -164,6 +164,18 @@ impl Site {
         Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
     }
 
+    /// Runs the container of `helm test` that asks the graph service, with the address of this one.
+    pub(super) fn helm_test(&self, graph: &Service) -> anyhow::Result<(bool, String)> {
+        let pod = chart::object(&self.installed, "Pod", "ownergraph-test")?;
+        let [url, ca] = [0, 1].map(|at| pod["spec"]["containers"][0]["args"][at].as_str().unwrap_or_default());
+        let here = graph.admin().replace("127.0.0.1", "localhost");
+        let files = self.directory.path().join("graph-service").display().to_string();
+        let mut healthcheck = Command::new(self.programs.path("healthcheck"));
+        healthcheck.arg(url.replace("graph-service-replicas.ownergraph.svc:7451", &here));
+        let output = healthcheck.arg(ca.replace(MOUNTED, &files)).output().context("running healthcheck")?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+
     pub(super) fn ask(&self, server: &str, words: &[&str]) -> anyhow::Result<String> {
         let mut ownergraph = Command::new(self.programs.path("ownergraph"));
         let output = ownergraph.args(words).args(["--server", server]).output().context("running ownergraph")?;
