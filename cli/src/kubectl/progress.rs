@@ -75,6 +75,10 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     let ended = watch(session, &mut service, &mut events, &mut burn, &bar, limit).await;
     bar.finish_and_clear();
     ended?;
+    // Some deletions were reported between the first read of the log and the start of the stream.
+    for event in past(&mut service).await? {
+        burn.event(&event);
+    }
     let left = service.dependents(&burn.root, DEPTH_MAX).await?.unwrap_or_default().found.len();
     match session.format {
         Format::Json | Format::Yaml => {
