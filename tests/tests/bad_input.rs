@@ -14,10 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const SOON: Duration = Duration::from_secs(20);
-const PROGRAMS: [(&str, &[&str]); 3] = [
-    ("graph-service", &["--listen", "127.0.0.1:0"]),
-    ("executor-service", &[]),
-    ("ownergraph", &["collect", "--listen", "127.0.0.1:0"]),
+/// The programs, their flags, and the exit code for a bad flag or file. The command line has 2 for findings.
+const PROGRAMS: [(&str, &[&str], i32); 3] = [
+    ("graph-service", &["--listen", "127.0.0.1:0"], 2),
+    ("executor-service", &[], 2),
+    ("ownergraph", &["collect", "--listen", "127.0.0.1:0"], 1),
 ];
 
 /// Runs a program that must end by itself. Returns its exit code and its one line of output.
@@ -52,11 +53,11 @@ async fn a_bad_file_or_flag_ends_the_start_with_one_sentence_that_names_it() -> 
         (&["--kubeconfig", &directory.path().display().to_string()], &directory.path().display().to_string()),
         (&["--kubeconfig", &api.flag, "--context", "nowhere"], "nowhere"),
     ];
-    for (program, first) in PROGRAMS {
+    for (program, first, bad) in PROGRAMS {
         for (flags, named) in table {
             let arguments = [first, flags, &["--admin-listen", "127.0.0.1:0"]].concat();
             let (code, sentence) = run(&programs, program, directory.path(), &arguments).await?;
-            ensure!(code == 2 && sentence.contains(named), "{program} {flags:?}: exit {code}, {sentence}");
+            ensure!(code == bad && sentence.contains(named), "{program} {flags:?}: exit {code}, {sentence}");
         }
         let taken = TcpListener::bind("127.0.0.1:0").await?;
         let address = taken.local_addr()?.to_string();
@@ -96,7 +97,7 @@ async fn an_api_server_that_cannot_be_used_is_waited_for_and_the_reason_shows() 
     let plain = std::fs::read_to_string(&api.kubeconfig)?.replace("http://", "https://");
     let https = directory.path().join("https");
     std::fs::write(&https, plain)?;
-    for (program, first) in PROGRAMS {
+    for (program, first, _) in PROGRAMS {
         for (kubeconfig, says) in [(&unreachable, &*nobody), (&https, "https://")] {
             let kubeconfig = kubeconfig.display().to_string();
             let flags = [first, &["--kubeconfig", &kubeconfig]].concat();

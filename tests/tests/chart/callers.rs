@@ -172,7 +172,7 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
             &callers.administrator,
             [&tree[..], &shop, &as_operator].concat(),
             1,
-            "operator\" cannot get resource",
+            "resource types cannot be listed: configmaps",
         ),
     ] {
         let (ended, answer, said) = site.person(kubeconfig, &words).await?;
