@@ -38,11 +38,14 @@ inside() {
     if [ "$(id -u)" = 0 ]; then env -i /usr/sbin/chroot "$@"; else env -i /usr/bin/unshare --map-root-user --root="$1" "${@:2}"; fi
 }
 
-# In a root that has nothing but the archive: no library, no other program, no environment.
+# In a root that has nothing but the archive and random numbers: no library, no other program, no environment.
 archive() {
     local root=$work/root/ownergraph_${version}_$here began
     mkdir -p "$root"
     tar --extract --gzip --file "$work/first/ownergraph_${version}_$here.tar.gz" --directory "$root"
+    mkdir "$root/dev"
+    # Files, because only root of the machine may make devices.
+    head -c 8M /dev/urandom | tee "$root/dev/random" >"$root/dev/urandom"
     inside "$root" /ownergraph --version | grep -qx "ownergraph $version" || fail "the program of the archive is not version $version"
     inside "$root" /ownergraph version --client -o json | tr -d ' ' | grep -q "\"version\":\"$version\"" || fail "version --client -o json does not say $version"
     inside "$root" /kubectl-ownergraph --help | grep -q 'Usage: kubectl ownergraph' || fail "kubectl-ownergraph does not know its name"
