@@ -1,23 +1,12 @@
 //! A server of the store that lags for a long time, and answers with an earlier state of the store.
 
+use super::restores::{answered, rewinds};
 use super::*;
 
 const BUMPED: u64 = 1_000_000_110;
 
-fn rewinds(bench: &Bench) -> usize {
-    bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
-}
-
 fn wrote(bench: &mut Bench, at: u64) {
     bench.input(Input::Wrote { collection: collection("nodes"), resource_version: version(at) });
-}
-
-/// Answers every question at this position for this number of five-second intervals.
-fn answered(bench: &mut Bench, times: usize, position: u64) {
-    for _ in 0..times {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(position, &[]);
-    }
 }
 
 /// Returns an object in its grace period without finalizers.

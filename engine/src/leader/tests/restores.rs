@@ -8,6 +8,14 @@ pub(super) fn rewinds(bench: &Bench) -> usize {
     bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
 }
 
+/// Answers every question at this position for this number of five-second intervals.
+pub(super) fn answered(bench: &mut Bench, times: usize, position: u64) {
+    for _ in 0..times {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(position, &[]);
+    }
+}
+
 pub(super) fn breaks(bench: &mut Bench, resource: &str) {
     bench.input(Input::WatchLost {
         collection: collection(resource),
@@ -37,10 +45,7 @@ fn a_store_that_leaps_ahead_was_restored_and_bumped() {
     bench.list("nodes", BUMPED, vec![]);
     bench.list("configmaps", BUMPED, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
     bench.list("things", BUMPED, vec![object("things", "o", 70)]);
-    for _ in 0..12 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(BUMPED, &[]);
-    }
+    answered(&mut bench, 12, BUMPED);
     assert_eq!((bench.grants(), bench.leader.queries().status().stopped), (vec![], None));
     assert_eq!(rewinds(&bench), 1, "the new history is the known one now");
 }
@@ -219,10 +224,7 @@ fn dependents_of_a_kind_that_the_new_history_does_not_serve_hold_no_owner() {
     bench.list("configmaps", 95, vec![owner()]);
     bench.input(Input::KindUnserved(collection("things")));
     assert_eq!(bench.leader.queries().nodes(&uid("a")).len(), 1, "it may be served again in a moment");
-    for _ in 0..14 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(96, &[]);
-    }
+    answered(&mut bench, 14, 96);
     assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
     assert_eq!(bench.leader.inconsistency(), None);
 }
@@ -262,10 +264,7 @@ fn an_owner_that_is_restored_from_an_orphaning_deletion_has_orphaned_no_dependen
     {
         bench.list(resource, 105, objects);
     }
-    for _ in 0..12 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(106, &[]);
-    }
+    answered(&mut bench, 12, 106);
     bench.deleted("things", "o", 107);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
 }
@@ -284,10 +283,7 @@ fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() 
         bench.list("nodes", 95, vec![]);
         bench.list("configmaps", 95, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
         bench.input(Input::KindUnserved(collection("things")));
-        for _ in 0..14 {
-            bench.pass(Duration::from_secs(5));
-            bench.answer_probes(96, &[]);
-        }
+        answered(&mut bench, 14, 96);
         let undecided = vec![(Undecided::OwnerKindUnresolved, 1)];
         assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "gone: {gone}");
         // The kind is served again. The owner may exist, and may orphan no dependent.
@@ -313,10 +309,7 @@ fn a_forgotten_orphaning_of_a_lost_history_takes_no_reference_away() {
     bench.bookmark("nodes", 90);
     bench.list("nodes", 95, vec![]);
     bench.list("configmaps", 95, vec![object("configmaps", "a", 80)]);
-    for _ in 0..30 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(96, &[]);
-    }
+    answered(&mut bench, 30, 96);
     assert!(!bench.leader.world.graph().has_orphaned(&uid("o")), "nothing refers to it");
     // In the present history, the owner may exist in the hidden kind, without a deletion mark.
     bench.seen("configmaps", object("configmaps", "a", 97).owned_by("things", "o"));
@@ -343,10 +336,7 @@ fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot
             bench.list(resource, 95, objects);
         }
         bench.input(Input::ListFailed { collection: collection(stale), error: "403".to_string(), broke: false });
-        for _ in 0..14 {
-            bench.pass(Duration::from_secs(5));
-            bench.answer_probes(96, &[]);
-        }
+        answered(&mut bench, 14, 96);
         assert_eq!(bench.leader.queries().status().stopped, None, "one collection does not stop the others");
         let undecided = vec![(Undecided::CollectionUnsynced, undecided)];
         assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "{stale}");
@@ -519,10 +509,7 @@ fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
     // The dependent is shown first, while no fact of the current history says that its owner orphans it.
     bench.list("configmaps", BUMPED, vec![dependent(80)]);
     bench.list("things", BUMPED, vec![object("things", "o", 70).terminating("orphan")]);
-    for _ in 0..12 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(BUMPED, &[]);
-    }
+    answered(&mut bench, 12, BUMPED);
     assert_eq!(bench.grants(), ["remove o from a"]);
 }
 
@@ -583,10 +570,7 @@ fn a_kind_that_is_only_asked_says_where_the_main_store_stands_after_it_went_back
         bench.list(resource, 95, vec![]);
     }
     bench.seen("configmaps", object("configmaps", "a", 96).owned_by("mirrors", "o"));
-    for _ in 0..14 {
-        bench.pass(Duration::from_secs(5));
-        bench.answer_probes(96, &[]);
-    }
+    answered(&mut bench, 14, 96);
     assert_eq!(bench.leader.queries().status().stopped, None);
     bench.found("o", FindingResult::Absent(Some(version(120))));
     // The store is rewound again, to before all known positions.

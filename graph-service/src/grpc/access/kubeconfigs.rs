@@ -90,6 +90,7 @@ async fn authorities(file: &Path) -> Result<String, String> {
 
 /// The certificates of a PEM file, without anything else: a key that is there by mistake is never published.
 fn certificates(text: &str) -> String {
+    // The first part stands before the first certificate.
     let blocks = text.split(BEGIN).skip(1).filter_map(|rest| rest.split_once(END));
     blocks.map(|(body, _)| format!("{BEGIN}{body}{END}\n")).collect()
 }
