@@ -52,9 +52,7 @@ prepare_tools() {
 
 # Has the standard library of a target, or says how to get it.
 require_target() {
-    [ -d "$(rustc --print target-libdir --target "$2")" ] && return
-    rustup target add "$2" >&2 || true
-    [ -d "$(rustc --print target-libdir --target "$2")" ] ||
+    [ -d "$(rustc --print target-libdir --target "$2")" ] || rustup target add "$2" >&2 ||
         fail "$1 needs the Rust target $2, which cannot be had here; run 'rustup target add $2' on a machine with a network, and build there"
 }
 
