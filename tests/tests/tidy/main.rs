@@ -16,6 +16,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is below the root").to_owned()
 }
 
+/// The crates of which the command line consists.
+const PRODUCT: &[&str] = &[
+    "ownergraph-engine",
+    "executor-service",
+    "graph-service",
+    "kube-api",
+    "ownergraph-proto",
+    "runtime",
+    "ownergraph-sandbox",
+];
+
 /// The crates that each of our crates may use. Arrows point to crates that know less.
 const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("ownergraph-engine", &[]),
@@ -27,31 +38,9 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
     ("graph-service", &["ownergraph-engine", "kube-api", "ownergraph-proto", "runtime"]),
     ("executor-service", &["ownergraph-engine", "kube-api", "ownergraph-proto", "runtime"]),
     ("policy-subscriber", &["ownergraph-proto"]),
-    (
-        "cli",
-        &[
-            "ownergraph-engine",
-            "executor-service",
-            "graph-service",
-            "kube-api",
-            "ownergraph-proto",
-            "runtime",
-            "ownergraph-sandbox",
-        ],
-    ),
+    ("cli", PRODUCT),
     ("fuzz", &["tests"]),
-    (
-        "tests",
-        &[
-            "ownergraph-engine",
-            "executor-service",
-            "graph-service",
-            "kube-api",
-            "ownergraph-proto",
-            "runtime",
-            "ownergraph-sandbox",
-        ],
-    ),
+    ("tests", PRODUCT),
 ];
 
 #[test]
