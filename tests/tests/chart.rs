@@ -16,6 +16,7 @@ use tests::load;
 
 mod argocd;
 mod callers;
+mod issuer;
 mod kubelet;
 mod least;
 mod platform;

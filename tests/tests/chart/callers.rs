@@ -2,6 +2,7 @@
 //! reaches the graph service through the API server, and gets the answers that its rights allow.
 
 use super::apply;
+use super::issuer::Issuer;
 use super::kubelet::Kubelet;
 use super::site::{SOON, Site, Wire};
 use anyhow::{Context, ensure};
@@ -28,7 +29,8 @@ fn binding(kind: &str, name: &str, namespace: Option<&str>, role: &str, subject:
     })
 }
 
-/// Accounts and rights: a tenant of one namespace, an operator, and two administrators, one of whom has a certificate.
+/// Accounts and rights: a tenant and a guest of one namespace, an operator, and two administrators. One administrator has
+/// a certificate, and the guest an identity of OpenID Connect.
 fn people() -> Vec<Value> {
     let account = |name: &str| json!({ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE });
     let made = |name: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE } });
@@ -36,7 +38,7 @@ fn people() -> Vec<Value> {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reads-maps" },
         "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"] }],
     });
-    let administrator = json!({ "kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io" });
+    let user = |name: &str| json!({ "kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io" });
     vec![
         made("tenant"),
         made("operator"),
@@ -44,10 +46,12 @@ fn people() -> Vec<Value> {
         read,
         binding("RoleBinding", "tenant-maps", Some("shop"), "reads-maps", account("tenant")),
         binding("RoleBinding", "tenant-view", Some("shop"), "ownergraph-view", account("tenant")),
+        binding("RoleBinding", "guest-maps", Some("shop"), "reads-maps", user("oidc:grace")),
+        binding("RoleBinding", "guest-view", Some("shop"), "ownergraph-view", user("oidc:grace")),
         binding("ClusterRoleBinding", "operator-maps", None, "reads-maps", account("operator")),
         binding("ClusterRoleBinding", "operator-view", None, "ownergraph-view", account("operator")),
         binding("ClusterRoleBinding", "operator-operate", None, "ownergraph-operate", account("operator")),
-        binding("ClusterRoleBinding", "administrator", None, "cluster-admin", administrator),
+        binding("ClusterRoleBinding", "administrator", None, "cluster-admin", user("ada")),
         binding("ClusterRoleBinding", "chief", None, "cluster-admin", account("chief")),
     ]
 }
@@ -76,10 +80,12 @@ struct Callers {
     tenant: PathBuf,
     /// With a token from an exec plug-in.
     operator: PathBuf,
+    /// With an expired identity token, and a token to refresh it.
+    guest: PathBuf,
 }
 
 impl Callers {
-    async fn of(site: &Site, authority: &Authority, directory: &Path) -> anyhow::Result<Callers> {
+    async fn of(site: &Site, authority: &Authority, issuer: &Issuer, directory: &Path) -> anyhow::Result<Callers> {
         let signed = authority.sign("ada", &[])?;
         let file = |name: &str, text: &str| {
             let file = directory.join(name);
@@ -101,6 +107,7 @@ impl Callers {
             chief: site.kubeconfig("chief").await?,
             tenant: site.kubeconfig("tenant").await?,
             operator: site.write("operator", &json!({ "exec": exec }))?,
+            guest: site.write("guest", &issuer.user())?,
         })
     }
 }
@@ -111,16 +118,19 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
     let clients = files.path().join("clients.crt");
     fs::write(&clients, authority.pem())?;
     let flag = format!("--client-ca-file={}", clients.display());
-    let Some(site) = Site::with(Options { apiserver_flags: vec![flag], ..Options::default() }).await? else {
+    let issuer = Issuer::start(files.path(), "grace").await?;
+    let apiserver_flags = [issuer.apiserver_flags(), vec![flag]].concat();
+    let Some(mut site) = Site::with(Options { apiserver_flags, ..Options::default() }).await? else {
         return Ok(());
     };
+    site.trusted = Some(issuer.authority.clone());
     load::namespace(&site.client, "shop").await?;
     load::namespace(&site.client, "bank").await?;
     apply(&site.plane, &people(), &[])?;
     for namespace in ["shop", "bank"] {
         load::families(&site.client, namespace, "owner", 1, 2).await?;
     }
-    let callers = Callers::of(&site, &authority, files.path()).await?;
+    let callers = Callers::of(&site, &authority, &issuer, files.path()).await?;
     let graph = site.kubeconfig("graph-service").await?;
     let (graph, listen) = site.graph(Wire::Tls, &graph, LEADER)?;
     let kubelet = Kubelet::start(files.path(), &listen).await?;
@@ -137,6 +147,7 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
             site.person(&callers.chief, &words).await?,
             site.person(&callers.operator, &words).await?,
             site.person(&callers.tenant, &words).await?,
+            site.person(&callers.guest, &words).await?,
         ];
         Ok(answers.map(|(code, answer, said)| format!("{code} {} {said}", answer.lines().count())))
     };
@@ -165,6 +176,9 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
         ("tenant", &callers.tenant, [&plan[..], &shop].concat(), 0, ""),
         ("tenant", &callers.tenant, [&tree[..], &bank].concat(), 1, "forbidden"),
         ("tenant", &callers.tenant, pause.to_vec(), 1, "may not update pauses.ownergraph.dev for all namespaces"),
+        ("guest", &callers.guest, [&tree[..], &shop].concat(), 0, ""),
+        ("guest", &callers.guest, [&why[..], &shop].concat(), 0, ""),
+        ("guest", &callers.guest, [&tree[..], &bank].concat(), 1, "forbidden"),
         ("impersonator", &callers.administrator, [&pause[..], &as_operator].concat(), 1, "not for the user of --as"),
         // The plug-in lists the cluster itself, as the user of --as, who may not.
         (
@@ -180,6 +194,7 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
         ensure!(!says.is_empty() || said.is_empty(), "{who} {words:?}: a fallback: {said}");
         ensure!(says != PENDING || said.lines().count() == 1, "{who} {words:?}: a fallback: {said}");
     }
+    ensure!(issuer.refreshed() >= 4, "the issuer gave {} tokens", issuer.refreshed());
     nothing_is_sent_to_an_unproven_server(&site, &callers).await
 }
 

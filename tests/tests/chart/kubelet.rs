@@ -31,17 +31,7 @@ pub(super) struct Kubelet {
 
 impl Kubelet {
     pub(super) async fn start(directory: &Path, pods: &str) -> anyhow::Result<Kubelet> {
-        let signed = Authority::new("nodes")?.sign("node", &["127.0.0.1"])?;
-        let write = |name: &str, text: &str| {
-            let file = directory.join(name);
-            fs::write(&file, text).map(|()| Some(file))
-        };
-        let flags = ServerFlags {
-            tls_cert: write("kubelet.crt", &signed.certificate)?,
-            tls_key: write("kubelet.key", &signed.key)?,
-            client_ca: None,
-        };
-        let tls = ServerTls::open(&flags).await?.context("the flags ask for TLS")?;
+        let tls = secure(directory, "kubelet", &Authority::new("nodes")?).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (port, pods) = (listener.local_addr()?.port(), pods.parse::<SocketAddr>()?);
         let mut served = JoinSet::new();
@@ -53,6 +43,21 @@ impl Kubelet {
         });
         Ok(Kubelet { port, _served: served })
     }
+}
+
+/// A server at 127.0.0.1 with a certificate of this authority. Its files are in the directory.
+pub(super) async fn secure(directory: &Path, name: &str, authority: &Authority) -> anyhow::Result<Arc<ServerTls>> {
+    let signed = authority.sign(name, &["127.0.0.1"])?;
+    let write = |suffix: &str, text: &str| {
+        let file = directory.join(format!("{name}.{suffix}"));
+        fs::write(&file, text).map(|()| Some(file))
+    };
+    let flags = ServerFlags {
+        tls_cert: write("crt", &signed.certificate)?,
+        tls_key: write("key", &signed.key)?,
+        client_ca: None,
+    };
+    ServerTls::open(&flags).await?.context("the flags ask for TLS")
 }
 
 async fn connection(stream: TcpStream, tls: Arc<ServerTls>, pods: SocketAddr) {

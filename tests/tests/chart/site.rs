@@ -37,6 +37,8 @@ pub(super) struct Site {
     /// The chart without TLS, for processes whose admin port a test reads.
     plain: Vec<Value>,
     directory: Directory,
+    /// The authorities of a person's machine, instead of those of this one.
+    pub(super) trusted: Option<PathBuf>,
 }
 
 impl Site {
@@ -59,7 +61,7 @@ impl Site {
         for deployment in ["graph-service", "executor-service"] {
             write_secret(&installed, deployment, &directory.path().join(deployment))?;
         }
-        Ok(Some(Site { programs: Programs::build()?, client, plane, installed, plain, directory }))
+        Ok(Some(Site { programs: Programs::build()?, client, plane, installed, plain, directory, trusted: None }))
     }
 
     /// Returns a kubeconfig with a token of this service account.
@@ -158,6 +160,7 @@ impl Site {
     /// What a person gets who has this kubeconfig and nothing else: the exit code, the answer, and what else is said.
     pub(super) async fn person(&self, kubeconfig: &Path, words: &[&str]) -> anyhow::Result<(i32, String, String)> {
         let mut plugin = tokio::process::Command::new(self.programs.path("ownergraph"));
+        plugin.envs(self.trusted.iter().map(|file| ("SSL_CERT_FILE", file)));
         let output =
             plugin.args(words).arg("--kubeconfig").arg(kubeconfig).output().await.context("running ownergraph")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
