@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
-# release.sh [TAG]: makes all files of a release in target/release-VERSION. With TAG, the work tree must be that tag, without changes.
-# Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
+# release.sh [--programs] [TAG]: makes all files of a release in target/release-VERSION. With TAG, the work tree must be that tag,
+# without changes. Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
+# With --programs, the script ends after the programs, in target/release-programs.
 #
-# The same commit gives the same bytes. The programs are compiled with zig, also those for this machine, so nothing of
-# the machine is in them. release/package.sh describes the files.
+# The same commit gives the same bytes. On Linux the programs are compiled with zig, also those for this machine, so
+# nothing of the machine is in them. Programs for macOS need Apple's frameworks: a machine with macOS makes them with
+# --programs, and PROGRAMS names the copy of its directory here. release/package.sh describes the files.
 #
 # Environment:
-#   PLATFORMS    what to build (default: linux, darwin and windows, each for amd64 and arm64). It must contain the platform of this
-#                machine, whose program writes the completions.
+#   PLATFORMS    what to build (default: on Linux linux and windows, on macOS darwin, each for amd64 and arm64). For the files of a
+#                release it must contain the platform of this machine, whose program writes the completions.
+#   PROGRAMS     a directory with programs of other platforms from the same commit, made with --programs (default: none)
 #   PROFILE      the profile of cargo (default: dist)
 #   RELEASE_URL  where the files will be found, without a slash at the end (default: https://ownergraph.dev/releases/TAG)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-everywhere="linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
+case $(uname) in
+Darwin) everywhere="darwin/amd64 darwin/arm64" builder=build ;;
+*) everywhere="linux/amd64 linux/arm64 windows/amd64 windows/arm64" builder=zigbuild ;;
+esac
 auditable=0.7.7
 target=${CARGO_TARGET_DIR:-target}
 tools=$(mkdir -p "$target/tools" && cd "$target/tools" && pwd)
@@ -29,16 +35,15 @@ triple() {
     darwin/arm64) echo aarch64-apple-darwin ;;
     windows/amd64) echo x86_64-pc-windows-gnu ;;
     windows/arm64) echo aarch64-pc-windows-gnullvm ;;
-    *) fail "no release is made for $1; choose from: $everywhere" ;;
+    *) fail "no release is made for $1; choose from linux, darwin and windows, each /amd64 or /arm64" ;;
     esac
 }
 
 # Zig and cargo-zigbuild are Python packages. cargo-auditable writes the list of crates into each program.
 prepare_tools() {
-    local wanted zig
-    wanted=$(sha256sum <deploy/release/requirements.txt | cut -c1-16)
-    zig=$tools/zig-$wanted
-    if [ ! -e "$zig/complete" ]; then
+    local zig
+    zig=$tools/zig-$(cksum <deploy/release/requirements.txt | cut -d' ' -f1)
+    if [ $builder = zigbuild ] && [ ! -e "$zig/complete" ]; then
         rm -rf "$zig"
         python3 -m venv "$zig"
         "$zig/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: -r deploy/release/requirements.txt
@@ -67,7 +72,7 @@ build() {
     env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 \
         "CARGO_TARGET_${variable}_RUSTFLAGS=--remap-path-prefix=$PWD=/ownergraph --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
         "CFLAGS_${triple//-/_}=-ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        cargo auditable zigbuild --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
+        cargo auditable $builder --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
         fail "$platform was not built; leave it out of PLATFORMS, or build it on a machine of that platform"
 }
 
@@ -82,9 +87,24 @@ collect() {
     done
 }
 
+# Takes the programs of other machines.
+take() {
+    local commit
+    commit=$(cat "$PROGRAMS/commit" 2>/dev/null) || fail "$PROGRAMS has no file named commit; make the directory with deploy/release.sh --programs"
+    [ "$commit" = "$OWNERGRAPH_COMMIT" ] || fail "the programs in $PROGRAMS are from commit $commit, not $OWNERGRAPH_COMMIT"
+    for directory in "$PROGRAMS"/*_*; do
+        [ ! -e "$programs/${directory##*/}" ] || fail "${directory##*/} is in $PROGRAMS and in PLATFORMS"
+        cp -r "$directory" "$programs/"
+        # An upload to a server can lose the mode.
+        chmod 755 "$programs/${directory##*/}"/*
+    done
+}
+
 PROFILE=${PROFILE:-dist}
 read -ra platforms <<<"${PLATFORMS:-$everywhere}"
-case $# in 0 | 1) ;; *) echo "usage: deploy/release.sh [TAG]" >&2; exit 2 ;; esac
+only_programs=''
+[ "${1:-}" != --programs ] || { only_programs=yes; shift; }
+case $# in 0 | 1) ;; *) echo "usage: deploy/release.sh [--programs] [TAG]" >&2; exit 2 ;; esac
 OWNERGRAPH_COMMIT=$(git rev-parse HEAD)
 changes=$(git status --porcelain)
 if [ $# = 1 ]; then
@@ -100,9 +120,13 @@ for platform in "${platforms[@]}"; do require_target "$platform" "$(triple "$pla
 prepare_tools
 programs=$target/release-programs
 rm -rf "$programs"
+mkdir -p "$programs"
+echo "$OWNERGRAPH_COMMIT" >"$programs/commit"
+[ -z "${PROGRAMS:-}" ] || take
 for platform in "${platforms[@]}"; do
     build "$platform"
     collect "$platform"
 done
+[ -z "$only_programs" ] || { echo "$programs"; exit; }
 deploy/sbom.sh "$programs/sbom" all
 deploy/release/package.sh "$programs" "$target/release-$version"
