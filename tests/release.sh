@@ -55,6 +55,21 @@ archive() {
     [ $((SECONDS - began)) -le "$DEMO_WITHIN" ] || fail "the demo took $((SECONDS - began)) s"
     for name in graph-service executor-service; do inside "$root" "/$name" --version >/dev/null; done
     [ -s "$root/LICENSE" ] && [ -s "$root/CHANGELOG.md" ] && [ -s "$root/completions/_ownergraph" ] || fail "the archive lacks a file"
+    manual "$root/man"
+}
+
+# Each page names itself, and man(1) can show it without a warning where it is installed.
+manual() {
+    local page name pages=("$1"/*.1)
+    [ ${#pages[@]} -ge 25 ] || fail "the archive has ${#pages[@]} manual pages"
+    for name in ownergraph ownergraph-plan-delete graph-service executor-service; do [ -s "$1/$name.1" ] || fail "there is no manual page $name"; done
+    for page in "${pages[@]}"; do
+        name=$(basename "$page" .1)
+        grep -q "^\.TH $name 1" "$page" || fail "the manual page $name does not begin with its name"
+        command -v man >/dev/null || continue
+        LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings -l "$page" 2>&1 >"$work/page" | tee "$work/said" >&2
+        [ ! -s "$work/said" ] && grep -q '^NAME' "$work/page" || fail "man does not show the page $name"
+    done
 }
 
 # krew's own rules, and krew's own installation.

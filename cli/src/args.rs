@@ -80,6 +80,12 @@ pub(crate) enum Command {
     /// Tests a collector: creates objects on a cluster, deletes their owners, and waits until they are collected.
     #[command(after_help = TRY_CODES)]
     Try(Try),
+    /// Writes the manual pages of all programs into a directory.
+    #[command(hide = true)]
+    Man {
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
     #[command(flatten)]
     Ask(Box<crate::kubectl::flags::Command>),
 }

@@ -4,7 +4,7 @@ use crate::name;
 use clap::Command;
 
 /// The examples of the command at a path, without the program's name, each with an optional note.
-const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     (
         "",
         &[
@@ -54,6 +54,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
             ("try --context kind-kind -n scratch --objects 20000 --timeout 5m", ""),
         ],
     ),
+    ("man", &[("man /usr/local/share/man/man1", "")]),
     (
         "tree",
         &[

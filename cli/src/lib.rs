@@ -9,6 +9,7 @@
 //! * `sandbox_command`: the in-memory API server alone
 //! * `collect`: graph service and executors against any API server
 //! * `trial`: `ownergraph try`, which tests a collector
+//! * `man`: the manual pages
 //! * `demo`: all components together, with explanations
 //! * `collector`, `pipe`: the two services in one process
 //! * `kubectl`: the query commands, `pause`, and `delete`
@@ -22,6 +23,7 @@ mod demo;
 mod examples;
 mod failure;
 mod kubectl;
+mod man;
 mod name;
 mod pipe;
 mod remote;
@@ -66,6 +68,7 @@ async fn run() -> ExitCode {
         Command::Sandbox(flags) => sandbox_command::run(flags).await,
         Command::Collect(flags) => collect::run(*flags).await,
         Command::Try(flags) => trial::run(flags).await,
+        Command::Man { directory } => man::run(&directory),
         Command::Ask(command) => return Box::pin(kubectl::run(*command, program)).await,
     };
     failure::exit_code(ended)

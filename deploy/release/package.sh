@@ -2,7 +2,7 @@
 # package.sh PROGRAMS OUT: makes the files of a release in OUT from programs that are built. PROGRAMS has a directory for each platform
 # (linux_amd64) and sbom. The environment has SOURCE_DATE_EPOCH, OWNERGRAPH_COMMIT and RELEASE_URL, as for release.sh.
 #
-#   ownergraph_VERSION_PLATFORM.tar.gz       the command line under its three names, completions; for Linux the services too
+#   ownergraph_VERSION_PLATFORM.tar.gz       the command line under its three names, completions, manual pages; for Linux the services too
 #   kubectl-ownergraph_VERSION_PLATFORM…     the plug-in alone, for krew, which takes no links
 #   ownergraph.yaml, ownergraph.rb           the manifest of krew, the formula of Homebrew
 #   PROGRAM_VERSION.cdx.json                 the inputs of a program (CycloneDX)
@@ -52,15 +52,17 @@ archive() {
     esac
 }
 
-completions() {
+# What the program says of itself: completions, and the manual pages of all programs.
+texts() {
     local ownergraph
     ownergraph=$programs/linux_$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')/ownergraph
-    [ -x "$ownergraph" ] || fail "$ownergraph is missing, which writes the completions; build the platform of this machine too"
+    [ -x "$ownergraph" ] || fail "$ownergraph is missing, which writes completions and manual pages; build the platform of this machine too"
     mkdir "$work/completions"
     "$ownergraph" completion bash >"$work/completions/ownergraph.bash"
     "$ownergraph" completion zsh >"$work/completions/_ownergraph"
     "$ownergraph" completion fish >"$work/completions/ownergraph.fish"
     "$ownergraph" completion powershell >"$work/completions/ownergraph.ps1"
+    "$ownergraph" man "$work/man"
 }
 
 # The two archives of a platform.
@@ -69,7 +71,7 @@ archives() {
     case $platform in windows_*) suffix=.exe ;; esac
     mkdir -p "$all" "$plugin"
     cp LICENSE README.md CHANGELOG.md "$all/"
-    cp -r "$work/completions" "$all/"
+    cp -r "$work/completions" "$work/man" "$all/"
     cp "$programs/$platform/ownergraph$suffix" "$all/"
     for name in kubectl-ownergraph kubectl_complete-ownergraph; do
         if [ -n "$suffix" ]; then cp "$all/ownergraph.exe" "$all/$name.exe"; else ln -s ownergraph "$all/$name"; fi
@@ -143,6 +145,7 @@ EOF
     bash_completion.install "completions/ownergraph.bash" => "ownergraph"
     zsh_completion.install "completions/_ownergraph"
     fish_completion.install "completions/ownergraph.fish"
+    man1.install Dir["man/*.1"]
   end
 
   test do
@@ -176,7 +179,7 @@ chart() {
     python3 deploy/release/oci.py chart "$out/charts/ownergraph" deploy/chart/Chart.yaml "$out/ownergraph-$version.tgz"
 }
 
-completions
+texts
 for directory in "$programs"/*_*; do archives "${directory##*/}"; done
 krew
 homebrew

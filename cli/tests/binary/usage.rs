@@ -1,6 +1,7 @@
 //! What is said of flags and files that cannot be used: one sentence that names them, and one code for all commands.
 
 use crate::process::{output, ownergraph, plugin};
+use std::collections::BTreeMap;
 use std::process::Output;
 use tokio::net::TcpListener;
 
@@ -167,4 +168,31 @@ async fn the_plugin_completes_and_says_how_it_is_called() {
         let flags = ["--context", "--as-group", "--token", "--server", "--request-timeout", "--output"];
         assert!(flags.iter().all(|flag| text.contains(flag)), "{command}: {text}");
     }
+}
+
+#[tokio::test]
+async fn the_manual_has_a_page_for_each_program_and_command_and_each_run_writes_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut written = Vec::new();
+    for into in ["first", "second"].map(|name| directory.path().join(name)) {
+        let ended = run(&["man", into.to_str().unwrap()]).await;
+        assert!(ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+        let pages = std::fs::read_dir(into).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path).unwrap())
+        });
+        written.push(pages.collect::<BTreeMap<_, _>>());
+    }
+    assert_eq!(written[0], written[1]);
+    let pages = &written[0];
+    for name in ["ownergraph", "ownergraph-plan-delete", "ownergraph-collect", "graph-service", "executor-service"] {
+        assert!(pages.contains_key(&format!("{name}.1")), "{:?}", pages.keys());
+    }
+    for (name, page) in pages {
+        assert!(page.contains(&format!(".TH {} 1", name.trim_end_matches(".1"))), "{name}: {page}");
+    }
+    let why = &pages["ownergraph-why.1"];
+    let examples = ".SH EXAMPLES\n.nf\n  ownergraph why pod/web\\-1 \\-n shop ";
+    assert!(why.contains(examples) && why.contains(".SH \"EXIT CODES\"\n.nf\n  0    fine"), "{why}");
+    assert!(!pages.contains_key("ownergraph-man.1") && !pages.contains_key("ownergraph-help.1"));
 }
