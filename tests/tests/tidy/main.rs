@@ -228,6 +228,25 @@ fn links_between_documents_lead_somewhere() {
     assert!(seen > 50, "the walk found {seen} links");
 }
 
+/// The files of docs/performance are parts of one page. docs/build.sh checks the links of the site.
+#[test]
+fn the_site_has_every_page() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let links = summary.split("](").skip(1).filter_map(|rest| Some(docs.join(rest.split_once(')')?.0)));
+    let listed: BTreeSet<PathBuf> = links.map(|path| path.canonicalize().unwrap()).collect();
+    let mut found = Vec::new();
+    files(&docs, &mut found);
+    let pages = found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let top = ["README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY", "deploy/chart/README"];
+    let missing: Vec<PathBuf> = pages
+        .filter(|path| !path.starts_with(docs.join("performance")) && !path.ends_with("SUMMARY.md"))
+        .chain(top.map(|name| root().join(format!("{name}.md"))))
+        .filter(|path| !listed.contains(&path.canonicalize().unwrap()))
+        .collect();
+    assert!(listed.len() > 50 && missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
+}
+
 /// Lists every text file of ours.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the tree can be read") {
