@@ -19,6 +19,7 @@ mod previews;
 mod reference;
 mod scenarios;
 mod subscribers;
+mod tasks;
 mod traces;
 mod upgrade;
 mod wire;
