@@ -13,8 +13,8 @@ trap 'rm -rf "$work"' EXIT
     cargo install --quiet --locked --debug --no-default-features --features search --version "=$mdbook" \
         --root "$tools/mdbook-$mdbook" --target-dir "$work/mdbook" mdbook
 }
-# The same selection of packages as in the tests: another one compiles our crates again.
-cargo build --quiet --locked --workspace --bins
+# With a test among the targets, dependencies have the same features as under `cargo test --workspace`, and are not compiled again.
+cargo build --quiet --locked --workspace --bins --test tidy
 
 rm -rf "$target/site"
 python3 docs/site.py lay "$work/book"
