@@ -69,9 +69,10 @@ build() {
     esac
     variable=$(tr 'a-z-' 'A-Z_' <<<"$triple")
     echo "== $platform: $triple, profile $PROFILE" >&2
+    # Zig makes an error of the macros of date and time, which SOURCE_DATE_EPOCH fixes.
     env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 \
         "CARGO_TARGET_${variable}_RUSTFLAGS=--remap-path-prefix=$PWD=/ownergraph --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        "CFLAGS_${triple//-/_}=-ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        "CFLAGS_${triple//-/_}=-Wno-date-time -ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
         cargo auditable $builder --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
         fail "$platform was not built; leave it out of PLATFORMS, or build it on a machine of that platform"
 }
