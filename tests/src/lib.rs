@@ -11,6 +11,7 @@ pub mod contender;
 pub mod controlplane;
 pub mod differential;
 pub mod embedded;
+pub mod examples;
 pub mod fairness;
 pub mod fuzz;
 pub mod gateway;

@@ -6,11 +6,10 @@ use anyhow::{Context, ensure};
 use proto::decision::v1beta1::ListDecisionsRequest;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 use tests::controlplane::{ControlPlane, require};
 use tests::embedded::Api;
+use tests::examples::{Example, fetched};
 use tests::load::{configmap, configmaps, count, create, create_all, delete, families, reference_to, until};
 use tests::process::{Directory, Process};
 use tests::service::{Fleet, Programs};
@@ -23,16 +22,21 @@ const SOON: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_in_rust_goes_on_where_it_was_killed() -> anyhow::Result<()> {
     let programs = Programs::build()?;
-    let subscriber = programs.path("policy-subscriber");
-    survives_restarts(&programs, &subscriber, &[]).await
+    survives_restarts(&programs, &Example::in_rust(&programs)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_in_python_goes_on_where_it_was_killed() -> anyhow::Result<()> {
-    let programs = Programs::build()?;
     let directory = Directory::create()?;
-    let Some(arguments) = fetched(in_python(directory.path()))? else { return Ok(()) };
-    survives_restarts(&programs, Path::new("/usr/bin/env"), &arguments).await
+    let Some(example) = fetched(Example::in_python(directory.path()))? else { return Ok(()) };
+    survives_restarts(&Programs::build()?, &example).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_one_in_go_goes_on_where_it_was_killed() -> anyhow::Result<()> {
+    let directory = Directory::create()?;
+    let Some(example) = fetched(Example::in_go(directory.path()))? else { return Ok(()) };
+    survives_restarts(&Programs::build()?, &example).await
 }
 
 /// The references of one object. This is just below the number from which the collector ignores all of them.
@@ -48,8 +52,8 @@ async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_cost
     let Some(binaries) = require() else { return Ok(()) };
     let programs = Programs::build()?;
     let directory = Directory::create()?;
-    let Some(python) = fetched(in_python(directory.path()))? else { return Ok(()) };
-    let Some(go) = fetched(in_go(directory.path()))? else { return Ok(()) };
+    let Some(python) = fetched(Example::in_python(directory.path()))? else { return Ok(()) };
+    let Some(go) = fetched(Example::in_go(directory.path()))? else { return Ok(()) };
     let plane = ControlPlane::start(&binaries).await?;
     let client = plane.client().await?;
     let fleet = Fleet::start(&programs, plane.kubeconfig(), 1).await?;
@@ -64,14 +68,12 @@ async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_cost
 
     let mut subscribers = Vec::new();
     for number in 0..SUBSCRIBERS {
-        let position = directory.path().join(format!("position-{number}")).display().to_string();
-        let server = fleet.grpc().to_owned();
-        let arguments =
-            [&python[..], &["--server".to_owned(), server.clone(), "--position".to_owned(), position]].concat();
-        let name = format!("python-{number}");
-        subscribers.push(Process::spawn(&name, directory.path(), Path::new("/usr/bin/env"), &arguments)?);
-        let arguments = [server, directory.path().join("descriptors").display().to_string()];
-        subscribers.push(Process::spawn(&format!("go-{number}"), directory.path(), &go, &arguments)?);
+        for (language, example) in [("python", &python), ("go", &go)] {
+            let name = format!("{language}-{number}");
+            let position = directory.path().join(format!("position-{name}")).display().to_string();
+            let arguments = example.with(&["--server", fleet.grpc(), "--position", &position]);
+            subscribers.push(Process::spawn(&name, directory.path(), &example.program, &arguments)?);
+        }
     }
     let first = families(&client, "default", "first", 1, 1).await?;
     delete(&client, &format!("{maps}/{}", first[0]), "Background").await?;
@@ -114,84 +116,13 @@ fn has_gone(output: &str, target: &str) -> bool {
     ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(of)
 }
 
-/// Returns `None` if the packages cannot be fetched. Outside of CI this is no failure, because the example in Rust
-/// shows the same.
-fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
-    match of {
-        Err(error) if std::env::var_os("CI").is_none() => {
-            tracing::warn!("not run: {error:#}");
-            Ok(None)
-        }
-        other => other.map(Some),
-    }
-}
-
-/// Returns the arguments of `env` that run the example in Python.
-fn in_python(scratch: &Path) -> anyhow::Result<Vec<String>> {
-    let python = python(scratch)?;
-    let example = root().join("examples/policy-subscriber-python");
-    let generated = scratch.join("generated");
-    std::fs::create_dir(&generated)?;
-    let (protos, out) = (root().join("proto").display().to_string(), generated.display().to_string());
-    let mut protoc = Command::new(&python);
-    protoc.args(["-m", "grpc_tools.protoc", "-I", &protos, "--python_out", &out, "--grpc_python_out", &out]);
-    run(protoc.args(protos_below(&root().join("proto"))?))?;
-    let script = example.join("subscriber.py").display().to_string();
-    Ok(vec![format!("PYTHONPATH={out}"), python, script])
-}
-
-/// Builds the subscriber in Go, and the descriptors that it reads.
-fn in_go(scratch: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::write(scratch.join("descriptors"), proto::FILE_DESCRIPTOR_SET)?;
-    let program = scratch.join("gosubscriber");
-    let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(root().join("tests/gosubscriber"));
-    run(go.env("CGO_ENABLED", "0"))?;
-    Ok(program)
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// Returns a Python with the packages of the example.
-fn python(scratch: &Path) -> anyhow::Result<String> {
-    let requirements = root().join("examples/policy-subscriber-python/requirements.txt");
-    let environment = scratch.join("python");
-    run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    let python = environment.join("bin/python").display().to_string();
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements))?;
-    Ok(python)
-}
-
-fn protos_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(protos_below(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "proto") {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.output().with_context(|| format!("running {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
-    Ok(())
-}
-
-async fn survives_restarts(programs: &Programs, program: &Path, arguments: &[String]) -> anyhow::Result<()> {
+async fn survives_restarts(programs: &Programs, example: &Example) -> anyhow::Result<()> {
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;
     let fleet = Fleet::start(programs, &api.kubeconfig, 1).await?;
     let owners = families(&api.client, "default", "o", 1, DEPENDENTS).await?;
-    let mut arguments = arguments.to_vec();
-    arguments.extend(["--server".to_owned(), fleet.grpc().to_owned()]);
-    let start = || Process::spawn("subscriber", directory.path(), program, &arguments);
+    let arguments = example.with(&["--server", fleet.grpc()]);
+    let start = || Process::spawn("subscriber", directory.path(), &example.program, &arguments);
     let mut subscriber = start()?;
     let maps = configmaps("default");
     delete(&api.client, &format!("{maps}/{}", owners[0]), "Background").await?;
