@@ -8,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directory of an example that is not in the tree. The copy does not have it, so that it begins as a user does.
-const NOT_IN_THE_TREE: [&str; 1] = ["generated"];
+/// Directories of an example that are not in the tree. The copy does not have them, so that it begins as a user does.
+const NOT_IN_THE_TREE: [&str; 3] = ["dist", "generated", "node_modules"];
 
 /// How to start an example. The flags of the subscriber follow the arguments.
 #[derive(Clone, Debug)]
@@ -51,6 +51,14 @@ impl Example {
         Ok(Example { program, arguments: Vec::new() })
     }
 
+    pub fn in_typescript(scratch: &Path) -> anyhow::Result<Example> {
+        let example = npm_install("policy-subscriber-typescript", scratch)?;
+        generate(&example)?;
+        run(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&example))?;
+        let script = example.join("dist/src/subscriber.js").display().to_string();
+        Ok(Example { program: "/usr/bin/env".into(), arguments: vec!["node".to_owned(), script] })
+    }
+
     /// Returns the arguments before these flags, and the flags.
     pub fn with(&self, flags: &[&str]) -> Vec<String> {
         self.arguments.iter().cloned().chain(flags.iter().map(|&flag| flag.to_owned())).collect()
@@ -67,6 +75,13 @@ pub fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         }
         other => other.map(Some),
     }
+}
+
+/// Copies an example next to the `.proto` files, and installs its packages from `package-lock.json`.
+fn npm_install(name: &str, scratch: &Path) -> anyhow::Result<PathBuf> {
+    let example = copy(name, scratch)?;
+    run(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&example))?;
+    Ok(example)
 }
 
 /// Generates the code of the API with `buf.gen.yaml` of the example.

@@ -39,6 +39,13 @@ async fn the_one_in_go_goes_on_where_it_was_killed() -> anyhow::Result<()> {
     survives_restarts(&Programs::build()?, &example).await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_one_in_typescript_goes_on_where_it_was_killed() -> anyhow::Result<()> {
+    let directory = Directory::create()?;
+    let Some(example) = fetched(Example::in_typescript(directory.path()))? else { return Ok(()) };
+    survives_restarts(&Programs::build()?, &example).await
+}
+
 /// The references of one object. This is just below the number from which the collector ignores all of them.
 const OWNERS: usize = 4400;
 const NAME_BYTES: usize = 64;

@@ -30,6 +30,7 @@ async fn the_subscribers_follow_over_tls_with_a_certificate() -> anyhow::Result<
     let mut examples = vec![("rust", Example::in_rust(&programs))];
     examples.extend(fetched(Example::in_python(directory.path()))?.map(|example| ("python", example)));
     examples.extend(fetched(Example::in_go(directory.path()))?.map(|example| ("go", example)));
+    examples.extend(fetched(Example::in_typescript(directory.path()))?.map(|example| ("typescript", example)));
     let follow = |(language, example): &(&str, Example)| {
         let position = format!("{language}.json");
         let arguments = example.with(&[&named[..], &["--position", &position]].concat());
