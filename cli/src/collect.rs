@@ -40,6 +40,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             policy: flags.policy.into(),
             decision_log: flags.decision_log.into(),
             protocols: Protocols::OURS,
+            web_origins: Vec::new(),
             traces: flags.traces.settings(),
         },
         election: election(flags.elect),

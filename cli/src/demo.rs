@@ -134,6 +134,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             policy: Policy::default(),
             decision_log: None,
             protocols: Protocols::OURS,
+            web_origins: Vec::new(),
             traces: None,
         },
         election: election(false),

@@ -5,6 +5,7 @@ use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
 use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
+use crate::grpc::web::{Origin, Origins};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
 use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership};
@@ -71,6 +72,8 @@ pub struct Config {
     pub decision_log: Option<JetStream>,
     /// Versions of the executor protocol that the service accepts.
     pub protocols: Protocols,
+    /// The origins of web pages that may call by gRPC-Web. Empty: no web page may call.
+    pub web_origins: Vec<Origin>,
     /// The receiver of spans. `None`: spans are not exported.
     pub traces: Option<traces::Settings>,
 }
@@ -242,7 +245,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         long_reads: grpc::long_reads(),
         authenticator,
     };
-    grpc::start(edges.grpc, Arc::new(shared), press, recorder, (edges.readers, shutdown.clone()), &mut tasks);
+    let origins = Origins::new(config.web_origins);
+    grpc::start(edges.grpc, Arc::new(shared), press, recorder, origins, (edges.readers, shutdown.clone()), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)

@@ -35,6 +35,7 @@ use tonic::{Extensions, Status};
 use tonic_health::server::HealthReporter;
 use tower::layer::util::Stack;
 use tower::util::MapResponseLayer;
+use web::Origins;
 
 pub(crate) mod access;
 mod admin;
@@ -62,6 +63,7 @@ mod status;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub(crate) mod web;
 mod work;
 
 /// Bound of the queue of executors' messages. It has room for the messages of all streams, so that one stream cannot
@@ -179,8 +181,8 @@ impl Shared {
 /// Adds reasons to answers.
 type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
 
-/// The layers outside of the guard. They check that a request is a gRPC call, and add the reason and the deadline to
-/// its answer.
+/// The layers outside of the guard. They check that a request is a gRPC call, translate a call of gRPC-Web into one,
+/// and add the reason and the deadline to its answer.
 type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 
 /// The layers before the services. Only calls that pass the guard have spans, so that unauthenticated clients can
@@ -188,9 +190,10 @@ type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 fn before_services(
     authenticator: Option<Arc<Authenticator>>,
     recorder: Option<Recorder>,
+    origins: Origins,
 ) -> Stack<spans::Calls, Stack<GuardLayer, Outermost>> {
     let reasons: Reasons = MapResponseLayer::new(reasons::complete);
-    let outermost = Stack::new(DeadlineLayer, Stack::new(reasons, DoorLayer));
+    let outermost = Stack::new(DeadlineLayer, Stack::new(reasons, DoorLayer(origins)));
     Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(authenticator), outermost))
 }
 
@@ -201,6 +204,7 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     press: Press,
     recorder: Option<Recorder>,
+    origins: Origins,
     (threads, shutdown): (ReaderThreads, Shutdown),
     tasks: &mut Tasks,
 ) {
@@ -218,7 +222,7 @@ pub(crate) fn start(
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
         ])?;
-        let before = before_services(shared.authenticator.clone(), recorder);
+        let before = before_services(shared.authenticator.clone(), recorder, origins.clone());
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let answers = decisions::Decisions::new(Arc::clone(&shared), followers.clone());
         let decisions = decisions::watching::Watching::new(answers);
@@ -232,6 +236,8 @@ pub(crate) fn start(
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_connection_age(2 * work::STREAM_AGE)
+            // Browsers use HTTP/2 only over TLS.
+            .accept_http1(origins.are_given())
             .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(Bounded::new(

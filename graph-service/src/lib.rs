@@ -44,6 +44,7 @@ pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
 pub use grpc::access::{Access, Reviewed};
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
+pub use grpc::web::Origin;
 pub use metrics::described;
 pub use render::Observer;
 pub use threads::ReaderThreads;

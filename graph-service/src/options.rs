@@ -3,6 +3,7 @@
 use crate::app::Config;
 use crate::decisions::{JetStream, Server};
 use crate::election::LeaseOptions;
+use crate::grpc::web::Origin;
 use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
@@ -67,6 +68,11 @@ pub struct Options {
     /// Allow plaintext on an address that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
+
+    /// Origins of web pages that may call GraphService, DecisionService and AdminService by gRPC-Web, such as
+    /// https://console.example. Callers need the same credentials and rights as by gRPC. Default: no web page may call.
+    #[arg(long, env = "OWNERGRAPH_GRPC_WEB_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    pub grpc_web_origins: Vec<Origin>,
 
     /// Name of this replica. Default: the host name.
     #[arg(long, env = "OWNERGRAPH_REPLICA_NAME", value_name = "NAME")]
@@ -347,6 +353,7 @@ impl Options {
             policy: self.policy.clone().into(),
             decision_log: self.decision_log.clone().into(),
             protocols: Protocols::OURS,
+            web_origins: self.grpc_web_origins.clone(),
             traces: self.traces.settings(),
         }
     }

@@ -214,6 +214,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         policy: Policy::default(),
         decision_log: None,
         protocols: Protocols::OURS,
+        web_origins: Vec::new(),
         traces: None,
     };
     let edges = Edges {

@@ -68,6 +68,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         policy: engine::leader::Policy::default(),
         decision_log: None,
         protocols: engine::work::Protocols::OURS,
+        web_origins: Vec::new(),
         traces: None,
     };
     let edges = Edges {

@@ -1,13 +1,14 @@
 //! Refuses requests that are not gRPC calls, and calls from web pages.
 //!
 //! A browser sends the content type of gRPC to another origin only after a preflight request. This protects only if the
-//! server checks the content type. The server has no web clients, so it also refuses requests with the headers of a web
-//! page.
+//! server checks the content type. A web page calls by gRPC-Web, from an origin that the administrator has named
+//! ([`Origins`]). Calls of gRPC with the headers of a web page are refused.
 
 use super::status;
+use super::web::{Origins, Web};
 use futures::future::{Either, Ready, ready};
 use http::header::{CONTENT_TYPE, ORIGIN, TE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -18,39 +19,58 @@ const CALLS: [&str; 2] = ["application/grpc", "application/grpc+proto"];
 const FETCHED_FOR: &str = "sec-fetch-site";
 
 /// The layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DoorLayer;
+#[derive(Clone, Debug)]
+pub(super) struct DoorLayer(pub(super) Origins);
 
-impl<S> Layer<S> for DoorLayer {
+impl<S: Clone> Layer<S> for DoorLayer {
     type Service = Door<S>;
 
     fn layer(&self, inner: S) -> Door<S> {
-        Door { inner }
+        Door { web: self.0.front(inner.clone()), inner, origins: self.0.clone() }
     }
 }
 
-/// Admits gRPC calls.
+/// Admits gRPC calls, and calls of gRPC-Web from known origins.
 #[derive(Clone, Debug)]
 pub(super) struct Door<S> {
     inner: S,
+    /// `None` if there are no origins.
+    web: Option<Web<S>>,
+    origins: Origins,
 }
 
-impl<S, B> Service<Request<B>> for Door<S>
+impl<S> Service<Request<Body>> for Door<S>
 where
-    S: Service<Request<B>, Response = Response<Body>>,
+    S: Service<Request<Body>, Response = Response<Body>>,
 {
     type Response = Response<Body>;
     type Error = S::Error;
-    type Future = Either<S::Future, Ready<Result<Response<Body>, S::Error>>>;
+    type Future =
+        Either<Either<S::Future, <Web<S> as Service<Request<Body>>>::Future>, Ready<Result<Response<Body>, S::Error>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if let Some(web) = &mut self.web {
+            std::task::ready!(Service::<Request<Body>>::poll_ready(web, context))?;
+        }
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let refused = |refusal| Either::Right(ready(Ok(refusal)));
+        if let Some(web) = &mut self.web
+            && Origins::concern(&request)
+        {
+            return match self.origins.refusal(&request) {
+                Some((code, why)) => refused(http(code, why)),
+                None => Either::Left(Either::Right(web.call(request))),
+            };
+        }
+        if request.version() != Version::HTTP_2 {
+            return refused(http(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n"));
+        }
         match refusal(request.headers()) {
-            Some(refusal) => Either::Right(ready(Ok(refusal))),
-            None => Either::Left(self.inner.call(request)),
+            Some(refusal) => refused(refusal),
+            None => Either::Left(Either::Left(self.inner.call(request))),
         }
     }
 }

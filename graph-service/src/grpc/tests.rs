@@ -34,6 +34,7 @@ use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus}
 use tonic_types::StatusExt as _;
 
 mod strangers;
+mod web;
 
 pub(super) const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
@@ -100,6 +101,16 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
 
 /// The same, on another API server, with or without authentication.
 pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: impl AsyncFnOnce(Dial) -> T) -> T {
+    with_service_for(&[], cluster, access, story).await
+}
+
+/// The same, with web pages of these origins as callers.
+async fn with_service_for<T>(
+    origins: &[&str],
+    cluster: Cluster,
+    access: Access,
+    story: impl AsyncFnOnce(Dial) -> T,
+) -> T {
     let (pipes, connections) = mpsc::channel::<Connection>(8);
     let grpc: Incoming = tokio_stream::wrappers::ReceiverStream::new(connections).map(Ok).boxed();
     let config = Config {
@@ -110,6 +121,7 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
         policy: engine::leader::Policy::default(),
         decision_log: None,
         protocols: engine::work::Protocols::OURS,
+        web_origins: origins.iter().map(|origin| origin.parse().unwrap()).collect(),
         traces: None,
     };
     let term = Term { election: "election".into(), number: 1 };

@@ -50,6 +50,8 @@ fn bad_flags_are_named() {
         (&["--assume-no-dependents", "/*"], "--assume-no-dependents"),
         (&["--assume-no-dependents", "x.io/*/*"], "--assume-no-dependents"),
         (&["--ignore-resources", "x.io/*"], "--ignore-resources"),
+        (&["--grpc-web-origins", "*"], "--grpc-web-origins"),
+        (&["--grpc-web-origins", "https://a.example,https://b.example/"], "--grpc-web-origins"),
         (&["--nonsense"], "--nonsense"),
     ];
     for (flags, expected) in cases {

@@ -128,6 +128,7 @@ impl World {
             policy,
             decision_log: None,
             protocols: Protocols::OURS,
+            web_origins: Vec::new(),
             traces: None,
         };
         let edges = graph_service::Edges {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::grpc::before_services;
-use http::{Request, Response};
+use crate::grpc::web::Origins;
+use http::{Request, Response, Version};
 use runtime::traces::{Ratio, Recorder};
 use std::convert::Infallible;
 use tonic::body::Body;
@@ -17,8 +18,10 @@ async fn spans(authenticator: &Arc<Authenticator>, path: &str, token: Option<&st
     for (ratio, traceparent) in [("0", Some(SAMPLED)), ("1", None)] {
         let (recorder, open, mut spans) = Recorder::to_memory(ratio.parse::<Ratio>().unwrap());
         let answer = |_request: Request<Body>| std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())));
-        let service = before_services(Some(Arc::clone(authenticator)), Some(recorder)).layer(tower::service_fn(answer));
-        let mut request = Request::post(path).body(Body::empty()).unwrap();
+        let origins = Origins::new(Vec::new());
+        let before = before_services(Some(Arc::clone(authenticator)), Some(recorder), origins);
+        let service = before.layer(tower::service_fn(answer));
+        let mut request = Request::post(path).version(Version::HTTP_2).body(Body::empty()).unwrap();
         let token = token.map(|token| format!("Bearer {token}"));
         let call = [("content-type", Some("application/grpc")), ("te", Some("trailers"))];
         let more = [("traceparent", traceparent), ("authorization", token.as_deref())];
