@@ -59,6 +59,7 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("metrics.alerts.runbookUrl=runbooks", "/metrics/alerts/runbookUrl"),
         ("metrics.serviceMonitor.kind=Probe", "/metrics/serviceMonitor/kind"),
         ("graphService.route.enabled=true", "names no Gateway"),
+        ("graphService.grpcWebOrigins[0]=*", "/graphService/grpcWebOrigins/0"),
         ("graphService.route.hostnames[0]=a b", "/graphService/route/hostnames/0"),
         ("executorService.topologySpreadConstraints[0].maxSkew=1", "/executorService/topologySpreadConstraints/0"),
         ("rbac.create=sometimes", "/rbac/create"),
