@@ -1,4 +1,4 @@
-//! The examples of subscribers to the decision log, built as a user builds a copy of them.
+//! The examples of clients of the decision log, built as a user builds a copy of them.
 
 use crate::chart::root;
 use crate::service::Programs;
@@ -57,6 +57,14 @@ impl Example {
         run(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&example))?;
         let script = example.join("dist/src/subscriber.js").display().to_string();
         Ok(Example { program: "/usr/bin/env".into(), arguments: vec!["node".to_owned(), script] })
+    }
+
+    /// Builds the web page. Returns the directory of its files.
+    pub fn in_a_browser(scratch: &Path) -> anyhow::Result<PathBuf> {
+        let example = npm_install("decisions-in-a-browser", scratch)?;
+        generate(&example)?;
+        run(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&example))?;
+        Ok(example.join("dist"))
     }
 
     /// Returns the arguments before these flags, and the flags.

@@ -142,18 +142,21 @@ async fn survives_restarts(programs: &Programs, example: &Example) -> anyhow::Re
         subscriber = start()?;
     }
     until("the cascade ends", SOON, || count(&api.client, &maps), |left| *left == 0).await?;
-    let client = DecisionServiceClient::connect(format!("http://{}", fleet.grpc())).await?;
-    let head = || async {
-        let listed = client.clone().list_decisions(ListDecisionsRequest::default()).await?.into_inner();
-        let newest = listed.events.first().and_then(|event| event.position.clone()).context("nothing was decided")?;
-        Ok((positions(&subscriber.output())?, newest.sequence))
-    };
+    let head = || async { Ok((positions(&subscriber.output())?, head(&fleet).await?)) };
     let all = |(seen, head): &(BTreeSet<u64>, u64)| seen.last() == Some(head);
     let (seen, head) = until("the subscriber has come to the end of the log", SOON, head, all).await?;
     ensure!(head >= 3 * DEPENDENTS as u64, "proposed, leased and succeeded for each: {head}");
     let missing: Vec<u64> = (1..=head).filter(|position| !seen.contains(position)).take(10).collect();
     ensure!(missing.is_empty(), "of {head} events it missed {missing:?}");
     Ok(())
+}
+
+/// Returns the newest position of the log.
+pub(crate) async fn head(fleet: &Fleet) -> anyhow::Result<u64> {
+    let mut client = DecisionServiceClient::connect(format!("http://{}", fleet.grpc())).await?;
+    let listed = client.list_decisions(ListDecisionsRequest::default()).await?.into_inner();
+    let newest = listed.events.first().and_then(|event| event.position.clone());
+    Ok(newest.context("nothing was decided")?.sequence)
 }
 
 /// Returns the positions in the subscriber's lines `LOG/POSITION PHASE KIND TARGET`. A gap is an error.

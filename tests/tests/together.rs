@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod browser;
 mod chart;
 mod conformance;
 mod containers;
