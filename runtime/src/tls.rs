@@ -27,7 +27,7 @@ mod server;
 pub(crate) mod tests;
 mod token;
 
-pub use caller::{Caller, Complaint, Held, Secured};
+pub use caller::{Caller, Complaint, Foreign, Held, Secured};
 pub use files::BadTls;
 pub use flags::{CallerFlags, ServerFlags};
 pub use identity::{Peer, PeerCertificate};

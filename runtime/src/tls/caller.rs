@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::HeaderValue;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
@@ -49,9 +51,22 @@ struct Tls {
 #[derive(Debug)]
 struct Files {
     ca: Option<File>,
+    /// The flag of the authorities, whether it is set or not.
+    ca_flag: &'static str,
+    /// The protocols to offer. None: the server chooses HTTP/1.1.
+    protocols: &'static [&'static [u8]],
     pair: Option<(File, File)>,
     /// The certificate to show without a pair.
     certificate: Option<Arc<dyn ResolvesClientCert>>,
+}
+
+/// A server that is not a graph service: each flag about it, with its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign<'a> {
+    /// The flag with the address. Its host is the name in the certificate.
+    pub address_flag: &'static str,
+    pub ca: (&'static str, Option<&'a Path>),
+    pub token: (&'static str, Option<&'a Path>),
 }
 
 /// What a caller has in memory instead of in files. Flags win. Without TLS none of it is used.
@@ -98,7 +113,7 @@ impl Caller {
         (name_flag, server_name): (&'static str, Option<&str>),
     ) -> Result<Caller, BadTls> {
         let token = match &flags.token_file {
-            Some(path) => Some(Token::open(path).await?),
+            Some(path) => Some(Token::open("--token-file", path).await?),
             None => held.authorization.filter(|_| is_tls).map(Token::Held),
         };
         if !is_tls {
@@ -111,11 +126,23 @@ impl Caller {
         let server_name = server_name.transpose()?;
         let given = flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path));
         let ca = given.or_else(|| held.authorities.map(|(from, text)| File::held(from, text)));
-        let files = Files { ca, pair: flags.pair(), certificate: held.certificate };
-        let texts = files.read().await?;
-        let config = files.load(&texts)?;
-        let current = RwLock::new(Current { texts, config, trouble: Trouble::default() });
-        Ok(Caller(Arc::new(Inner { tls: Some(Tls { files, server_name, name_flag, current }), token })))
+        let (pair, certificate) = (flags.pair(), held.certificate);
+        let files = Files { ca, ca_flag: "--tls-ca", protocols: &[b"h2"], pair, certificate };
+        let tls = Tls::open(files, server_name, name_flag).await?;
+        Ok(Caller(Arc::new(Inner { tls: Some(tls), token })))
+    }
+
+    /// Reads and checks the files for a server that is not a graph service, and is called over HTTP/1.1.
+    pub async fn open_foreign(flags: Foreign<'_>, is_tls: bool) -> Result<Caller, BadTls> {
+        let Foreign { address_flag, ca: (ca_flag, ca), token: (token_flag, token) } = flags;
+        let token = match token {
+            Some(path) => Some(Token::open(token_flag, path).await?),
+            None => None,
+        };
+        let ca = ca.map(|path| File::new(ca_flag, path));
+        let files = Files { ca, ca_flag, protocols: &[], pair: None, certificate: None };
+        let tls = if is_tls { Some(Tls::open(files, None, address_flag).await?) } else { None };
+        Ok(Caller(Arc::new(Inner { tls, token })))
     }
 
     /// Whether connections are TLS.
@@ -152,7 +179,8 @@ impl Caller {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let Some(tls) = &self.0.tls else {
-            let words = Words { address: address.to_owned(), ca: None, certificate: None, name_flag: "" };
+            let (address, ca_flag, name_flag) = (address.to_owned(), "--tls-ca", "");
+            let words = Words { address, ca: None, ca_flag, certificate: None, name_flag };
             let stream = Stream::Plaintext { io, is_known: false };
             return Ok(Secured { stream, words, complaint: Complaint::default() });
         };
@@ -180,10 +208,22 @@ impl Caller {
 }
 
 impl Tls {
+    async fn open(
+        files: Files,
+        server_name: Option<ServerName<'static>>,
+        name_flag: &'static str,
+    ) -> Result<Tls, BadTls> {
+        let texts = files.read().await?;
+        let config = files.load(&texts)?;
+        let current = RwLock::new(Current { texts, config, trouble: Trouble::default() });
+        Ok(Tls { files, server_name, name_flag, current })
+    }
+
     fn words(&self, address: &str) -> Words {
         Words {
             address: address.to_owned(),
             ca: self.files.ca.as_ref().map(|file| format!("{} {}", file.flag, file.path.display())),
+            ca_flag: self.files.ca_flag,
             certificate: self.files.pair.as_ref().map(|(certificate, _)| certificate.path.display().to_string()),
             name_flag: self.name_flag,
         }
@@ -243,11 +283,11 @@ impl Files {
     fn configure(&self, texts: &Texts, pair: Option<Pair>) -> Result<Arc<ClientConfig>, BadTls> {
         let roots = match self.ca.as_ref().zip(texts.ca.as_deref()) {
             Some((file, text)) => files::authorities(file, text)?,
-            None => machine_authorities()?,
+            None => machine_authorities(self.ca_flag)?,
         };
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), files::provider())
             .build()
-            .map_err(|error| BadTls(format!("--tls-ca is not usable: {error}")))?;
+            .map_err(|error| BadTls(format!("{} is not usable: {error}", self.ca_flag)))?;
         let builder = ClientConfig::builder_with_provider(files::provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| BadTls(error.to_string()))?
@@ -261,18 +301,18 @@ impl Files {
         };
         // A resumed session would not check the certificate again.
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = self.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Arc::new(config))
     }
 }
 
-fn machine_authorities() -> Result<RootCertStore, BadTls> {
+fn machine_authorities(flag: &str) -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let why =
-            "this machine has no certificate authorities: set --tls-ca to the file with the graph service's authority";
-        return Err(BadTls(why.to_owned()));
+        return Err(BadTls(format!(
+            "this machine has no certificate authorities: set {flag} to the file with the server's authority"
+        )));
     }
     Ok(roots)
 }
@@ -319,6 +359,12 @@ enum Stream<IO> {
 impl<IO> fmt::Debug for Secured<IO> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secured").field("address", &self.words.address).finish_non_exhaustive()
+    }
+}
+
+impl<IO> Connection for Secured<IO> {
+    fn connected(&self) -> Connected {
+        Connected::new()
     }
 }
 

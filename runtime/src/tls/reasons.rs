@@ -128,6 +128,8 @@ pub(super) struct Words {
     pub(super) address: String,
     /// The origin of the authorities, such as `--tls-ca FILE`; `None` for the authorities of the machine.
     pub(super) ca: Option<String>,
+    /// The flag of the authorities.
+    pub(super) ca_flag: &'static str,
     /// The file of `--tls-cert`, if set.
     pub(super) certificate: Option<String>,
     /// The name of this program's flag for the server's name.
@@ -147,8 +149,8 @@ impl Words {
     /// The error of a plaintext caller at a TLS server.
     pub(super) fn speaks_tls(&self) -> io::Error {
         let why = format!(
-            "{} uses TLS, but this connection is plaintext: set --tls-ca FILE or an https:// address",
-            self.address
+            "{} uses TLS, but this connection is plaintext: set {} FILE or an https:// address",
+            self.address, self.ca_flag
         );
         io::Error::new(io::ErrorKind::InvalidData, why)
     }
@@ -166,7 +168,8 @@ impl Words {
             self.of_ours(*alert)
         } else if let Error::InvalidMessage(_) = error {
             format!(
-                "{address} does not use TLS: remove --tls-ca and https:// if it serves plaintext, or configure TLS at the server"
+                "{address} does not use TLS: remove {} and https:// if it serves plaintext, or configure TLS at the server",
+                self.ca_flag
             )
         } else {
             format!("TLS with {address} failed: {error}")
@@ -190,12 +193,13 @@ impl Words {
                 self.name_flag
             );
         }
+        let flag = self.ca_flag;
         match &self.ca {
             Some(ca) if is_foreign(wrong) => format!(
-                "{whose} is signed by none of the authorities in {ca}: set --tls-ca to the file with the authority that signed it"
+                "{whose} is signed by none of the authorities in {ca}: set {flag} to the file with the authority that signed it"
             ),
             None if is_foreign(wrong) => format!(
-                "{whose} is signed by no authority of this machine: set --tls-ca to the file with the authority that signed it"
+                "{whose} is signed by no authority of this machine: set {flag} to the file with the authority that signed it"
             ),
             Some(_) | None => format!("{whose} is not usable: {wrong}"),
         }

@@ -33,8 +33,8 @@ struct Read {
 }
 
 impl Token {
-    pub(super) async fn open(path: &Path) -> Result<Token, BadTls> {
-        let file = File::new("--token-file", path);
+    pub(super) async fn open(flag: &'static str, path: &Path) -> Result<Token, BadTls> {
+        let file = File::new(flag, path);
         let header = header(&file, &file.read().await?)?;
         let read = Mutex::new(Read { header, at: Instant::now(), complaint: None });
         Ok(Token::File(TokenFile { file, read }))
