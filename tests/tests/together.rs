@@ -19,6 +19,7 @@ mod observe;
 mod previews;
 mod reference;
 mod scenarios;
+mod sink;
 mod subscribers;
 mod tasks;
 mod traces;

@@ -1,4 +1,9 @@
 //! `decisions`: the decision log, past and ongoing.
+//!
+//! * `record`: an entry as a line or as JSON
+//! * `stream`: the log across the ends of connections
+//! * `keeping`, `standing`: files and probes of a reader that runs for long
+//! * `sink`: an HTTP receiver instead of the output
 
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
@@ -7,6 +12,7 @@ use super::naming::{Catalogue, Served};
 use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
+use keeping::Bookmark;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{
     Cause, DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
@@ -14,11 +20,23 @@ use proto::decision::v1beta1::{
 use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use proto::work::v1beta1::ItemKind;
 use record::{Record, heading, line};
+use runtime::admin;
+use runtime::listen::bind;
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::{self, LogFormat};
 use serde_json::Value;
-use std::time::SystemTime;
+use sink::Sink;
+use standing::Standing;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use stream::{Follow, Next};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
 
+mod keeping;
 pub(super) mod record;
+mod sink;
+mod standing;
 pub(super) mod stream;
 
 const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Ndjson];
@@ -26,13 +44,30 @@ const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format:
 const LAST_DEFAULT: usize = 100;
 const LAST_MAX: usize = 100_000;
 const PAGE_SIZE: i32 = 1000;
+/// Interval of stored positions.
+const STORE_EVERY: Duration = Duration::from_secs(1);
+/// Warnings of the libraries, such as of a token file that cannot be read. Queries have no log.
+const LOG_LEVEL: &str = "warn";
 
 pub(super) async fn run(flags: Decisions) -> Answered {
     let mut session = Session::open(flags.asking.clone(), &FORMATS).await?;
     if flags.follow && matches!(session.format, Format::Json | Format::Yaml) {
         return Err(Problem::sentence("--follow has no end, so the answer cannot be one document: use -o ndjson"));
     }
-    let start = start(&flags)?;
+    let bookmark = Bookmark::open(flags.position.as_deref()).await?;
+    let start = start(&flags, &bookmark)?;
+    let standing = Standing::new(flags.to.sink.is_some());
+    let sink = match &flags.to.sink {
+        Some(url) => Some(Sink::open(&flags.to, url, Arc::clone(&standing)).await?),
+        None => None,
+    };
+    let admin = match &flags.admin_listen {
+        Some(address) => Some(bind("--admin-listen", &address.to_string()).await.map_err(anyhow::Error::from)?),
+        None => None,
+    };
+    if sink.is_some() || admin.is_some() {
+        telemetry::init(LogFormat::Text, Some(LOG_LEVEL)).map_err(anyhow::Error::from)?;
+    }
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let mut out = Out {
         schema: Schema::load()?,
@@ -60,20 +95,49 @@ pub(super) async fn run(flags: Decisions) -> Answered {
             flags.follow.then(|| last.map_or(Start::Oldest(true), Start::After))
         }
     };
-    if let Some(start) = start {
-        let encoding = if flags.cloudevents { EventEncoding::Cloudevents } else { EventEncoding::Native };
-        let mut follow = Follow::new(service, start, filters, encoding);
-        Box::pin(read(&mut session, &mut follow, flags.follow, &mut out)).await?;
+    let Some(start) = start else {
+        out.end(&session)?;
+        return Ok(Ending::Fine);
+    };
+    let is_cloud = flags.cloudevents || sink.is_some();
+    let encoding = if is_cloud { EventEncoding::Cloudevents } else { EventEncoding::Native };
+    let mut follow = Follow::new(service, start, filters, encoding);
+    let stop = Shutdown::new();
+    let serving = serve(admin, Arc::clone(&standing));
+    let work = async {
+        let Some(sink) = sink else {
+            let end = if flags.follow { End::Never } else { End::OfLog };
+            read(&mut session, &mut follow, end, (bookmark, &standing), &stop, &mut out).await?;
+            return out.end(&session);
+        };
+        sink.run(session, follow, bookmark, &stop).await
+    };
+    tokio::select! {
+        biased;
+        failed = stop.clone().on_signals() => failed?,
+        failed = serving => failed?,
+        ended = Box::pin(work) => ended?,
     }
-    out.end(&session)?;
     Ok(Ending::Fine)
 }
 
-/// The start of the stream, if the flags ask for a stream.
-fn start(flags: &Decisions) -> Result<Option<Start>, Problem> {
-    let from_all = flags.oldest || (flags.cloudevents && !flags.follow && flags.decision.is_none());
+/// Answers probes, if there is a port for them.
+async fn serve(listener: Option<TcpListener>, standing: Arc<Standing>) -> anyhow::Result<()> {
+    match listener {
+        Some(listener) => admin::serve(listener, standing).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The start of the stream, if the flags ask for a stream. A stored position counts before every flag.
+fn start(flags: &Decisions, bookmark: &Bookmark) -> Result<Option<Start>, Problem> {
+    let to_end = flags.cloudevents && !flags.follow && flags.decision.is_none();
+    let from_all = flags.oldest || to_end || bookmark.is_kept() || flags.to.sink.is_some();
+    if let Some(stored) = bookmark.stored() {
+        return Ok(Some(Start::After(stored.clone())));
+    }
     Ok(match &flags.after {
-        Some(text) => Some(Start::After(position(text).map_err(Problem::sentence)?)),
+        Some(text) => Some(Start::After(position("--after", text).map_err(Problem::sentence)?)),
         None if flags.open => Some(Start::OpenThenFollow(true)),
         None if from_all => Some(Start::Oldest(true)),
         None => None,
@@ -81,11 +145,11 @@ fn start(flags: &Decisions) -> Result<Option<Start>, Problem> {
 }
 
 /// Reads `LOG:NUMBER`, as it is printed. The error is a sentence.
-fn position(text: &str) -> Result<Position, String> {
+fn position(flag: &str, text: &str) -> Result<Position, String> {
     let read = text.rsplit_once(':').filter(|(log_id, _)| !log_id.is_empty());
     let read =
         read.and_then(|(log_id, number)| Some(Position { log_id: log_id.into(), sequence: number.parse().ok()? }));
-    read.ok_or_else(|| format!("--after {text:?} is not LOG:NUMBER, the form that this command prints"))
+    read.ok_or_else(|| format!("{flag} {text:?} is not LOG:NUMBER, the form that this command prints"))
 }
 
 /// The resources of kinds, as users write them. The log outlives kinds, so a kind that is named with its group may no
@@ -167,20 +231,46 @@ async fn past(
     Ok(found)
 }
 
-/// Reads to the current end of the log, or until the command is interrupted.
-async fn read(session: &mut Session, follow: &mut Follow, forever: bool, out: &mut Out) -> Result<(), Problem> {
-    let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
+/// Where a reader ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// At the current end of the log.
+    OfLog,
+    Never,
+}
+
+/// Writes what arrives, until the end or the request to stop.
+async fn read(
+    session: &mut Session,
+    follow: &mut Follow,
+    end: End,
+    (mut bookmark, standing): (Bookmark, &Standing),
+    stop: &Shutdown,
+    out: &mut Out,
+) -> Result<(), Problem> {
+    let mut stored_at = Instant::now();
     loop {
         let next = tokio::select! {
             biased;
-            _ = &mut stop => return Ok(()),
-            next = follow.next(session, forever) => next?,
+            () = stop.requested() => None,
+            next = follow.next(session, end == End::Never) => Some(next?),
         };
-        if let Next::Records(records) = next {
+        standing.heard();
+        let is_over = next.is_none();
+        if let Some(Next::Records(records)) = next {
             out.take(session, records)?;
         }
         out.at = follow.position().or(out.at.take());
-        if !forever && follow.caught_up() {
+        if is_over || stored_at.elapsed() >= STORE_EVERY {
+            stored_at = Instant::now();
+            let why = bookmark.store(follow.position().as_ref()).await.err();
+            if standing.filed(why.clone())
+                && let Some(why) = why
+            {
+                session.note(&format!("warning: {why}"));
+            }
+        }
+        if is_over || (end == End::OfLog && follow.caught_up()) {
             return Ok(());
         }
     }
@@ -244,9 +334,9 @@ mod tests {
     #[test]
     fn positions_are_read_as_they_are_printed() {
         let at = Position { log_id: "urn:log".into(), sequence: 17 };
-        assert_eq!(position("urn:log:17"), Ok(at));
+        assert_eq!(position("--after", "urn:log:17"), Ok(at));
         for wrong in ["17", ":17", "log:", "log:x", ""] {
-            assert!(position(wrong).unwrap_err().contains("is not LOG:NUMBER"), "{wrong:?}");
+            assert!(position("--after", wrong).unwrap_err().contains("is not LOG:NUMBER"), "{wrong:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
 pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
-pub(crate) use log::{Decisions, Group, Progress, Queue};
+pub(crate) use log::{Decisions, Group, Progress, Queue, Sink};
 pub(crate) use spans::limit;
 
 mod asking;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 mod published;
+mod role;
 
 /// The label selector for pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
@@ -161,7 +162,7 @@ impl Way {
         if (need == Need::Graph && !self.is_given()) || self.leader.get().is_some() {
             return Ok(channel);
         }
-        let meta = self.meta(channel.clone());
+        let meta = role::of(channel.clone(), session.searched());
         let (meta, ours) = tokio::join!(meta, async {
             if self.is_given() { cluster_uid(&session.cluster.client).await.ok() } else { None }
         });

@@ -37,8 +37,23 @@ impl Record {
     pub(in crate::kubectl) fn position(&self) -> Option<Position> {
         match self {
             Record::Event(event) => event.position.clone(),
-            Record::Cloud(_) | Record::Gap(_) => None,
+            Record::Cloud(event) => {
+                let sequence = text(event, "sequence")?.parse().ok()?;
+                let (log_id, _) = event.id.rsplit_once('/')?;
+                Some(Position { log_id: log_id.to_owned(), sequence })
+            }
+            Record::Gap(_) => None,
         }
+    }
+
+    /// Entries with the same text are about the same object. Entries about the collector itself have an empty one.
+    pub(in crate::kubectl) fn lane(&self) -> String {
+        let uid = match self {
+            Record::Event(event) => event.target.as_ref().map(|target| target.uid.as_str()),
+            Record::Cloud(event) => text(event, "partitionkey"),
+            Record::Gap(_) => None,
+        };
+        uid.unwrap_or_default().to_owned()
     }
 
     /// The entry as a separate document. CloudEvents have their own form.
@@ -49,6 +64,18 @@ impl Record {
             Record::Gap(gap) => (Kind::DecisionGap, "gap", schema.message(GAP, gap)?),
         };
         Ok(Document::new(kind).with(field, value).item())
+    }
+}
+
+fn text<'e>(event: &'e CloudEvent, attribute: &str) -> Option<&'e str> {
+    match event.attributes.get(attribute)?.attr.as_ref()? {
+        Attr::CeString(text) => Some(text),
+        Attr::CeBoolean(_)
+        | Attr::CeInteger(_)
+        | Attr::CeBytes(_)
+        | Attr::CeUri(_)
+        | Attr::CeUriRef(_)
+        | Attr::CeTimestamp(_) => None,
     }
 }
 

@@ -66,6 +66,11 @@ impl Follow {
         self.position.clone()
     }
 
+    /// The number of the newest event of the log, when the last message was sent.
+    pub(in crate::kubectl) fn head(&self) -> u64 {
+        self.head
+    }
+
     /// The snapshot of open decisions is complete.
     pub(in crate::kubectl) fn is_complete(&self) -> bool {
         self.complete

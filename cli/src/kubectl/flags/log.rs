@@ -2,10 +2,12 @@
 
 use super::Asking;
 use super::spans::{limit, span};
-use clap::ValueEnum;
+use clap::{ValueEnum, ValueHint};
 use engine::object::GroupResource;
 use proto::decision::v1beta1::{Cause, Phase};
 use proto::work::v1beta1::ItemKind;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The phase of a decision.
@@ -128,8 +130,44 @@ pub(crate) struct Decisions {
     /// Write CloudEvents 1.0. Default start: the oldest kept event.
     #[arg(long)]
     pub(crate) cloudevents: bool,
+    /// File with the position up to which events are written or, with --sink, delivered. The command begins after it.
+    /// Default start without the file: the oldest kept event.
+    #[arg(long, value_name = "FILE", requires = "follow", value_hint = ValueHint::FilePath, conflicts_with_all = ["since", "last"])]
+    pub(crate) position: Option<PathBuf>,
+    /// Address of /livez, /readyz and /metrics, in plaintext. They show counts and no names of objects.
+    #[arg(long, value_name = "ADDR", requires = "follow")]
+    pub(crate) admin_listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) to: Sink,
     #[command(flatten)]
     pub(crate) asking: Asking,
+}
+
+/// The receiver of events, instead of the output.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Sink")]
+pub(crate) struct Sink {
+    /// POST each event to this http:// or https:// URL, as a CloudEvent 1.0 in structured mode. Each event arrives at
+    /// least once; events of one object arrive in order. Default start: the oldest kept event.
+    #[arg(long, value_name = "URL", requires = "follow", conflicts_with_all = ["since", "last", "form"])]
+    pub(crate) sink: Option<String>,
+    /// File with the authorities of the receiver's certificate, as PEM. Reloaded when it changes. Default: the
+    /// authorities of this machine.
+    #[arg(long, value_name = "FILE", requires = "sink", value_hint = ValueHint::FilePath)]
+    pub(crate) sink_ca: Option<PathBuf>,
+    /// File with a bearer token for the receiver. Reloaded when it changes. The token is sent over TLS or loopback only.
+    #[arg(long, value_name = "FILE", requires = "sink", value_hint = ValueHint::FilePath)]
+    pub(crate) sink_token_file: Option<PathBuf>,
+    /// Maximum number of requests at a time. One object has one at a time.
+    #[arg(long, value_name = "N", requires = "sink", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) sink_in_flight: u16,
+    /// Time for which an event is sent again. After it the event is a dead letter. 0s means no limit.
+    #[arg(long, value_name = "DURATION", requires = "sink", default_value = "1h", value_parser = limit)]
+    pub(crate) sink_retry_for: Duration,
+    /// File to which events are appended that the receiver refuses, one JSON object a line, or - for standard output.
+    /// Default: standard error.
+    #[arg(long, value_name = "FILE", requires = "sink", value_hint = ValueHint::FilePath)]
+    pub(crate) dead_letters: Option<PathBuf>,
 }
 
 /// How decisions are grouped for the count.
