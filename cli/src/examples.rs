@@ -118,6 +118,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
             ("decisions -n shop --last 20", ""),
             ("decisions -A -f --since 10m --action delete", "continue with new events"),
             ("decisions -A --open --verdict held,parked", "decisions that are not carried out yet"),
+            ("decisions -A -f --sink https://events.example/ --position position", "send them to a receiver"),
             (r#"decisions -A -f --cel 'event.target.name.startsWith("web")'"#, ""),
         ],
     ),

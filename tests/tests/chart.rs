@@ -15,6 +15,7 @@ use tests::controlplane::{ControlPlane, require};
 use tests::load;
 
 mod argocd;
+mod audit;
 mod callers;
 mod issuer;
 mod kubelet;
@@ -66,6 +67,9 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("access.portForward=always", "/access/portForward"),
         ("access.apiServerTokens=2", "/access/apiServerTokens"),
         ("accessRoles.aggregateViewTo=cluster-admin", "/accessRoles/aggregateViewTo"),
+        ("audit.sink.url=receiver:80", "/audit/sink/url"),
+        ("audit.sink.inFlight=0", "/audit/sink/inFlight"),
+        ("audit.sink.deadLetters=nowhere", "/audit/sink/deadLetters"),
         ("extraObjects[0]=1", "/extraObjects/0"),
         ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
     ] {
@@ -126,7 +130,7 @@ fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
             Some("public" | "release") => continue,
             other => bail!("a scope that this test does not know: {other:?}"),
         };
-        if account != "callers" {
+        if !["callers", "audit"].contains(&account) {
             due.extend(chart::spelt_out(account, place, &role["rules"]));
         }
     }
@@ -268,8 +272,12 @@ async fn is_taken(plane: &ControlPlane, namespace: &str, objects: &[Value]) -> a
     apply(plane, &[restricted(namespace)], &[])?;
     let warned = apply(plane, objects, &[])?;
     ensure!(!warned.contains("Warning"), "{warned}");
-    for name in ["graph-service", "executor-service"] {
-        let pod = chart::pod(chart::deployment(objects, name)?, name);
+    for name in ["graph-service", "executor-service", "audit-log", "audit-sink"] {
+        let pod = match chart::deployment(objects, name) {
+            Ok(deployment) => chart::pod(deployment, name),
+            Err(_) if name.starts_with("audit") => continue,
+            Err(error) => return Err(error),
+        };
         let warned = kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;
         ensure!(!warned.contains("Warning"), "{name}: {warned}");
         // Without its security context, the API server refuses the same pod. This shows that it checks.

@@ -1,9 +1,10 @@
-{{- /* What the pods of both components have alike. The dot of most helpers: `root`, `component`, `of` (the values of the component), `secret` (of its
-certificate), `token` (whether it identifies itself by one). */ -}}
+{{- /* What the pods of all components have alike. The dot of most helpers: `root`, `component`, `of` (the values of the component), `secret` (of its
+certificate), `token` (whether it identifies itself by one). `account` differs from `component` where components share one. A `reader` only calls the
+graph service: it has no certificate, and collection does not wait for it. */ -}}
 
 {{- define "ownergraph.account" -}}
 {{- $values := (index . 0).Values -}}
-{{- $of := ternary $values.graphService $values.executorService (eq (index . 1) "graph-service") -}}
+{{- $of := get (dict "graph-service" $values.graphService "executor-service" $values.executorService "audit" $values.audit) (index . 1) -}}
 {{- $of.serviceAccount.name | default (include "ownergraph.named" .) }}
 {{- end }}
 
@@ -13,11 +14,11 @@ certificate), `token` (whether it identifies itself by one). */ -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "ownergraph.account" (list .root .component) }}
+  name: {{ include "ownergraph.account" (list .root (.account | default .component)) }}
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "ownergraph.labels" .root | nindent 4 }}
-    app.kubernetes.io/component: {{ .component }}
+    app.kubernetes.io/component: {{ .account | default .component }}
   {{- with $account.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -44,13 +45,13 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* Probes of a port that speaks TLS where everything does. */ -}}
+{{- /* Probes of the admin port; the dot is its scheme. */ -}}
 {{- define "ownergraph.probes" -}}
 livenessProbe:
   httpGet:
     path: /livez
     port: admin
-    scheme: {{ ternary "HTTPS" "HTTP" .Values.tls.enabled }}
+    scheme: {{ . }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
@@ -58,7 +59,7 @@ readinessProbe:
   httpGet:
     path: /readyz
     port: admin
-    scheme: {{ ternary "HTTPS" "HTTP" .Values.tls.enabled }}
+    scheme: {{ . }}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end }}
@@ -86,7 +87,7 @@ securityContext:
   readOnly: true
 {{- end }}
 {{- end }}
-{{- if and .root.Values.traces.endpoint .root.Values.traces.caConfigMap }}
+{{- if and (not .reader) .root.Values.traces.endpoint .root.Values.traces.caConfigMap }}
 - name: traces
   mountPath: /etc/ownergraph/traces
   readOnly: true
@@ -102,8 +103,11 @@ securityContext:
   secret:
     secretName: {{ .secret }}
     defaultMode: 288 # 0440
+    {{- if .reader }}
+    items: [{ key: ca.crt, path: ca.crt }]
+    {{- end }}
 {{- if .token }}
-# The token that identifies the executor to the graph service. It is bound to this pod, and the API server does not accept it.
+# The token that identifies the pod to the graph service. It is bound to this pod, and the API server does not accept it.
 - name: token
   projected:
     defaultMode: 288 # 0440
@@ -114,7 +118,7 @@ securityContext:
           expirationSeconds: 3600
 {{- end }}
 {{- end }}
-{{- if and .root.Values.traces.endpoint .root.Values.traces.caConfigMap }}
+{{- if and (not .reader) .root.Values.traces.endpoint .root.Values.traces.caConfigMap }}
 - name: traces
   configMap:
     name: {{ .root.Values.traces.caConfigMap }}
@@ -126,11 +130,11 @@ securityContext:
 
 {{- define "ownergraph.pod" -}}
 {{- $of := .of -}}
-serviceAccountName: {{ include "ownergraph.account" (list .root .component) }}
+serviceAccountName: {{ include "ownergraph.account" (list .root (.account | default .component)) }}
 {{- with include "ownergraph.securityContext" .root.Values.podSecurityContext }}
 {{ . }}
 {{- end }}
-{{- if .root.Values.priorityClass.name }}
+{{- if and .root.Values.priorityClass.name (not .reader) }}
 priorityClassName: {{ .root.Values.priorityClass.name }}
 {{- end }}
 {{- with .root.Values.image.pullSecrets }}

@@ -176,7 +176,7 @@ impl Table {
         for role in &self.roles {
             by_account.entry(&role.account).or_default().extend(role.rules.iter().map(|rule| (role, rule)));
         }
-        // The graph service is first, as on every other page, and callers are last.
+        // The graph service is first, as on every other page. Those that only read are last.
         for (account, rules) in by_account.iter().rev() {
             page.push_str(&format!(
                 "\n## {account}\n\n| Verb | What | Why | Where it is missing |\n|---|---|---|---|\n"
@@ -195,8 +195,8 @@ const INTRODUCTION: &str = "# Rights
 
 <!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test together chart::the_table`. -->
 
-The rights that the chart grants to both services and to callers (every authenticated user) at the API server, the reason for each, and the symptom if
-one is missing. A test removes each right of a service and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
+The rights that the chart grants to both services, to callers (every authenticated user) and to the pods of `audit` at the API server, the reason for
+each, and the symptom if one is missing. A test removes each right of a service and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
 to a caller are limited by the caller's own rights.
 ";
 
@@ -224,6 +224,7 @@ impl Rule {
             Some("enforce") => what.push_str("; not in mode `observe`"),
             Some("tls") => what.push_str("; not without TLS"),
             Some("publish") => what.push_str("; not without `access.publish`"),
+            Some("audit") => what.push_str("; only with `audit.enabled` or `audit.sink.url`"),
             Some("portForward") => what.push_str("; not without `access.portForward`"),
             Some(other) => anyhow::bail!("a condition that the page does not know: {other}"),
         }

@@ -117,18 +117,54 @@ impl Site {
     /// Starts an executor of this account as the chart does. The executor sends a token that is bound to its pod, and
     /// checks the name of the server.
     pub(super) async fn executor_by_token(&self, account: &str, name: &str, graph: &str) -> anyhow::Result<Service> {
-        let mut pod = chart::pod(chart::object(&self.installed, "Deployment", "executor-service")?, name);
+        let file = self.bound_token(&self.installed, "executor-service", account, name).await?;
+        let mut flags = self.flags(Wire::Tls, "executor-service", name)?;
+        replace(&mut flags, "--graph", graph)?;
+        replace(&mut flags, "--token-file", &file)?;
+        let kubeconfig = self.kubeconfig(account).await?;
+        self.start("executor-service", name, &kubeconfig, flags)
+    }
+
+    /// Starts a reader of decisions as a chart with `audit` does. The flags in `here` get other values on this machine.
+    pub(super) async fn reader(
+        &self,
+        objects: &[Value],
+        component: &str,
+        here: &[(&str, &str)],
+    ) -> anyhow::Result<Service> {
+        let token = self.bound_token(objects, component, "audit", component).await?;
+        let files = self.directory.path().join("graph-service").display().to_string();
+        let flags = chart::arguments(objects, component, component)?;
+        let mut flags: Vec<String> = flags.into_iter().map(|flag| flag.replace(MOUNTED, &files)).collect();
+        let position = self.directory.path().join(format!("{component}.position")).display().to_string();
+        for (flag, value) in [("--token-file", token.as_str()), ("--position", &position)].iter().chain(here) {
+            replace(&mut flags, flag, value)?;
+        }
+        let kubeconfig = self.kubeconfig("audit").await?;
+        self.start("ownergraph", component, &kubeconfig, flags)
+    }
+
+    /// Creates a pod of a Deployment, and a file with a token that is bound to the pod.
+    async fn bound_token(
+        &self,
+        objects: &[Value],
+        deployment: &str,
+        account: &str,
+        name: &str,
+    ) -> anyhow::Result<String> {
+        let mut pod = chart::pod(chart::object(objects, "Deployment", deployment)?, name);
         pod["spec"]["serviceAccountName"] = json!(account);
         let pod = create(&self.client, &format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod).await?;
         let bound = json!({ "kind": "Pod", "apiVersion": "v1", "name": name, "uid": pod["metadata"]["uid"] });
         let token = self.token(account, json!({ "audiences": ["ownergraph"], "boundObjectRef": bound })).await?;
         let file = self.directory.path().join(format!("{name}.token"));
         fs::write(&file, token)?;
-        let mut flags = self.flags(Wire::Tls, "executor-service", name)?;
-        replace(&mut flags, "--graph", graph)?;
-        replace(&mut flags, "--token-file", &file.display().to_string())?;
-        let kubeconfig = self.kubeconfig(account).await?;
-        self.start("executor-service", name, &kubeconfig, flags)
+        Ok(file.display().to_string())
+    }
+
+    /// The files of this site.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Returns the flags of a Deployment, with the paths of its secret's files on this machine.
