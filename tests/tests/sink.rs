@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
+use tests::certificates::Authority;
 use tests::embedded::Api;
 use tests::load::{configmaps, count, delete, families, until};
 use tests::process::Directory;
@@ -81,6 +82,68 @@ async fn each_event_arrives_in_order_or_is_a_dead_letter_however_often_the_sink_
     let code = sink.process.ended(SOON).await?;
     let output = sink.process.output();
     ensure!(code == 0 && output.contains(&format!(":{head}\n")), "exit code {code}: {output}");
+    Ok(())
+}
+
+/// The sink reads a new CA file. A new leader has a new log, which is a gap, and the sink continues in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_authority_is_named_and_a_lost_log_is_a_dead_letter() -> anyhow::Result<()> {
+    let programs = Programs::build()?;
+    let directory = Directory::create()?;
+    let api = Api::start(directory.path()).await?;
+    let mut fleet = Fleet::start(&programs, &api.kubeconfig, 1).await?;
+    let receiver = Receiver::start(directory.path(), false, "-").await?;
+    let ca = directory.path().join("other-ca.crt");
+    fs::write(&ca, Authority::new("others")?.pem())?;
+    let (flag, token) = (ca.display().to_string(), receiver.token.display().to_string());
+    let (position, server) = (directory.path().join("position"), fleet.grpc().to_owned());
+    let stored = position.display().to_string();
+    let flags = [
+        ["--server", &server],
+        ["--kubeconfig", &api.flag],
+        ["--sink", &receiver.url],
+        ["--sink-ca", &flag],
+        ["--sink-token-file", &token],
+        ["--position", &stored],
+        ["--dead-letters", "-"],
+    ];
+    let arguments = [&["decisions", "-f", "-A"][..], flags.as_flattened()].concat();
+    let sink = Service::start(&programs, "ownergraph", "sink", directory.path(), &arguments)?;
+    let maps = configmaps("default");
+    let collected = async |prefix: &str| {
+        let owners = families(&api.client, "default", prefix, 1, 10).await?;
+        delete(&api.client, &format!("{maps}/{}", owners[0]), "Background").await?;
+        until("the cascade ends", SOON, || count(&api.client, &maps), |left| *left == 0).await
+    };
+    collected("first").await?;
+    let probe = || async { Ok(sink.get("/readyz?verbose").await.map(|(_, body)| body).unwrap_or_default()) };
+    let why = format!("signed by none of the authorities in --sink-ca {flag}: set --sink-ca");
+    until("the probe names the authority", SOON, probe, |body| body.contains(&why)).await?;
+    ensure!(receiver.seen().requests == 0, "a request reached a receiver that is not trusted");
+
+    fs::copy(&receiver.ca, &ca)?;
+    let gone = |prefix: &'static str| {
+        let of = move |event: &Value| {
+            let subject = event["subject"].as_str().unwrap_or_default();
+            event["type"] == "dev.ownergraph.decision.confirmed.v1beta1" && subject.contains(prefix)
+        };
+        let receiver = &receiver;
+        move || async move { Ok(receiver.seen().events.iter().filter(|event| of(event)).count()) }
+    };
+    until("all deletions arrive", SOON, gone("first-"), |count| *count == 10).await?;
+    let log = || async { Ok(fs::read_to_string(&position).unwrap_or_default()) };
+    let before = until("the position is stored", SOON, log, |text| text.contains(':')).await?;
+    fleet.replace_graph().await?;
+    fleet.graph.ready().await?;
+    collected("second").await?;
+    until("the deletions of the next leader arrive", SOON, gone("second-"), |count| *count == 10).await?;
+    let log_id = |text: &str| text.rsplit_once(':').map(|(log_id, _)| log_id.to_owned());
+    until("the position is one of the new log", SOON, log, |text| log_id(text) != log_id(&before)).await?;
+    ensure!(sink.total("ownergraph_sink_gaps_total").await? == 1.0, "{}", sink.process.output());
+    let output = sink.process.output();
+    let letters = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let gaps: Vec<Value> = letters.map(|letter| letter["gap"]["reason"].clone()).collect();
+    ensure!(gaps == ["LOG_REPLACED"], "{gaps:?}: {output}");
     Ok(())
 }
 

@@ -102,6 +102,9 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     let is_cloud = flags.cloudevents || sink.is_some();
     let encoding = if is_cloud { EventEncoding::Cloudevents } else { EventEncoding::Native };
     let mut follow = Follow::new(service, start, filters, encoding);
+    if sink.is_some() || bookmark.is_kept() {
+        follow = follow.wanting_all();
+    }
     let stop = Shutdown::new();
     let serving = serve(admin, Arc::clone(&standing));
     let work = async {

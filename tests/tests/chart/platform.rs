@@ -112,10 +112,11 @@ fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()
     let openshift = file_flag(&root().join("deploy/chart/ci/openshift-values.yaml"));
     let users_given_up = ["--set=podSecurityContext.runAsUser=null", "--set=podSecurityContext.fsGroup=null"];
     let everything_given_up = ["--set=podSecurityContext=null", "--set=containerSecurityContext=null"];
+    let all = ["--set=audit.enabled=true", "--set=audit.sink.url=https://receiver.example"];
     let refused = |flags: &[&str]| -> anyhow::Result<Vec<String>> {
-        let objects = chart::objects(&helm.template(flags)?)?;
+        let objects = chart::objects(&helm.template(&[&all, flags].concat())?)?;
         let mut refused = Vec::new();
-        for component in ["graph-service", "executor-service"] {
+        for component in ["graph-service", "executor-service", "audit-log", "audit-sink"] {
             let spec = &chart::deployment(&objects, component)?["spec"]["template"]["spec"];
             ensure!(spec["containers"].is_array(), "no containers: {spec}");
             refused.extend(refused_by_restricted_v2(spec));
@@ -126,7 +127,7 @@ fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()
         assert_eq!(refused(flags)?, Vec::<String>::new(), "{flags:?}");
     }
     let as_it_comes = ["fsGroup", "runAsUser of the pod"];
-    assert_eq!(refused(&[])?, [as_it_comes, as_it_comes].concat());
+    assert_eq!(refused(&[])?, [as_it_comes; 4].concat());
 
     // Only the users differ.
     let objects = chart::objects(&helm.template(&[&openshift])?)?;

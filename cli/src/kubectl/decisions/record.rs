@@ -164,11 +164,16 @@ fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
 
 /// A gap as text.
 pub(in crate::kubectl) fn gap_words(gap: &Gap) -> String {
+    format!("{}; the open decisions follow", lost_words(gap))
+}
+
+/// What a gap has lost, as text.
+pub(in crate::kubectl) fn lost_words(gap: &Gap) -> String {
     let from = gap.first_missing.as_ref().map(|at| format!(" from {} on", at.sequence)).unwrap_or_default();
     match gap.reason.as_str() {
-        "LOG_REPLACED" => "a new leader has a new log: earlier events are lost; the open decisions follow".to_owned(),
-        "COMPACTED" => format!("the log no longer keeps events{from}: they are lost; the open decisions follow"),
-        reason => format!("events{from} are lost ({reason}); the open decisions follow"),
+        "LOG_REPLACED" => "a new leader has a new log: earlier events are lost".to_owned(),
+        "COMPACTED" => format!("the log no longer keeps events{from}: they are lost"),
+        reason => format!("events{from} are lost ({reason})"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Follows the log across the end of a stream, of a connection and of a term.
 
-use super::record::{Record, gap_words};
+use super::record::{Record, gap_words, lost_words};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::questions::{answered, problem};
 use crate::kubectl::service::{Need, Service};
@@ -46,8 +46,15 @@ pub(in crate::kubectl) struct Follow {
     head: u64,
     /// The snapshot of open decisions is complete, or was not requested.
     complete: bool,
+    /// After a gap, the reader wants what the log still has, and not the open decisions.
+    wants_all: bool,
+    /// A stream was open before, so a failure may pass.
+    opened: bool,
     again_after: Duration,
 }
+
+/// The reasons of gaps whose log has events after the lost ones that the stream leaves out.
+const RESUMABLE: [&str; 2] = ["COMPACTED", "LOG_REPLACED"];
 
 impl Follow {
     pub(in crate::kubectl) fn new(
@@ -58,7 +65,13 @@ impl Follow {
     ) -> Follow {
         let complete = !matches!(start, Start::OpenThenFollow(_));
         let (stream, position, head, again_after) = (None, None, 0, AGAIN_AFTER_MIN);
-        Follow { service, start, filters, encoding, stream, position, head, complete, again_after }
+        let (wants_all, opened) = (false, false);
+        Follow { service, start, filters, encoding, stream, position, head, complete, wants_all, opened, again_after }
+    }
+
+    /// Continues after a gap with the oldest kept event, for a reader that is to miss as little as possible.
+    pub(in crate::kubectl) fn wanting_all(self) -> Follow {
+        Follow { wants_all: true, ..self }
     }
 
     /// All events up to this position have arrived.
@@ -124,11 +137,12 @@ impl Follow {
             Some(stream) => stream,
             None => {
                 let stream = answered(self.service.within, self.service.decisions.watch_decisions(self.request()));
-                let first = self.position.is_none();
+                let first = !self.opened;
                 let stream = stream.await.map_err(|problem| match first && matches!(problem, Problem::Other(_)) {
                     true => Broken::For(problem),
                     false => Broken::Meanwhile(problem),
                 })?;
+                self.opened = true;
                 self.stream.insert(stream)
             }
         };
@@ -165,6 +179,11 @@ impl Follow {
                 let clouds = clouds.collect::<Result<Vec<_>, _>>().context("a CloudEvent cannot be read")?;
                 let clouds = clouds.into_iter().map(|event| Record::Cloud(Box::new(event)));
                 Ok(Some(Next::Records(batch.events.into_iter().map(Record::of).chain(clouds).collect())))
+            }
+            Some(Event::Gap(gap)) if self.wants_all && RESUMABLE.contains(&gap.reason.as_str()) => {
+                session.note(&format!("{}; the oldest kept event follows", lost_words(&gap)));
+                (self.stream, self.position, self.start) = (None, None, Start::Oldest(true));
+                Ok(Some(Next::Records(vec![Record::Gap(gap)])))
             }
             Some(Event::Gap(gap)) => {
                 session.note(&gap_words(&gap));
