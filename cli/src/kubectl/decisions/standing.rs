@@ -22,6 +22,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(60);
 /// The state that probes see.
 #[derive(Debug)]
 pub(super) struct Standing {
+    is_sink: bool,
     registry: Registry,
     pub(super) counts: Counts,
     state: Mutex<State>,
@@ -59,7 +60,7 @@ impl Standing {
             counts.register(&mut book);
         }
         process::register(&mut book);
-        Arc::new(Standing { registry, counts, state: Mutex::default() })
+        Arc::new(Standing { is_sink, registry, counts, state: Mutex::default() })
     }
 
     /// A message of the stream arrived.
@@ -133,7 +134,10 @@ impl Probe for Standing {
                 && state.file.is_none()
                 && receiver.is_none_or(|(since, _)| since.elapsed() <= REFUSING_MAX);
             let line = |what: &str, why: Option<String>| format!("{what}: {}", why.unwrap_or_else(|| "ok".to_owned()));
-            let lines = vec![line("decisions", stream), line("receiver", refusing), line("files", state.file.clone())];
+            let mut lines = vec![line("decisions", stream), line("files", state.file.clone())];
+            if self.is_sink {
+                lines.push(line("receiver", refusing));
+            }
             Readiness { ready, lines }
         })
     }
@@ -209,6 +213,8 @@ mod tests {
         for line in ["ownergraph_sink_dead_letters_total 1", "ownergraph_sink_lag_events 0"] {
             assert!(shown.contains(line), "{shown}");
         }
-        assert!(!Standing::new(false).metrics().contains("ownergraph_sink"));
+        let reader = Standing::new(false);
+        assert!(!reader.metrics().contains("ownergraph_sink"));
+        assert_eq!(reader.readyz().lines, ["decisions: nothing has arrived yet", "files: ok"]);
     }
 }

@@ -52,3 +52,31 @@ fn leader(status: &Status) -> Option<String> {
     let is_other = info.reason == text(ErrorReason::NotLeader);
     is_other.then(|| info.metadata.remove(LEADER_ENDPOINT).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use tonic_types::ErrorDetails;
+
+    #[test]
+    fn the_error_of_a_replica_that_does_not_lead_names_the_leader() {
+        let said = |reason: ErrorReason, metadata: &[(&str, &str)]| {
+            let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let metadata: HashMap<String, String> = metadata.collect();
+            let details = ErrorDetails::with_error_info(text(reason), "ownergraph.dev", metadata);
+            leader(&Status::with_error_details(Code::Unavailable, "no", details))
+        };
+        let address = [(LEADER_ENDPOINT, "10.0.0.7:7450")];
+        assert_eq!(said(ErrorReason::NotLeader, &address).as_deref(), Some("10.0.0.7:7450"));
+        assert_eq!(said(ErrorReason::NotLeader, &[]).as_deref(), Some(""));
+        assert_eq!(said(ErrorReason::NoLeader, &address), None);
+        assert_eq!(leader(&Status::unavailable("no")), None);
+    }
+
+    #[test]
+    fn a_caller_with_one_namespace_asks_about_it_alone() {
+        assert_eq!(request(None).include, []);
+        assert_eq!(request(Some("shop")).include[0].targets[0].namespaces, ["shop"]);
+    }
+}

@@ -179,7 +179,7 @@ async fn a_receiver_that_is_down_stops_the_reader_and_is_not_flooded() {
     assert!((4000..4300).contains(&read), "{read} events were read");
     assert_eq!((standing.counts.dead_letters.get(), files.position()), (0, Some(0)));
     let readiness = runtime::admin::Probe::readyz(&*standing);
-    assert!(!readiness.ready && readiness.lines[1].contains("503"), "{readiness:?}");
+    assert!(!readiness.ready && readiness.lines[2].contains("503"), "{readiness:?}");
 }
 
 #[tokio::test(start_paused = true)]
