@@ -3,8 +3,8 @@
 # without changes. Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
 # With --programs, the script ends after the programs, in target/release-programs.
 #
-# The same commit gives the same bytes. On Linux the programs are compiled with zig, also those for this machine, so
-# nothing of the machine is in them. Programs for macOS need Apple's frameworks: a machine with macOS makes them with
+# The same commit gives the same bytes, in every directory. On Linux the programs are compiled with zig, also those for
+# this machine, so nothing of the machine is in them. Programs for macOS need Apple's frameworks: a machine with macOS makes them with
 # --programs, and PROGRAMS names the copy of its directory here. release/package.sh describes the files.
 #
 # Environment:
@@ -62,18 +62,16 @@ require_target() {
 }
 
 build() {
-    local platform=$1 triple variable packages=(-p cli --bin ownergraph)
+    local platform=$1 triple packages=(-p cli --bin ownergraph)
     triple=$(triple "$platform")
     case $platform in
     linux/*) packages+=(-p graph-service -p executor-service -p healthcheck --bin graph-service --bin executor-service --bin healthcheck) ;;
     esac
-    variable=$(tr 'a-z-' 'A-Z_' <<<"$triple")
     echo "== $platform: $triple, profile $PROFILE" >&2
     # Zig makes an error of the macros of date and time, which SOURCE_DATE_EPOCH fixes.
-    env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 \
-        "CARGO_TARGET_${variable}_RUSTFLAGS=--remap-path-prefix=$PWD=/ownergraph --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+    env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 RUSTC_WRAPPER="$PWD/deploy/rustc.sh" CARGO="$PWD/deploy/release/cargo.sh" \
         "CFLAGS_${triple//-/_}=-Wno-date-time -ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        cargo auditable $builder --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
+        cargo-auditable auditable $builder --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
         fail "$platform was not built; leave it out of PLATFORMS, or build it on a machine of that platform"
 }
 

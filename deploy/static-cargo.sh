@@ -8,7 +8,8 @@ variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")_RUSTFLAGS
 # The target is named although it is that of this machine. Otherwise the flags would apply to build scripts and
 # procedural macros too, which the compiler loads as libraries.
 export CARGO_BUILD_TARGET=$triple
-export "$variable=-C target-feature=+crt-static --remap-path-prefix=$root=/ownergraph --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+export "$variable=-C target-feature=+crt-static"
+export RUSTC_WRAPPER=$root/deploy/rustc.sh
 # A fixed time for tools that record the time of a build. If it changed, every crate with C code would be rebuilt.
 export SOURCE_DATE_EPOCH=0
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
