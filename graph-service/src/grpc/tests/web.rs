@@ -11,10 +11,12 @@ use tower::ServiceExt as _;
 const KNOWN: &str = "https://console.example";
 const STATUS: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";
 const WATCH: &str = "/ownergraph.admin.v1beta1.AdminService/WatchStatus";
-const CALL: (&str, &str) = ("content-type", "application/grpc-web+proto");
+const CALL: Header<'_> = ("content-type", "application/grpc-web+proto");
 const EMPTY: [u8; 5] = [0; 5];
 /// hyper's limit for the headers of a request over HTTP/1.1.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+
+type Header<'a> = (&'a str, &'a str);
 
 struct Answer {
     code: StatusCode,
@@ -34,7 +36,7 @@ impl Answer {
     }
 }
 
-async fn ask(dial: &Dial, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+async fn ask(dial: &Dial, method: &str, path: &str, headers: &[Header<'_>], body: &[u8]) -> Answer {
     let mut request = HttpRequest::builder().method(method).uri(format!("http://graph{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -62,7 +64,7 @@ async fn a_page_of_a_known_origin_calls_and_no_other_page_does() {
             assert_eq!(answer.header("access-control-allow-credentials"), "");
         }
         let known = ("origin", KNOWN);
-        let refused: &[(&str, &str, &[(&str, &str)], StatusCode)] = &[
+        let refused: &[(&str, &str, &[Header<'_>], StatusCode)] = &[
             ("POST", STATUS, &[CALL], StatusCode::FORBIDDEN),
             ("POST", STATUS, &[CALL, ("origin", "https://evil.example")], StatusCode::FORBIDDEN),
             ("POST", STATUS, &[CALL, ("origin", "http://console.example")], StatusCode::FORBIDDEN),
