@@ -39,27 +39,37 @@ impl Cell {
 
 /// The rows below their headings. Each column is as wide as its widest cell.
 pub(super) fn columns(heads: &[impl AsRef<str>], rows: &[Vec<Cell>]) -> String {
-    let mut widths: Vec<usize> = heads.iter().map(|head| head.as_ref().width()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+    let heads: Vec<Cell> = heads.iter().map(|head| Cell::plain(head.as_ref())).collect();
+    let mut widths = Widths::default();
+    std::iter::once(&heads).chain(rows).for_each(|row| widths.widen(row));
+    std::iter::once(&heads).chain(rows).map(|row| widths.row(row)).collect()
+}
+
+/// The widths of the columns of a table whose later rows are not known yet. They only grow.
+#[derive(Debug, Default)]
+pub(super) struct Widths(Vec<usize>);
+
+impl Widths {
+    pub(super) fn widen(&mut self, row: &[Cell]) {
+        self.0.resize(self.0.len().max(row.len()), 0);
+        for (width, cell) in self.0.iter_mut().zip(row) {
             *width = (*width).max(cell.text.width());
         }
     }
-    let heads: Vec<Cell> = heads.iter().map(|head| Cell::plain(head.as_ref())).collect();
-    let mut text = String::new();
-    for row in std::iter::once(&heads).chain(rows) {
+
+    pub(super) fn row(&self, row: &[Cell]) -> String {
         let last = row.len().saturating_sub(1);
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let Cell { text: words, style } = cell;
+        let mut text = String::new();
+        for (at, (Cell { text: words, style }, width)) in row.iter().zip(&self.0).enumerate() {
             text.push_str(&format!("{style}{words}{style:#}"));
             if at < last {
-                text.push_str(&" ".repeat(width - words.width()));
+                text.push_str(&" ".repeat(width.saturating_sub(words.width())));
                 text.push_str(GAP);
             }
         }
         text.push('\n');
+        text
     }
-    text
 }
 
 /// The length of a unit in seconds, and its letter.

@@ -5,6 +5,7 @@
 //! * `keeping`, `standing`: files and probes of a reader that runs for long
 //! * `sink`: an HTTP receiver instead of the output
 
+use super::columns::{Cell, Widths};
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Decisions, Format};
@@ -19,7 +20,7 @@ use proto::decision::v1beta1::{
 };
 use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use proto::work::v1beta1::ItemKind;
-use record::{Record, heading, line};
+use record::{Line, Record, heading, line};
 use runtime::admin;
 use runtime::listen::bind;
 use runtime::shutdown::Shutdown;
@@ -48,6 +49,8 @@ const PAGE_SIZE: i32 = 1000;
 const STORE_EVERY: Duration = Duration::from_secs(1);
 /// Warnings of the libraries, such as of a token file that cannot be read. Queries have no log.
 const LOG_LEVEL: &str = "warn";
+/// Minimum widths of the first columns of a stream, so that most later rows fit.
+const FOLLOWED: [usize; 4] = [9, 10, 10, 40];
 
 pub(super) async fn run(flags: Decisions) -> Answered {
     let mut session = Session::open(flags.asking.clone(), &FORMATS).await?;
@@ -74,9 +77,13 @@ pub(super) async fn run(flags: Decisions) -> Answered {
         format: session.format,
         document: Vec::new(),
         head: session.headings(),
+        widths: Widths::default(),
         none: true,
         at: None,
     };
+    if flags.follow {
+        out.widths.widen(&FOLLOWED.map(|width| Cell::plain("-".repeat(width))));
+    }
     if let Some(decision_id) = flags.decision.clone() {
         let phases = phases(&mut service, decision_id).await?;
         out.take(&session, phases.into_iter().map(Record::of).collect())?;
@@ -279,6 +286,20 @@ async fn read(
     }
 }
 
+/// The lines, with columns that are as wide as their widest cell so far.
+fn lines_up(widths: &mut Widths, lines: &[Line]) -> String {
+    for line in lines {
+        if let Line::Row(row) = line {
+            widths.widen(row);
+        }
+    }
+    let text = |line: &Line| match line {
+        Line::Row(row) => widths.row(row),
+        Line::Across(text) => text.clone(),
+    };
+    lines.iter().map(text).collect()
+}
+
 /// The output, and its progress.
 struct Out {
     schema: Schema,
@@ -286,6 +307,7 @@ struct Out {
     document: Vec<Value>,
     /// The heading must still be written.
     head: bool,
+    widths: Widths,
     /// No record was written yet.
     none: bool,
     at: Option<Position>,
@@ -293,15 +315,16 @@ struct Out {
 
 impl Out {
     fn take(&mut self, session: &Session, records: Vec<Record>) -> Result<(), Problem> {
-        let mut text = String::new();
+        let (mut text, mut lines) = (String::new(), Vec::new());
+        let wide = self.format == Format::Wide;
         for record in records {
             self.none = false;
             match self.format {
                 Format::Table | Format::Wide => {
                     if std::mem::take(&mut self.head) {
-                        text.push_str(&heading(self.format == Format::Wide));
+                        lines.push(Line::Row(heading(wide)));
                     }
-                    text.push_str(&line(&record, self.format == Format::Wide));
+                    lines.push(line(&record, wide));
                 }
                 Format::Json | Format::Yaml => self.document.push(record.item(&self.schema)?),
                 Format::Ndjson | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
@@ -310,6 +333,7 @@ impl Out {
             }
             self.at = record.position().or(self.at.take());
         }
+        text.push_str(&lines_up(&mut self.widths, &lines));
         if text.is_empty() { Ok(()) } else { session.print(&text) }
     }
 
@@ -333,6 +357,16 @@ impl Out {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_columns_of_a_stream_line_up_and_only_grow() {
+        let row = |cells: [&str; 3]| Line::Row(cells.map(Cell::plain).to_vec());
+        let mut widths = Widths::default();
+        let first = [row(["TIME", "OBJECT", "CAUSE"]), row(["1", "Pod 世界", "x"]), Line::Across("-- gap --\n".into())];
+        assert_eq!(lines_up(&mut widths, &first), "TIME  OBJECT    CAUSE\n1     Pod 世界  x\n-- gap --\n");
+        assert_eq!(lines_up(&mut widths, &[row(["2", "Pod a", "y"])]), "2     Pod a     y\n");
+        assert_eq!(lines_up(&mut widths, &[row(["3", "Pod longer", "z"])]), "3     Pod longer  z\n");
+    }
 
     #[test]
     fn positions_are_read_as_they_are_printed() {

@@ -1,5 +1,6 @@
 //! A step of a decision, as a line or as JSON.
 
+use crate::kubectl::columns::Cell;
 use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::naming::shown;
@@ -105,12 +106,19 @@ fn cloud_value(event: &CloudEvent, schema: &Schema) -> Result<Value, Problem> {
     Ok(Value::Object(fields))
 }
 
-pub(in crate::kubectl) fn heading(wide: bool) -> String {
-    columns(["TIME(UTC)", "PHASE", "ACTION", "OBJECT", "CAUSE"], wide.then_some(["EXECUTOR", "POSITION", "DECISION"]))
+/// An entry as text: a row of the table, or a line across it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::kubectl) enum Line {
+    Row(Vec<Cell>),
+    Across(String),
 }
 
-/// The entry as a line. The widths of the columns are fixed, because later entries are not known yet.
-pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
+pub(in crate::kubectl) fn heading(wide: bool) -> Vec<Cell> {
+    let heads = ["TIME(UTC)", "PHASE", "ACTION", "OBJECT", "CAUSE", "EXECUTOR", "POSITION", "DECISION"];
+    heads.into_iter().take(if wide { heads.len() } else { 5 }).map(Cell::plain).collect()
+}
+
+pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> Line {
     let decoded;
     let event = match record {
         Record::Event(event) => event.as_ref(),
@@ -121,18 +129,19 @@ pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
             };
             &decoded
         }
-        Record::Gap(gap) => return format!("-- {} --\n", visible::line(&gap_words(gap))),
+        Record::Gap(gap) => return Line::Across(format!("-- {} --\n", visible::line(&gap_words(gap)))),
     };
     let time = event.event_time.as_ref().map(ToString::to_string).unwrap_or_default();
     let time = if wide { time } else { time.get(11..19).unwrap_or_default().to_owned() };
     if let Some(system) = &event.system {
-        return system_line(&time, system);
+        return Line::Across(system_line(&time, system));
     }
     let object = event.target.as_ref().map(shown).unwrap_or_default();
     let cause = cause_words(event);
     let position = event.position.as_ref().map(|at| format!("{}:{}", at.log_id, at.sequence)).unwrap_or_default();
-    let more = [event.executor.as_str(), position.as_str(), event.decision_id.as_str()];
-    columns([&time, &phase_words(event), action_word(event.kind()), &object, &cause], wide.then_some(more))
+    let cells = [&time, &phase_words(event), action_word(event.kind()), &object, &cause];
+    let more = wide.then_some([event.executor.as_str(), position.as_str(), event.decision_id.as_str()]);
+    Line::Row(cells.into_iter().chain(more.into_iter().flatten()).map(Cell::plain).collect())
 }
 
 /// The line for a change of the collector's own state.
@@ -148,18 +157,6 @@ fn system_line(time: &str, system: &SystemEvent) -> String {
         }
     }
     format!("{}\n", visible::line(&format!("{time:<9} -- {words} --")))
-}
-
-fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
-    let dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let [time, phase, action, object, cause] = cells.map(dash);
-    let mut line = format!("{time:<9} {phase:<12} {action:<10} {object:<40} {cause}");
-    if let Some([executor, position, decision]) = more.map(|more| more.map(dash)) {
-        line = format!(
-            "{time:<30} {phase:<12} {action:<10} {object:<40} {cause:<40} {executor:<16} {position} {decision}"
-        );
-    }
-    format!("{}\n", visible::line(&line))
 }
 
 /// A gap as text.
