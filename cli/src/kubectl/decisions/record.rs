@@ -4,6 +4,7 @@ use crate::kubectl::columns::Cell;
 use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::naming::shown;
+use crate::kubectl::tree::table::standing;
 use anyhow::Context as _;
 use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
@@ -11,6 +12,7 @@ use proto::cloudevents::v1::cloud_event::Data;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position, SystemEvent};
+use proto::graph::v1beta1::OwnerStanding;
 use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde_json::{Map, Value, json};
@@ -207,6 +209,14 @@ fn action_word(kind: ItemKind) -> &'static str {
     }
 }
 
+/// A reference with the uid of an object that is somewhere else, or something else. No owner went.
+fn wrong_reference(event: &DecisionEvent) -> Option<String> {
+    let is_wrong = |of| matches!(of, OwnerStanding::WrongNamespace | OwnerStanding::CoordinatesMismatch);
+    let wrong = event.owners.iter().find(|edge| is_wrong(edge.standing()))?;
+    let owner = wrong.owner.as_ref().filter(|_| event.root.is_none())?;
+    Some(format!("no owner {} ({})", shown(owner), standing(wrong.standing())))
+}
+
 /// The cause, and the root of the cascade. For a failed attempt, the error.
 fn cause_words(event: &DecisionEvent) -> String {
     if matches!(event.phase(), Phase::Failed | Phase::Parked) {
@@ -216,6 +226,7 @@ fn cause_words(event: &DecisionEvent) -> String {
     }
     let words = match event.cause() {
         Cause::Unspecified => "-",
+        Cause::OwnersGone if let Some(wrong) = wrong_reference(event) => return wrong,
         Cause::OwnersGone => "owners gone",
         Cause::ForegroundCascade => "owner waits for it",
         Cause::OrphanRequested => "owner orphans it",

@@ -403,3 +403,20 @@ fn a_decision_tells_what_it_rests_on_back_to_the_root() {
     let whole = |phase| (phase, id, "mid root".to_string(), 1);
     assert_eq!(told, [whole("decided"), whole("granted"), whole("attempted")], "one decision from first to last");
 }
+
+/// The uid of the reference is that of an object in another namespace, which lives and began nothing.
+#[test]
+fn a_wrong_reference_has_no_root() {
+    let mut bench = Bench::synced();
+    bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 101) });
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.found_again("o", FindingResult::Absent(Some(version(110))));
+    bench.take("a");
+    let granted = bench
+        .events
+        .iter()
+        .find_map(|event| if let Event::Granted { grounds, .. } = event { Some(grounds) } else { None });
+    let grounds = granted.expect("the dependent is granted");
+    assert_eq!((grounds.causes.len(), grounds.chain.as_slice()), (1, &[][..]));
+}

@@ -78,7 +78,8 @@ impl World {
     }
 
     /// Returns the chain of deleted owners that led to this decision, from the nearest owner to the first one. The
-    /// graph has the owners that still exist, and the tombstones have the deleted ones.
+    /// graph has the owners that still exist, and the tombstones have the deleted ones. An object that lives began
+    /// nothing: a wrong reference has its uid.
     pub(in crate::leader) fn chain(&self, cx: &Context, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
         let mut chain: Vec<ObjectRef> = Vec::new();
         let mut next = going(causes).cloned();
@@ -93,8 +94,8 @@ impl World {
                 next = going(&gone.causes).cloned();
                 continue;
             };
-            let object = self.object_ref(id);
-            if chain.contains(&object) {
+            let (object, node) = (self.object_ref(id), self.graph.node(id));
+            if chain.contains(&object) || (node.is_observed() && !node.is_terminating()) {
                 break;
             }
             chain.push(object);

@@ -2,6 +2,7 @@ use super::*;
 use crate::kubectl::columns::Widths;
 use proto::cloudevents::v1::cloud_event::CloudEventAttributeValue;
 use proto::decision::v1beta1::Attempt;
+use proto::graph::v1beta1::Edge;
 use proto::r#type::v1beta1::ObjectRef;
 use proto::work::v1beta1::Outcome;
 
@@ -81,4 +82,19 @@ fn lines_of_json_keep_their_fields() {
     let records = [Record::of(event(Phase::Leased)), Record::Cloud(Box::new(cloud)), Record::Gap(gap)];
     let values = records.map(|record| record.item(&schema).unwrap());
     insta::assert_snapshot!(serde_json::to_string_pretty(&values).unwrap());
+}
+
+#[test]
+fn a_wrong_reference_is_no_owner_that_went() {
+    let owner =
+        ObjectRef { kind: "Deployment".into(), namespace: "lab".into(), name: "web".into(), ..Default::default() };
+    let edge =
+        |standing: OwnerStanding| Edge { owner: Some(owner.clone()), standing: standing.into(), ..Default::default() };
+    let of =
+        |edges: &[Edge], root| cause_words(&DecisionEvent { owners: edges.to_vec(), root, ..event(Phase::Proposed) });
+    let wrong = edge(OwnerStanding::WrongNamespace);
+    assert_eq!(of(std::slice::from_ref(&wrong), None), "no owner Deployment lab/web (wrong namespace)");
+    assert_eq!(of(&[edge(OwnerStanding::Dangling)], None), "owners gone");
+    let root = event(Phase::Proposed).root;
+    assert_eq!(of(&[wrong], root), "owners gone; it began with Deployment shop/web");
 }
