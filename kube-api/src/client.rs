@@ -1,6 +1,6 @@
 //! Clients of one API server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use engine::jitter::Backoff;
@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tower::{BoxError, ServiceBuilder};
+use tracing::subscriber::{self, NoSubscriber};
 
 use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Found, Places};
 use super::call::{CallError, call, lacks_credentials};
@@ -240,6 +241,9 @@ fn secured(
     })
 }
 
+/// Each process builds several clients of one server.
+static UNVERIFIED: Once = Once::new();
+
 /// Builds the HTTP stack. It replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs
 /// every 5xx as an error, and may ask for gzip.
 fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> Result<(Client, Shown), kube::Error> {
@@ -251,7 +255,11 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
     tcp.set_keepalive(Some(KEEPALIVE_AFTER));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let mut tls = config.rustls_client_config()?;
+    if config.accept_invalid_certs {
+        UNVERIFIED.call_once(|| tracing::warn!("the certificate of the API server is not verified"));
+    }
+    // kube says the same for each client.
+    let mut tls = subscriber::with_default(NoSubscriber::new(), || config.rustls_client_config())?;
     if let Some(verifier) = Verifier::of(config)? {
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     }

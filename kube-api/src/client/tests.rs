@@ -47,3 +47,21 @@ async fn clients_are_independent_and_a_bad_user_agent_is_named() {
     let error = Cluster::build(Found::of(config), "line\nbreak").unwrap_err();
     assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" is not usable: it is not a valid header value");
 }
+
+#[test]
+fn a_certificate_that_is_not_verified_is_logged_once() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines = tracing_subscriber::fmt().with_writer(Arc::new(file.reopen().unwrap())).finish();
+    let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+    config.accept_invalid_certs = true;
+    subscriber::with_default(lines, || {
+        for _ in 0..3 {
+            // The client's buffer needs a runtime.
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async { build_client(&config, None, Protocol::Http1).map(|_| ()) }).unwrap();
+        }
+    });
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("the certificate of the API server is not verified"), "{text}");
+}
