@@ -14,11 +14,12 @@
 //! * `collector`, `pipe`: the two services in one process
 //! * `kubectl`: the query commands, `pause`, and `delete`
 //! * `remote`: the connection to a graph service in another process
-//! * `failure`: exit codes
+//! * `failure`, `counted`: exit codes, numbers in texts
 
 mod args;
 mod collect;
 mod collector;
+mod counted;
 mod demo;
 mod examples;
 mod failure;

@@ -5,6 +5,7 @@
 //! leftovers by it. The command deletes only the owners.
 
 use crate::args::Try;
+use crate::counted::counted;
 use crate::failure::Failure;
 use crate::name::{command, quoted};
 use anyhow::{Context as _, ensure};
@@ -100,7 +101,8 @@ impl Trial {
         let mut out = anstream::stdout();
         let began = Instant::now();
         let owners = self.make(objects).await?;
-        writeln!(out, "created {objects} objects with {} owners in {:.1} s", owners.len(), seconds(began))?;
+        let (made, of) = (counted(objects, "object"), counted(owners.len(), "owner"));
+        writeln!(out, "created {made} with {of} in {:.1} s", seconds(began))?;
         let began = Instant::now();
         self.delete(&owners).await?;
         let left = self.left(began + within).await?;

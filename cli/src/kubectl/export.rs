@@ -10,6 +10,7 @@ use super::service::{Need, Service};
 use super::session::Session;
 use super::snapshot::Exported;
 use super::snapshot::{Header, Snapshot};
+use crate::counted::counted;
 use anyhow::Context as _;
 use proto::r#type::v1beta1::GroupResource;
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ pub(super) async fn run(flags: Export) -> Answered {
     let kept: BTreeSet<&str> = all.nodes.iter().filter_map(|node| Some(node.r#ref.as_ref()?.uid.as_str())).collect();
     all.edges.retain(|edge| kept.contains(edge.dependent_uid.as_str()));
     write(&session, &all)?;
-    session.note(&format!("{} objects, {} references", all.nodes.len(), all.edges.len()));
+    session.note(&format!("{}, {}", counted(all.nodes.len(), "object"), counted(all.edges.len(), "reference")));
     Ok(Ending::Fine)
 }
 
@@ -73,7 +74,8 @@ async fn snapshot(session: &mut Session, service: &mut Service, path: &Path) -> 
     let snapshot = Snapshot::of(header, &all);
     let size = snapshot.write(path)?;
     let Header { objects, collections, .. } = &snapshot.header;
-    session.note(&format!("{}: {objects} objects of {} collections, {size} bytes", path.display(), collections.len()));
+    let (objects, collections) = (counted(*objects, "object"), counted(collections.len(), "collection"));
+    session.note(&format!("{}: {objects} of {collections}, {size} bytes", path.display()));
     Ok(Ending::Fine)
 }
 

@@ -7,6 +7,7 @@ use super::naming::{Found, Named, by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{targets, why};
+use crate::counted::counted;
 use crate::name::command;
 use anstyle::AnsiColor;
 use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry};
@@ -115,14 +116,17 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
         doubts.push(format!("the graph does not contain {} of the targets yet", plan.missing_uids.len()));
     }
     if plan.redacted_count > 0 {
-        doubts.push(format!("{} more objects are affected that you may not see", plan.redacted_count));
+        let is = if plan.redacted_count == 1 { "is" } else { "are" };
+        let more = counted(plan.redacted_count, "more object");
+        doubts.push(format!("{more} {is} affected that you may not see"));
     }
     let count = |effect: Effect| plan.entries.iter().filter(|entry| entry.effect() == effect).count();
-    match (count(Effect::Unknown), count(Effect::Held)) {
-        (0, 0) => {}
-        (unknown, 0) => doubts.push(format!("the effect on {unknown} objects is unknown")),
-        (0, held) => doubts.push(format!("{held} objects are held")),
-        (unknown, held) => doubts.push(format!("the effect on {unknown} objects is unknown, and {held} are held")),
+    let (unknown, held) = (count(Effect::Unknown), count(Effect::Held));
+    if unknown > 0 {
+        doubts.push(format!("the effect on {} is unknown", counted(unknown, "object")));
+    }
+    if held > 0 {
+        doubts.push(format!("{} {} held", counted(held, "object"), if held == 1 { "is" } else { "are" }));
     }
     doubts
 }

@@ -6,6 +6,7 @@ use super::flags::{Format, Status};
 use super::printer::Printer;
 use super::service::Way;
 use super::{pausing, way};
+use crate::counted::counted;
 use crate::failure::Failure;
 use crate::remote::{self, Admin, Reach as _};
 use executor_service::Channel;
@@ -275,8 +276,8 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searc
     let meta = status.meta.clone().unwrap_or_default();
     let term = meta.term.map_or_else(String::new, |term| format!(", term {}", term.number));
     line("replica", format!("{} {}{term}, version {}", meta.replica, role(status), status.version));
-    line("progress", of_progress(status));
-    line("graph", format!("{} objects, {} references", status.node_count, status.edge_count));
+    line("progress", of_progress(status).unwrap_or_else(|finding| finding));
+    line("graph", format!("{}, {}", counted(status.node_count, "object"), counted(status.edge_count, "reference")));
     let (queued, held, retrying) = (status.queued_items, status.held_items, status.backing_off_items);
     line(
         "queue",
@@ -312,7 +313,8 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searc
         line("INCONSISTENT", format!("reads of {}: {}", in_group(&of), reads.detail));
     }
     if status.unverified_owners > 0 {
-        line("asking", format!("the API server for {} owners that no list has shown", status.unverified_owners));
+        let owners = counted(status.unverified_owners, "owner");
+        line("asking", format!("the API server for {owners} that no list has shown"));
     }
     for of in &status.kept_apart {
         line(

@@ -8,6 +8,7 @@ use super::naming::{Found, listing, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
+use crate::counted::counted;
 use crate::name::{command, command_here};
 use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
@@ -351,7 +352,7 @@ fn until(reason: &Reason) -> String {
 }
 
 fn objects(count: u64) -> String {
-    if count == 1 { "1 object is".to_owned() } else { format!("{count} objects are") }
+    format!("{} {}", counted(count, "object"), if count == 1 { "is" } else { "are" })
 }
 
 /// The first of these objects, and the number of further ones.
