@@ -1,5 +1,7 @@
 //! How a command fails.
 
+use http::StatusCode;
+use kube::core::Status;
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -44,15 +46,54 @@ pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
         Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
         // The reader closed the pipe, so print nothing.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
-        Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
+        Err(Failure::Other(error)) => (FAILED, sentence(&error)),
     };
     // If stderr cannot be written, the error cannot be reported.
     let _closed = writeln!(io::stderr(), "ownergraph: {}", line(&sentence));
     ExitCode::from(code)
 }
 
+/// An error with its causes. The text of kube's error has a dump of the whole answer in it.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for link in error.chain() {
+        if let Some(kube::Error::Api(status)) = link.downcast_ref() {
+            words.push(refusal(status));
+            break;
+        }
+        words.push(link.to_string());
+    }
+    words.join(": ")
+}
+
+/// What the API server answered, or that it gave no explanation.
+pub(crate) fn refusal(status: &Status) -> String {
+    let reason = StatusCode::from_u16(status.code).ok().and_then(|code| code.canonical_reason());
+    match status.message.as_str() {
+        "" => format!("the answer is {} {} without an explanation", status.code, reason.unwrap_or_default()),
+        message => message.to_owned(),
+    }
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|link| link.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn an_answer_of_the_api_server_is_one_sentence() {
+        let said = |message: &str| {
+            let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
+            let error = Err::<(), _>(kube::Error::Api(Box::new(status))).context("pods cannot be listed");
+            sentence(&error.unwrap_err())
+        };
+        assert_eq!(said("pods is forbidden"), "pods cannot be listed: pods is forbidden");
+        assert_eq!(said(""), "pods cannot be listed: the answer is 403 Forbidden without an explanation");
+    }
 }

@@ -1,6 +1,6 @@
 //! The end of a query command.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, sentence};
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Problem::Refused(sentence) | Problem::TimedOut(sentence) => f.write_str(sentence),
-            Problem::Other(error) => write!(f, "{error:#}"),
+            Problem::Other(error) => f.write_str(&sentence(error)),
         }
     }
 }

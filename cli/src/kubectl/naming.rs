@@ -2,6 +2,7 @@
 
 use super::ending::Problem;
 use super::session::Session;
+use crate::failure;
 use anyhow::Context as _;
 use executor_service::innermost;
 use http::{Request, StatusCode, header::ACCEPT};
@@ -72,7 +73,11 @@ impl Catalogue {
             )));
         };
         let (core, named) = answers.map_err(|error| {
-            let (url, why) = (&session.cluster.url, innermost(&error));
+            let url = &session.cluster.url;
+            if let kube::Error::Api(status) = &error {
+                return Problem::sentence(format!("{url} refuses discovery: {}", failure::refusal(status)));
+            }
+            let why = innermost(&error);
             Problem::sentence(if matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)) {
                 format!("{url} cannot be reached: {why}")
             } else {

@@ -5,7 +5,7 @@ use super::direct::{self, Direct};
 use super::ending::{Problem, note};
 use super::flags::Connection;
 use super::session::Session;
-use crate::failure::Failure;
+use crate::failure::{Failure, sentence};
 use crate::remote::{self, LOCAL, NAME_FLAG, Reach, Remote};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through, innermost};
@@ -88,7 +88,7 @@ impl Service {
                 if let Problem::Other(error) = problem
                     && !error.is::<NotThere>()
                 {
-                    session.note(&format!("{error:#}"));
+                    session.note(&sentence(&error));
                 }
                 Service::here(session).await
             }
@@ -219,7 +219,7 @@ impl Way {
                     let _set_before = self.leader.set(());
                     return Ok(channel);
                 }
-                Err(Failure::Other(error)) => format!("{error:#}"),
+                Err(Failure::Other(error)) => sentence(&error),
                 Err(failure @ (Failure::Usage(_) | Failure::Refused(_) | Failure::TimedOut(_))) => return Err(failure),
             },
             Err(why) => why,

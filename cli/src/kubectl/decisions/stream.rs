@@ -1,6 +1,7 @@
 //! Follows the log across the end of a stream, of a connection and of a term.
 
 use super::record::{Record, gap_words, lost_words};
+use crate::failure::sentence;
 use crate::kubectl::ending::Problem;
 use crate::kubectl::questions::{answered, problem};
 use crate::kubectl::service::{Need, Service};
@@ -108,7 +109,7 @@ impl Follow {
                 Err(Broken::Meanwhile(problem)) if !forever => return Err(problem),
                 Err(Broken::Meanwhile(problem)) => {
                     if let Problem::Other(error) = problem {
-                        session.note(&format!("{error:#}; connecting again"));
+                        session.note(&format!("{}; connecting again", sentence(&error)));
                     }
                     self.reconnect(session).await;
                 }
@@ -126,7 +127,7 @@ impl Follow {
                     self.service = service;
                     return;
                 }
-                Err(Problem::Other(error)) => session.note(&format!("{error:#}")),
+                Err(Problem::Other(error)) => session.note(&sentence(&error)),
                 Err(Problem::Refused(why) | Problem::TimedOut(why)) => session.note(&why),
             }
         }

@@ -2,6 +2,7 @@
 //! that it accepts. docs/design/service.md has the reasons.
 
 use super::Place;
+use crate::failure::refusal;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -59,7 +60,7 @@ impl Published {
             Ok(Ok(Some(map))) => Published::of(&map.data.unwrap_or_default())
                 .map_err(|key| unknown(format!("its {key} is missing or not readable"))),
             Ok(Ok(None)) => Err(Unpublished::Absent),
-            Ok(Err(kube::Error::Api(status))) => Err(unknown(status.message)),
+            Ok(Err(kube::Error::Api(status))) => Err(unknown(refusal(&status))),
             Ok(Err(error)) => Err(unknown(error.to_string())),
             Err(_) => Err(unknown("the API server does not answer in time".to_owned())),
         }
@@ -97,7 +98,7 @@ impl Published {
         let shown = format!("the Lease {namespace}/{name}");
         let lease = match timeout(within, leases.get(name)).await {
             Ok(Ok(lease)) => lease,
-            Ok(Err(kube::Error::Api(status))) => return Err(format!("{shown} cannot be read: {}", status.message)),
+            Ok(Err(kube::Error::Api(status))) => return Err(format!("{shown} cannot be read: {}", refusal(&status))),
             Ok(Err(error)) => return Err(format!("{shown} cannot be read: {error}")),
             Err(_) => return Err(format!("{shown} cannot be read: the API server does not answer in time")),
         };
