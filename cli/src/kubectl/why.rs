@@ -23,6 +23,8 @@ mod namespace;
 mod tests;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
+/// Maximum number of owners between an object and the root that decides its fate. Each is one call.
+const CHAIN_MAX: usize = 16;
 /// Maximum number of objects that one line names.
 const NAMED_MAX: usize = 3;
 
@@ -44,14 +46,53 @@ pub(super) async fn run(flags: Why) -> Answered {
     } else {
         Vec::new()
     };
+    let chain = chain(&mut service, &answer).await;
     if matches!(session.format, Format::Json | Format::Yaml) {
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
-        let document = Document::new(Kind::Explanation).with_fields(fields);
-        session.print_document(document.with("conditions", json!(conditions)))?;
+        let document = Document::new(Kind::Explanation).with_fields(fields).with("conditions", json!(conditions));
+        session.print_document(document.with("chain", Schema::load()?.values("Node", &nodes(&chain))?))?;
     } else {
-        session.print(&text(&answer, &conditions, now()))?;
+        session.print(&text(&answer, &chain, &conditions, now()))?;
     }
     Ok(ending(answer.verdict()))
+}
+
+/// The owner that decides the fate of an object: it owns it, waits for its deletion, or is gone.
+fn decisive(answer: &ExplainObjectResponse) -> Option<ObjectRef> {
+    let departed = answer.departure.iter().flat_map(|departure| &departure.reasons);
+    let reason = answer.reasons.iter().chain(departed).next()?;
+    let decides = matches!(reason.code(), Code::SolidOwner | Code::OwnersWaiting | Code::OwnersAbsent);
+    reason.related.first().filter(|_| decides).cloned()
+}
+
+/// The owners from the nearest one up to the root, as far as the caller may see them.
+async fn chain(service: &mut Service, answer: &ExplainObjectResponse) -> Vec<ExplainObjectResponse> {
+    let mut chain: Vec<ExplainObjectResponse> = Vec::new();
+    let mut met = vec![answer.node.clone().unwrap_or_default().r#ref.unwrap_or_default().uid];
+    while let Some(owner) = decisive(chain.last().unwrap_or(answer)).filter(|owner| !met.contains(&owner.uid)) {
+        if chain.len() == CHAIN_MAX {
+            break;
+        }
+        let Ok(Some(next)) = service.explain(&owner).await else { break };
+        met.push(owner.uid);
+        chain.push(next);
+    }
+    chain
+}
+
+fn nodes(chain: &[ExplainObjectResponse]) -> Vec<Node> {
+    chain.iter().map(|answer| answer.node.clone().unwrap_or_default()).collect()
+}
+
+/// The line about the root, if it is not the nearest owner.
+fn root_line(chain: &[ExplainObjectResponse], now: i64) -> Option<(&'static str, String)> {
+    let names: Vec<ObjectRef> = nodes(chain).into_iter().map(|node| node.r#ref.unwrap_or_default()).collect();
+    let ([between @ .., root], [_, .., last]) = (names.as_slice(), chain) else { return None };
+    if decisive(last).is_some() {
+        return Some(("above", format!("{}, and further owners", some(&names))));
+    }
+    let headline = headline(last, &last.node.clone().unwrap_or_default(), now);
+    Some(("root", format!("{} {headline}; through {}", shown(root), some(between))))
 }
 
 /// The exit code: blocked, undecided, held and parked objects are findings.
@@ -107,7 +148,7 @@ fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
 }
 
 /// The whole answer. `now` is in seconds of the Unix epoch.
-fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> String {
+fn text(answer: &ExplainObjectResponse, chain: &[ExplainObjectResponse], conditions: &[Condition], now: i64) -> String {
     let node = answer.node.clone().unwrap_or_default();
     let object = node.r#ref.clone().unwrap_or_default();
     let mut text = format!("{} {}\n", shown(&object), headline(answer, &node, now));
@@ -126,6 +167,9 @@ fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> S
     let more = (node.owner_count as usize).saturating_sub(answer.owners.len());
     if more > 0 && !answer.owners.is_empty() {
         line(&mut text, "owner", &format!("and {more} more; {} owners lists all of them", command_here()));
+    }
+    if let Some((head, words)) = root_line(chain, now) {
+        line(&mut text, head, &words);
     }
     if let Some(work) = &answer.work {
         line(&mut text, "decided", &work_words(work, now));

@@ -70,7 +70,7 @@ fn replica_set() -> [ObjectRef; 1] {
 }
 
 fn told(answer: &ExplainObjectResponse) -> String {
-    text(answer, &[], NOW)
+    text(answer, &[], &[], NOW)
 }
 
 #[test]
@@ -210,4 +210,28 @@ fn owners_that_are_not_listed_are_counted() {
     let mut answer = pod(Verdict::Kept, OwnerStanding::Solid, vec![]);
     answer.node.as_mut().unwrap().owner_count = 4400;
     assert!(told(&answer).contains("and 4399 more; ownergraph owners lists all of them"), "{}", told(&answer));
+}
+
+/// The nearest owner stands in the reasons already, so a chain of one link adds nothing.
+#[test]
+fn a_chain_shows_the_root_that_decides_and_the_owners_between() {
+    let kept_by = |of: &str, by: &str| ExplainObjectResponse {
+        node: Some(Node { r#ref: Some(object("ConfigMap", of)), ..Default::default() }),
+        verdict: Verdict::Kept.into(),
+        reasons: vec![reason(Code::SolidOwner, "", &[object("ConfigMap", by)])],
+        ..Default::default()
+    };
+    let root = ExplainObjectResponse {
+        node: Some(Node { r#ref: Some(object("ConfigMap", "root")), ..Default::default() }),
+        verdict: Verdict::Unowned.into(),
+        ..Default::default()
+    };
+    assert_eq!(root_line(std::slice::from_ref(&root), NOW), None);
+    let whole = [kept_by("a", "b"), kept_by("b", "root"), root];
+    let words = "ConfigMap shop/root stays: it has no owners, so the collector never deletes it; through ConfigMap shop/a, ConfigMap shop/b";
+    assert_eq!(root_line(&whole, NOW), Some(("root", words.to_owned())));
+    let words = "ConfigMap shop/a, ConfigMap shop/b, and further owners";
+    assert_eq!(root_line(&whole[..2], NOW), Some(("above", words.to_owned())));
+    let text = text(&kept_by("leaf", "a"), &whole, &[], NOW);
+    assert!(text.contains("\n  root     ConfigMap shop/root stays"), "{text}");
 }
