@@ -106,7 +106,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
         "orphans",
         &[
             ("orphans -A", "number of objects without owner, by kind"),
-            ("orphans -n shop -o name", "objects without owner"),
+            ("orphans -n shop -o wide", "objects without owner; -o name for scripts"),
             ("orphans -n shop --dangling", "objects whose owners are all gone"),
             ("orphans -A --lost-owner --older-than 24h", "objects whose owner was created again with another uid"),
         ],

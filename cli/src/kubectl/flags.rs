@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Lists objects that own each other.
     #[command(after_help = EXIT_CODES)]
     Cycles(Cycles),
-    /// Counts objects without owners by kind, lists them with -o name, or lists objects whose owners are gone.
+    /// Counts objects without owners by kind, lists them with -o wide or -o name, or lists objects whose owners are gone.
     #[command(after_help = EXIT_CODES)]
     Orphans(Orphans),
     /// Checks every owner reference.

@@ -15,7 +15,7 @@ use proto::r#type::v1beta1::ObjectRef;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Name];
 
 pub(super) async fn orphans(flags: Orphans) -> Answered {
     let (mut session, mut all) = ask(flags.asking).await?;
@@ -77,11 +77,11 @@ fn write_counts(session: &Session, all: &Exported) -> Result<(), Problem> {
             session.print_document(Document::list(Kind::OrphanCountList, Value::from(kinds)))
         }
         Format::Name => {
-            let without = there(all).filter(|node| node.owner_references.is_empty());
             let name = |node: &Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
-            session.print(&without.map(name).collect::<String>())
+            session.print(&without(all).map(name).collect::<String>())
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Wide => session.print_table(&objects(all)),
+        Format::Table | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let row = |(kind, (all, without)): (&String, &(usize, usize))| {
                 vec![Cell::bold(kind.as_str()), Cell::plain(all.to_string()), Cell::plain(without.to_string())]
             };
@@ -91,6 +91,22 @@ fn write_counts(session: &Session, all: &Exported) -> Result<(), Problem> {
             ))
         }
     }
+}
+
+/// The objects without owner.
+fn without(all: &Exported) -> impl Iterator<Item = &Node> {
+    there(all).filter(|node| node.owner_references.is_empty())
+}
+
+fn objects(all: &Exported) -> String {
+    let row = |node: &Node| {
+        let object = node.r#ref.clone().unwrap_or_default();
+        let name = Cell::bold(format!("{}/{}", object.kind, object.name));
+        vec![Cell::plain(object.namespace), name, Cell::plain(object.uid)]
+    };
+    let mut rows: Vec<&Node> = without(all).collect();
+    rows.sort_by_key(|node| address(node.r#ref.as_ref()));
+    columns(&["NAMESPACE", "NAME", "UID"], &rows.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// A suspicious reference, and its dependent.
@@ -197,6 +213,8 @@ mod tests {
             ..Exported::default()
         };
         assert_eq!(unowned(&all), BTreeMap::from([("ConfigMap".to_owned(), (3, 1))]));
+        let listed = anstream::adapter::strip_str(&objects(&all)).to_string();
+        assert_eq!(listed, "NAMESPACE  NAME             UID\nshop       ConfigMap/owner  new\n");
         assert_eq!(findings(&all, |edge| is_wrong(edge.standing())).len(), 2);
         let lost = findings(&all, |edge| edge.standing() == OwnerStanding::Dangling && is_back(&all, edge));
         let text = anstream::adapter::strip_str(&table(&lost)).to_string();
