@@ -53,8 +53,7 @@ pub(super) async fn run(flags: Status) -> Answered {
         annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
         observed: count(&mut graph, Code::ObserveOnly, 1).await,
     };
-    show(&mut graph, &status, searched, &printer).await?;
-    Ok(Ending::Fine)
+    show(&mut graph, &status, searched, &printer).await
 }
 
 /// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
@@ -75,7 +74,9 @@ async fn follow(way: &Way, printer: &Printer) -> Answered {
         let mut stream = remote::within(Admin::new(replica).watch_status(WatchStatusRequest::default())).await?;
         let pause = loop {
             match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
-                Some(Event::Status(status)) => show(&mut graph, &status, Searched::default(), printer).await?,
+                Some(Event::Status(status)) => {
+                    show(&mut graph, &status, Searched::default(), printer).await?;
+                }
                 Some(Event::GoingAway(away)) => break away.reconnect_after,
                 None => break None,
             }
@@ -104,14 +105,26 @@ async fn show(
     status: &GetStatusResponse,
     searched: Searched,
     printer: &Printer,
-) -> Result<(), Problem> {
+) -> Answered {
     let collections = remote::within(remote::collections(graph)).await?;
     match printer.format {
         Format::Json | Format::Yaml => printer.print_document(document(status, &collections, searched)?, &[]),
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Ndjson => {
             printer.print(&lines(status, &collections, searched))
         }
-    }
+    }?;
+    Ok(if is_broken(status, &collections) { Ending::Findings } else { Ending::Fine })
+}
+
+/// Whether something keeps the collector from its work that a person has to look at. A pause, mode observe and a start
+/// are intended.
+fn is_broken(status: &GetStatusResponse, collections: &[Collection]) -> bool {
+    of_progress(status).is_err()
+        || !status.grants_stopped.is_empty()
+        || !status.pauses_unknown.is_empty()
+        || !status.inconsistent_reads.is_empty()
+        || !status.untrue_reports.is_empty()
+        || collections.iter().any(|collection| collection.state() == State::Failed)
 }
 
 fn document(status: &GetStatusResponse, collections: &[Collection], searched: Searched) -> Result<Document, Problem> {
@@ -200,7 +213,10 @@ fn of_log(log: &DecisionLogStatus) -> String {
         let _infallible = write!(text, " ({})", log.problem);
     }
     if let (Some(oldest), Some(newest)) = (&log.oldest, &log.newest) {
-        let _infallible = write!(text, ", positions {} to {}", oldest.sequence, newest.sequence);
+        let _infallible = match newest.sequence < oldest.sequence {
+            true => write!(text, ", no events yet"),
+            false => write!(text, ", positions {} to {}", oldest.sequence, newest.sequence),
+        };
     }
     if log.waiting_events > 0 {
         let _infallible = write!(text, ", {} wait", log.waiting_events);
@@ -211,18 +227,18 @@ fn of_log(log: &DecisionLogStatus) -> String {
     text
 }
 
-/// Whether the collector makes progress. The text about a stall is that of the alert.
-fn of_progress(status: &GetStatusResponse) -> String {
+/// Whether the collector makes progress. An error is a finding. The text about a stall is that of the alert.
+fn of_progress(status: &GetStatusResponse) -> Result<String, String> {
     let seconds = |of: &Option<prost_types::Duration>| of.as_ref().map_or(0, |of| of.seconds);
     let (idle, stalled) = (seconds(&status.loop_idle), seconds(&status.stalled_for));
     if status.loop_idle.is_none() {
-        return "not reported by this version of the graph service".to_owned();
+        return Ok("not reported by this version of the graph service".to_owned());
     }
     if idle > LOOP_STANDS_STILL_S {
-        return format!("STOPPED: the collector's loop has made no progress for {idle} s");
+        return Err(format!("STOPPED: the collector's loop has made no progress for {idle} s"));
     }
     if stalled >= STALLED_S {
-        return format!("STALLED: work is ready, but nothing was granted, reported or withdrawn for {stalled} s");
+        return Err(format!("STALLED: work is ready, but nothing was granted, reported or withdrawn for {stalled} s"));
     }
     let oldest = |of: &Option<prost_types::Duration>, what: &str| {
         of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
@@ -231,15 +247,16 @@ fn of_progress(status: &GetStatusResponse) -> String {
         && worst.attempts >= FAILS_OFTEN
     {
         let object = worst.object.as_ref().map(named).unwrap_or_default();
-        return format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why);
+        return Err(format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why));
     }
     let has_ready = status.oldest_queued_age.is_some() && status.queued_items > status.held_items;
     if status.executors == 0 && status.term.is_some() && has_ready {
-        return "STOPPED: work is ready, and no executor is connected".to_owned();
+        return Err("STOPPED: work is ready, and no executor is connected".to_owned());
     }
     let idle = || if status.queued_items == 0 { ", nothing waits" } else { ", nothing is ready" };
     let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| idle().to_owned());
-    format!("the loop makes progress{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
+    let held = oldest(&status.oldest_held_age, "is held").unwrap_or_default();
+    Ok(format!("the loop makes progress{waits}{held}"))
 }
 
 fn named(object: &ObjectRef) -> String {
@@ -362,27 +379,45 @@ mod tests {
     fn a_collector_that_stopped_without_a_word_is_told_of() {
         let seconds = |seconds: i64| Some(prost_types::Duration { seconds, nanos: 0 });
         let mut status = GetStatusResponse::default();
-        assert_eq!(of_progress(&status), "not reported by this version of the graph service");
+        assert_eq!(of_progress(&status), Ok("not reported by this version of the graph service".to_owned()));
         status.loop_idle = seconds(4);
-        assert_eq!(of_progress(&status), "the loop makes progress, nothing waits");
+        assert_eq!(of_progress(&status), Ok("the loop makes progress, nothing waits".to_owned()));
         status.oldest_queued_age = seconds(90);
         status.oldest_held_age = seconds(90);
         assert_eq!(
             of_progress(&status),
-            "the loop makes progress, the oldest decision waits for 90 s, the oldest is held for 90 s"
+            Ok("the loop makes progress, the oldest decision waits for 90 s, the oldest is held for 90 s".to_owned())
         );
         (status.term, status.queued_items) = (Some(Term::default()), 2);
-        assert_eq!(of_progress(&status), "STOPPED: work is ready, and no executor is connected");
+        assert_eq!(of_progress(&status), Err("STOPPED: work is ready, and no executor is connected".to_owned()));
         status.executors = 1;
         (status.oldest_queued_age, status.oldest_held_age) = (None, None);
-        assert_eq!(of_progress(&status), "the loop makes progress, nothing is ready");
+        assert_eq!(of_progress(&status), Ok("the loop makes progress, nothing is ready".to_owned()));
         status.stalled_for = seconds(31);
         assert_eq!(
             of_progress(&status),
-            "STALLED: work is ready, but nothing was granted, reported or withdrawn for 31 s"
+            Err("STALLED: work is ready, but nothing was granted, reported or withdrawn for 31 s".to_owned())
         );
         status.loop_idle = seconds(31);
-        assert_eq!(of_progress(&status), "STOPPED: the collector's loop has made no progress for 31 s");
+        assert_eq!(of_progress(&status), Err("STOPPED: the collector's loop has made no progress for 31 s".to_owned()));
+    }
+
+    /// The exit code 2 of a query means findings.
+    #[test]
+    fn a_broken_collector_is_a_finding_and_a_paused_or_starting_one_is_not() {
+        let fine = || GetStatusResponse { loop_idle: Some(prost_types::Duration::default()), ..Default::default() };
+        let collection = |state: State| Collection { state: state.into(), ..Collection::default() };
+        assert!(!is_broken(&fine(), &[collection(State::Synced), collection(State::Listing)]));
+        assert!(!is_broken(&GetStatusResponse { queued_items: 3, held_items: 3, ..fine() }, &[]));
+        assert!(is_broken(&fine(), &[collection(State::Failed)]));
+        for broken in [
+            GetStatusResponse { loop_idle: Some(prost_types::Duration { seconds: 31, nanos: 0 }), ..fine() },
+            GetStatusResponse { grants_stopped: "the store went back".to_owned(), ..fine() },
+            GetStatusResponse { pauses_unknown: "403".to_owned(), ..fine() },
+            GetStatusResponse { untrue_reports: vec![UntrueReports::default()], ..fine() },
+        ] {
+            assert!(is_broken(&broken, &[]), "{broken:?}");
+        }
     }
 
     #[test]
@@ -436,7 +471,7 @@ mod tests {
             assert!(text.contains(expected), "{text}");
         }
         status.obstacles.pop();
-        assert_eq!(of_progress(&status), "the loop makes progress, nothing waits");
+        assert_eq!(of_progress(&status), Ok("the loop makes progress, nothing waits".to_owned()));
         let told = document(&status, &[], Searched::default()).unwrap().with_incomplete(&[]);
         assert_eq!((&told["kind"], &told["obstacles"][0]["items"]), (&"CollectorStatus".into(), &"322".into()));
     }
@@ -447,6 +482,8 @@ mod tests {
         let mut log =
             DecisionLogStatus { state: LogState::Writing.into(), oldest: at(3), newest: at(9), ..Default::default() };
         assert_eq!(of_log(&log), "on JetStream, positions 3 to 9");
+        let empty = DecisionLogStatus { oldest: at(1), newest: at(0), ..log.clone() };
+        assert_eq!(of_log(&empty), "on JetStream, no events yet");
         log = DecisionLogStatus {
             state: LogState::Away.into(),
             required: true,
