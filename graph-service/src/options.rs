@@ -69,8 +69,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
-    /// Origins of web pages that may call GraphService, DecisionService and AdminService by gRPC-Web, such as
-    /// https://console.example. Callers need the same credentials and rights as by gRPC. Default: no web page may call.
+    /// Origins of web pages that may call GraphService, DecisionService and AdminService by gRPC-Web, as https://HOST or
+    /// https://HOST:PORT. Callers need the same credentials and rights as by gRPC. Default: no web page may call.
     #[arg(long, env = "OWNERGRAPH_GRPC_WEB_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub grpc_web_origins: Vec<Origin>,
 
