@@ -116,11 +116,12 @@ async fn show(
     Ok(if is_broken(status, &collections) { Ending::Findings } else { Ending::Fine })
 }
 
-/// Whether something keeps the collector from its work that a person has to look at. A pause, mode observe and a start
-/// are intended.
+/// Whether something keeps the collector from its work that a person has to look at. A pause, mode observe, a start and
+/// a replica that stands by are intended.
 fn is_broken(status: &GetStatusResponse, collections: &[Collection]) -> bool {
+    let leads = status.meta.as_ref().is_some_and(|meta| meta.role() == ReplicaRole::Leader);
     of_progress(status).is_err()
-        || !status.grants_stopped.is_empty()
+        || (leads && !status.grants_stopped.is_empty())
         || !status.pauses_unknown.is_empty()
         || !status.inconsistent_reads.is_empty()
         || !status.untrue_reports.is_empty()
@@ -372,7 +373,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searc
 mod tests {
     use super::*;
     use proto::decision::v1beta1::Position;
-    use proto::r#type::v1beta1::Term;
+    use proto::r#type::v1beta1::{ResponseMeta, Term};
     use proto::work::v1beta1::ExecutorIdentity;
 
     #[test]
@@ -404,8 +405,19 @@ mod tests {
 
     /// The exit code 2 of a query means findings.
     #[test]
-    fn a_broken_collector_is_a_finding_and_a_paused_or_starting_one_is_not() {
-        let fine = || GetStatusResponse { loop_idle: Some(prost_types::Duration::default()), ..Default::default() };
+    fn a_broken_collector_is_a_finding_and_a_paused_starting_or_standby_one_is_not() {
+        let role = |role: ReplicaRole| Some(ResponseMeta { role: role.into(), ..ResponseMeta::default() });
+        let fine = || GetStatusResponse {
+            loop_idle: Some(prost_types::Duration::default()),
+            meta: role(ReplicaRole::Leader),
+            ..Default::default()
+        };
+        let standby = GetStatusResponse {
+            grants_stopped: "this replica does not lead".to_owned(),
+            meta: role(ReplicaRole::Standby),
+            ..fine()
+        };
+        assert!(!is_broken(&standby, &[]));
         let collection = |state: State| Collection { state: state.into(), ..Collection::default() };
         assert!(!is_broken(&fine(), &[collection(State::Synced), collection(State::Listing)]));
         assert!(!is_broken(&GetStatusResponse { queued_items: 3, held_items: 3, ..fine() }, &[]));
