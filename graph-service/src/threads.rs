@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 use tokio::runtime::{Builder, Runtime};
 
 /// The `nice` value of these threads.
+#[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
 /// The threads that write the streams of readers.
