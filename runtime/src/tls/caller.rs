@@ -29,6 +29,9 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// length of a megabyte, and the first frame is never that long.
 const ALERT: u8 = 0x15;
 
+/// The flag of the authorities of a graph service. With it, an address without a scheme is called over TLS.
+const CA_FLAG: &str = "--tls-ca";
+
 /// How to call a service. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Caller(Arc<Inner>);
@@ -37,6 +40,8 @@ pub struct Caller(Arc<Inner>);
 struct Inner {
     tls: Option<Tls>,
     token: Option<Token>,
+    /// For a server that is not a graph service, only the address asks for TLS.
+    is_foreign: bool,
 }
 
 #[derive(Debug)]
@@ -117,19 +122,19 @@ impl Caller {
             None => held.authorization.filter(|_| is_tls).map(Token::Held),
         };
         if !is_tls {
-            return Ok(Caller(Arc::new(Inner { tls: None, token })));
+            return Ok(Caller(Arc::new(Inner { tls: None, token, is_foreign: false })));
         }
         let server_name = server_name.map(|name| {
             let parsed = ServerName::try_from(name.to_owned());
             parsed.map_err(|_| BadTls(format!("{name_flag} {name:?} is neither a host name nor an IP address")))
         });
         let server_name = server_name.transpose()?;
-        let given = flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path));
+        let given = flags.tls_ca.as_ref().map(|path| File::new(CA_FLAG, path));
         let ca = given.or_else(|| held.authorities.map(|(from, text)| File::held(from, text)));
         let (pair, certificate) = (flags.pair(), held.certificate);
-        let files = Files { ca, ca_flag: "--tls-ca", protocols: &[b"h2"], pair, certificate };
+        let files = Files { ca, ca_flag: CA_FLAG, protocols: &[b"h2"], pair, certificate };
         let tls = Tls::open(files, server_name, name_flag).await?;
-        Ok(Caller(Arc::new(Inner { tls: Some(tls), token })))
+        Ok(Caller(Arc::new(Inner { tls: Some(tls), token, is_foreign: false })))
     }
 
     /// Reads and checks the files for a server that is not a graph service, and is called over HTTP/1.1.
@@ -142,7 +147,7 @@ impl Caller {
         let ca = ca.map(|path| File::new(ca_flag, path));
         let files = Files { ca, ca_flag, protocols: &[], pair: None, certificate: None };
         let tls = if is_tls { Some(Tls::open(files, None, address_flag).await?) } else { None };
-        Ok(Caller(Arc::new(Inner { tls, token })))
+        Ok(Caller(Arc::new(Inner { tls, token, is_foreign: true })))
     }
 
     /// Whether connections are TLS.
@@ -179,8 +184,8 @@ impl Caller {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let Some(tls) = &self.0.tls else {
-            let (address, ca_flag, name_flag) = (address.to_owned(), "--tls-ca", "");
-            let words = Words { address, ca: None, ca_flag, certificate: None, name_flag };
+            let ca_flag = if self.0.is_foreign { "" } else { CA_FLAG };
+            let words = Words { address: address.to_owned(), ca: None, ca_flag, certificate: None, name_flag: "" };
             let stream = Stream::Plaintext { io, is_known: false };
             return Ok(Secured { stream, words, complaint: Complaint::default() });
         };

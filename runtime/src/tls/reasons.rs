@@ -128,7 +128,7 @@ pub(super) struct Words {
     pub(super) address: String,
     /// The origin of the authorities, such as `--tls-ca FILE`; `None` for the authorities of the machine.
     pub(super) ca: Option<String>,
-    /// The flag of the authorities.
+    /// The flag of the authorities. Empty for a plaintext caller that no such flag makes use TLS.
     pub(super) ca_flag: &'static str,
     /// The file of `--tls-cert`, if set.
     pub(super) certificate: Option<String>,
@@ -148,10 +148,8 @@ impl Words {
 
     /// The error of a plaintext caller at a TLS server.
     pub(super) fn speaks_tls(&self) -> io::Error {
-        let why = format!(
-            "{} uses TLS, but this connection is plaintext: set {} FILE or an https:// address",
-            self.address, self.ca_flag
-        );
+        let flag = if self.ca_flag.is_empty() { String::new() } else { format!("{} FILE or ", self.ca_flag) };
+        let why = format!("{} uses TLS, but this connection is plaintext: set {flag}an https:// address", self.address);
         io::Error::new(io::ErrorKind::InvalidData, why)
     }
 

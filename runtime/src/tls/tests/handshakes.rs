@@ -72,19 +72,22 @@ async fn a_caller_is_told_what_is_wrong_with_the_servers_certificate() {
 async fn plaintext_and_tls_recognize_each_other() {
     let (files, authority) = (Files::new(), Authority::new());
     let (server, caller) = both(&files, &authority).await;
-    let (near, far) = tokio::io::duplex(64 * 1024);
-    let call = async {
-        let mut stream = Caller::plaintext().secure(near, ADDRESS, HOST).await.unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        stream.read_u8().await.unwrap_err().to_string()
-    };
-    let (served, why) = tokio::join!(server.handshake(far, None, Protocol::Http2), call);
-    assert!(served.is_none());
-    assert_eq!(
-        why,
-        "graph.test:7450 uses TLS, but this connection is plaintext: set --tls-ca FILE or an https:// address"
-    );
-    assert_eq!(refused(&server, "plaintext"), 1);
+    let flags = Foreign { address_flag: "--sink", ca: ("--sink-ca", None), token: ("--sink-token-file", None) };
+    let foreign = Caller::open_foreign(flags, false).await.unwrap();
+    for (caller, remedy) in
+        [(Caller::plaintext(), "--tls-ca FILE or an https:// address"), (foreign, "an https:// address")]
+    {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let call = async {
+            let mut stream = caller.secure(near, ADDRESS, HOST).await.unwrap();
+            stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+            stream.read_u8().await.unwrap_err().to_string()
+        };
+        let (served, why) = tokio::join!(server.handshake(far, None, Protocol::Http2), call);
+        assert!(served.is_none());
+        assert_eq!(why, format!("graph.test:7450 uses TLS, but this connection is plaintext: set {remedy}"));
+    }
+    assert_eq!(refused(&server, "plaintext"), 2);
 
     let (near, mut far) = tokio::io::duplex(64 * 1024);
     far.write_all(b"\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2").await.unwrap();
