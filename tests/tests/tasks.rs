@@ -21,6 +21,8 @@ const WITHIN: Duration = Duration::from_secs(180);
 /// A line of this text stands for any number of lines.
 const LEFT_OUT: &str = "...";
 const END: &str = "@end of a command";
+/// The begin of a block of commands.
+const BLOCK: &str = "```console\n";
 
 struct Step {
     command: String,
@@ -38,7 +40,8 @@ fn is_open(command: &str) -> bool {
 /// The commands in the blocks `console` of a page.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    for block in page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+    let blocks = page.match_indices(BLOCK).filter_map(|(at, begin)| page[at + begin.len()..].split("```").next());
+    for block in blocks {
         let mut open = false;
         for line in block.lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {

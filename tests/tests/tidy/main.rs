@@ -207,6 +207,11 @@ fn every_upstream_term_of_the_glossary_is_in_the_code() {
     assert!(missing.is_empty(), "no comment of the code has these terms of the glossary: {missing:?}");
 }
 
+/// The targets of the links of a document.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("](").filter_map(|(at, begin)| text[at + begin.len()..].split(')').next())
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut found = Vec::new();
@@ -214,8 +219,7 @@ fn links_between_documents_lead_somewhere() {
     let mut seen = 0;
     for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
         let text = fs::read_to_string(&path).unwrap();
-        let links = text.match_indices("](").filter_map(|(at, begin)| text[at + begin.len()..].split(')').next());
-        for link in links {
+        for link in links(&text) {
             let file = link.split('#').next().unwrap_or_default();
             if file.is_empty() || link.contains("://") || !(file.ends_with(".md") || file.contains('/')) {
                 continue;
@@ -233,8 +237,7 @@ fn links_between_documents_lead_somewhere() {
 fn the_site_has_every_page() {
     let docs = root().join("docs");
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
-    let links = summary.split("](").skip(1).filter_map(|rest| Some(docs.join(rest.split_once(')')?.0)));
-    let listed: BTreeSet<PathBuf> = links.map(|path| path.canonicalize().unwrap()).collect();
+    let listed: BTreeSet<PathBuf> = links(&summary).map(|page| docs.join(page).canonicalize().unwrap()).collect();
     let mut found = Vec::new();
     files(&docs, &mut found);
     let pages = found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md"));
