@@ -7,7 +7,7 @@ use super::naming::{Found, Named, by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{targets, why};
-use crate::counted::counted;
+use crate::counted::{are, counted};
 use crate::name::command;
 use anstyle::AnsiColor;
 use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry};
@@ -116,9 +116,7 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
         doubts.push(format!("the graph does not contain {} of the targets yet", plan.missing_uids.len()));
     }
     if plan.redacted_count > 0 {
-        let is = if plan.redacted_count == 1 { "is" } else { "are" };
-        let more = counted(plan.redacted_count, "more object");
-        doubts.push(format!("{more} {is} affected that you may not see"));
+        doubts.push(format!("{} affected that you may not see", are(plan.redacted_count, "more object")));
     }
     let count = |effect: Effect| plan.entries.iter().filter(|entry| entry.effect() == effect).count();
     let (unknown, held) = (count(Effect::Unknown), count(Effect::Held));
@@ -126,7 +124,7 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
         doubts.push(format!("the effect on {} is unknown", counted(unknown, "object")));
     }
     if held > 0 {
-        doubts.push(format!("{} {} held", counted(held, "object"), if held == 1 { "is" } else { "are" }));
+        doubts.push(format!("{} held", are(held, "object")));
     }
     doubts
 }

@@ -8,7 +8,7 @@ use super::naming::{Found, listing, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
-use crate::counted::counted;
+use crate::counted::are;
 use crate::name::{command, command_here};
 use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
@@ -382,10 +382,10 @@ pub(super) fn reason_words(reason: &Reason) -> String {
             "the API server reports that it is not empty, but the graph has no object in it".to_owned()
         }
         Code::ContentsRemain if reason.related.is_empty() => {
-            format!("{} in it: {detail}", objects(reason.related_count))
+            format!("{} in it: {detail}", are(reason.related_count, "object"))
         }
         Code::ContentsRemain => {
-            let inside = beside(format!("{} in it", objects(reason.related_count)));
+            let inside = beside(format!("{} in it", are(reason.related_count, "object")));
             format!("{inside}, of which finalizers keep {}", some(&reason.related))
         }
     }
@@ -393,10 +393,6 @@ pub(super) fn reason_words(reason: &Reason) -> String {
 
 fn until(reason: &Reason) -> String {
     reason.until.as_ref().map(|until| format!(", until {until}")).unwrap_or_default()
-}
-
-fn objects(count: u64) -> String {
-    format!("{} {}", counted(count, "object"), if count == 1 { "is" } else { "are" })
 }
 
 /// The first of these objects, and the number of further ones.
