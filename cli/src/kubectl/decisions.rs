@@ -13,7 +13,7 @@ use super::naming::{Catalogue, Served};
 use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
-use keeping::Bookmark;
+use keeping::{Bookmark, STORE_EVERY};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{
     Cause, DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
@@ -29,7 +29,7 @@ use serde_json::Value;
 use sink::Sink;
 use standing::Standing;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use stream::{Follow, Next};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -45,8 +45,6 @@ const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format:
 const LAST_DEFAULT: usize = 100;
 const LAST_MAX: usize = 100_000;
 const PAGE_SIZE: i32 = 1000;
-/// Interval of stored positions.
-const STORE_EVERY: Duration = Duration::from_secs(1);
 /// Warnings of the libraries, such as of a token file that cannot be read. Queries have no log.
 const LOG_LEVEL: &str = "warn";
 /// Minimum widths of the first columns of a stream, so that most later rows fit.
@@ -273,12 +271,7 @@ async fn read(
         out.at = follow.position().or(out.at.take());
         if is_over || stored_at.elapsed() >= STORE_EVERY {
             stored_at = Instant::now();
-            let why = bookmark.store(follow.position().as_ref()).await.err();
-            if standing.filed(why.clone())
-                && let Some(why) = why
-            {
-                session.note(&format!("warning: {why}"));
-            }
+            standing.wrote(bookmark.store(follow.position().as_ref()).await);
         }
         if is_over || (end == End::OfLog && follow.caught_up()) {
             return Ok(());

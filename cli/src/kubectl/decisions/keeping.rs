@@ -6,9 +6,12 @@ use anyhow::Context as _;
 use proto::decision::v1beta1::Position;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
+/// Interval of stored positions.
+pub(super) const STORE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum size of a file of dead letters.
 const LETTERS_MAX_BYTES: u64 = 64 << 20;
 /// Maximum size of a file with a position, far above any.

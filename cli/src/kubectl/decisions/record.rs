@@ -49,16 +49,6 @@ impl Record {
         }
     }
 
-    /// Entries with the same text are about the same object. Entries about the collector itself have an empty one.
-    pub(in crate::kubectl) fn lane(&self) -> String {
-        let uid = match self {
-            Record::Event(event) => event.target.as_ref().map(|target| target.uid.as_str()),
-            Record::Cloud(event) => text(event, "partitionkey"),
-            Record::Gap(_) => None,
-        };
-        uid.unwrap_or_default().to_owned()
-    }
-
     /// The entry as a separate document. CloudEvents have their own form.
     pub(in crate::kubectl) fn item(&self, schema: &Schema) -> Result<Value, Problem> {
         let (kind, field, value) = match self {
@@ -68,6 +58,11 @@ impl Record {
         };
         Ok(Document::new(kind).with(field, value).item())
     }
+}
+
+/// Events with the same text are about the same object. Events about the collector itself have an empty one.
+pub(in crate::kubectl) fn lane(event: &CloudEvent) -> String {
+    text(event, "partitionkey").unwrap_or_default().to_owned()
 }
 
 fn text<'e>(event: &'e CloudEvent, attribute: &str) -> Option<&'e str> {

@@ -3,8 +3,8 @@
 //! * `outbox`: what is sent next
 //! * `post`: one request
 
-use super::keeping::{Bookmark, Letters};
-use super::record::Record;
+use super::keeping::{Bookmark, Letters, STORE_EVERY};
+use super::record::{Record, lane};
 use super::standing::Standing;
 use super::stream::{Follow, Next};
 use crate::kubectl::document::Schema;
@@ -28,8 +28,6 @@ mod post;
 #[cfg(test)]
 mod tests;
 
-/// Interval of stored positions.
-const STORE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum time from the request to stop to the end of requests that are in flight.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -105,8 +103,7 @@ fn arrival(next: Next, follow: &Follow, schema: &Schema) -> Result<Arrival, Prob
         let item = record.item(schema)?;
         match &record {
             Record::Cloud(event) => arrival.letters.push(Letter {
-                key: record.lane(),
-                id: event.id.clone(),
+                key: lane(event),
                 body: item.to_string().into(),
                 position: record.position(),
             }),
@@ -214,8 +211,7 @@ impl Rest {
     async fn bury(&mut self, what: &str, document: &str, why: &str) {
         let time = prost_types::Timestamp::from(SystemTime::now()).to_string();
         let line = format!("{{\"time\":{},\"reason\":{},\"{what}\":{document}}}\n", json!(time), json!(why));
-        let written = self.letters.put(&line).await;
-        self.filed(written);
+        self.standing.wrote(self.letters.put(&line).await);
     }
 
     /// Stores the position, after the dead letters before it.
@@ -225,16 +221,7 @@ impl Rest {
             Ok(()) => self.bookmark.store(at).await,
             Err(why) => Err(why),
         };
-        self.filed(stored);
-    }
-
-    fn filed(&self, written: Result<(), String>) {
-        let why = written.err();
-        if self.standing.filed(why.clone())
-            && let Some(why) = why
-        {
-            note(&format!("warning: {why}"));
-        }
+        self.standing.wrote(stored);
     }
 
     fn look(&self, outbox: &Outbox, in_flight: usize, head: u64) {

@@ -1,5 +1,7 @@
 //! Probes and metrics of a command that follows the log. Metrics have no names of objects.
 
+use super::stream::QUIET_MAX;
+use crate::kubectl::ending::note;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -10,8 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum time without a message of the stream. Bookmarks come every second.
-const QUIET_MAX: Duration = Duration::from_secs(30);
 /// Maximum time for which a receiver takes nothing and the sink still counts as ready.
 const REFUSING_MAX: Duration = Duration::from_secs(30);
 /// Interval of notes about a receiver that takes nothing.
@@ -95,8 +95,18 @@ impl Standing {
         })
     }
 
-    /// Files are written, or why one of them is not. Returns whether the reason is new.
-    pub(super) fn filed(&self, why: Option<String>) -> bool {
+    /// Files are written, or why one of them is not. Prints a new reason.
+    pub(super) fn wrote(&self, written: Result<(), String>) {
+        let why = written.err();
+        if self.filed(why.clone())
+            && let Some(why) = why
+        {
+            note(&format!("warning: {why}"));
+        }
+    }
+
+    /// Returns whether the reason is new.
+    fn filed(&self, why: Option<String>) -> bool {
         self.with(|state| {
             let is_new = why.is_some() && state.file != why;
             state.file = why;

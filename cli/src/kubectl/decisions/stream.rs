@@ -21,7 +21,7 @@ use tonic::{Code, Streaming};
 /// Interval of bookmarks. It is the minimum that the service allows, because a bookmark marks the end of past events.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(1);
 /// Without an event or a bookmark for this time, the connection counts as dead.
-const QUIET_MAX: Duration = Duration::from_secs(30);
+pub(super) const QUIET_MAX: Duration = Duration::from_secs(30);
 const BATCH_MAX: u32 = 256;
 /// The delay before a broken stream is opened again. It doubles with each failure, until a message arrives.
 const AGAIN_AFTER_MIN: Duration = Duration::from_millis(500);

@@ -23,7 +23,6 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 pub(in crate::kubectl::decisions) struct Letter {
     /// Events with the same key are delivered in order.
     pub(in crate::kubectl::decisions) key: String,
-    pub(in crate::kubectl::decisions) id: String,
     /// The CloudEvent as JSON.
     pub(in crate::kubectl::decisions) body: Bytes,
     /// `None` for an open decision, which has no position in the log.
@@ -154,9 +153,10 @@ impl Outbox {
 
     /// The instant from which [`Outbox::next`] has a request again, if it has none now and no answer comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let due = self.waiting.first_key_value().map(|((at, _), _)| *at);
-        let ready = if self.ready.is_empty() { None } else { self.shut_until };
-        [ready, due.max(self.shut_until.filter(|_| due.is_some()))].into_iter().flatten().min()
+        let ready = self.shut_until.filter(|_| !self.ready.is_empty());
+        let due =
+            self.waiting.first_key_value().map(|((at, _), _)| self.shut_until.map_or(*at, |until| until.max(*at)));
+        ready.into_iter().chain(due).min()
     }
 
     /// Takes the answer to a request.
@@ -235,8 +235,7 @@ mod tests {
     }
 
     fn letter(key: &str, sequence: u64) -> Letter {
-        let id = format!("log/{sequence}");
-        Letter { key: key.into(), body: Bytes::from(id.clone()), id, position: Some(at(sequence)) }
+        Letter { key: key.into(), body: Bytes::from(format!("log/{sequence}")), position: Some(at(sequence)) }
     }
 
     fn outbox(letters: &[(&str, u64)]) -> Outbox {
@@ -337,7 +336,7 @@ mod tests {
             }
         };
         let Ended::Dead(letter, why) = dead else { panic!("{dead:?}") };
-        assert_eq!((letter.id.as_str(), why.as_str()), ("log/1", "not delivered within --sink-retry-for: busy"));
+        assert_eq!((&letter.body[..], why.as_str()), (&b"log/1"[..], "not delivered within --sink-retry-for: busy"));
         assert!(now - began > HOUR - AGAIN_AFTER_MAX && now - began <= HOUR, "{:?}", now - began);
         let next = outbox.next(now).unwrap();
         assert_eq!(outbox.ended(next.attempt, again(None, false), now), Ended::Again);

@@ -19,8 +19,8 @@ fn at(sequence: u64) -> Position {
 /// The event of this number. Events of one object are a multiple of [`OBJECTS`] apart.
 fn letter(sequence: u64) -> Letter {
     let key = format!("object-{}", sequence % OBJECTS);
-    let id = format!("log/{sequence}");
-    Letter { key, body: json!({ "id": id, "sequence": sequence }).to_string().into(), id, position: Some(at(sequence)) }
+    let body = json!({ "id": format!("log/{sequence}"), "sequence": sequence }).to_string();
+    Letter { key, body: body.into(), position: Some(at(sequence)) }
 }
 
 fn arrival(of: std::ops::RangeInclusive<u64>) -> Result<Arrival, Problem> {
