@@ -86,13 +86,21 @@ collect() {
     done
 }
 
-# Takes the programs of other machines.
-take() {
-    local commit
+# Whether the programs of other machines fit to those that are built here.
+check_others() {
+    local commit platform
+    [ ! "$PROGRAMS" -ef "$programs" ] || fail "PROGRAMS is $programs, which this script empties; name a copy"
     commit=$(cat "$PROGRAMS/commit" 2>/dev/null) || fail "$PROGRAMS has no file named commit; make the directory with deploy/release.sh --programs"
     [ "$commit" = "$OWNERGRAPH_COMMIT" ] || fail "the programs in $PROGRAMS are from commit $commit, not $OWNERGRAPH_COMMIT"
+    for platform in "${platforms[@]}"; do
+        [ ! -e "$PROGRAMS/${platform/\//_}" ] || fail "$platform is in $PROGRAMS and in PLATFORMS"
+    done
+}
+
+# Takes the programs of other machines.
+take_others() {
+    local directory
     for directory in "$PROGRAMS"/*_*; do
-        [ ! -e "$programs/${directory##*/}" ] || fail "${directory##*/} is in $PROGRAMS and in PLATFORMS"
         cp -r "$directory" "$programs/"
         # An upload to a server can lose the mode.
         chmod 755 "$programs/${directory##*/}"/*
@@ -115,13 +123,14 @@ elif [ -n "$changes" ]; then
 fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export OWNERGRAPH_COMMIT SOURCE_DATE_EPOCH
+programs=$target/release-programs
+[ -z "${PROGRAMS:-}" ] || check_others
 for platform in "${platforms[@]}"; do require_target "$platform" "$(triple "$platform")"; done
 prepare_tools
-programs=$target/release-programs
 rm -rf "$programs"
 mkdir -p "$programs"
 echo "$OWNERGRAPH_COMMIT" >"$programs/commit"
-[ -z "${PROGRAMS:-}" ] || take
+[ -z "${PROGRAMS:-}" ] || take_others
 for platform in "${platforms[@]}"; do
     build "$platform"
     collect "$platform"

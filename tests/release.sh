@@ -38,6 +38,25 @@ inside() {
     if [ "$(id -u)" = 0 ]; then env -i /usr/sbin/chroot "$@"; else env -i /usr/bin/unshare --map-root-user --root="$1" "${@:2}"; fi
 }
 
+# Programs that do not fit are refused before anything is built.
+others() {
+    local commit others=$work/others says
+    mkdir -p "$others/linux_amd64"
+    commit=$(git rev-parse HEAD)
+    [ -z "$(git status --porcelain)" ] || commit+=-dirty
+    refused() {
+        says=$(PROGRAMS=$1 PLATFORMS=$2 deploy/release.sh --programs 2>&1) && fail "deploy/release.sh takes $1 for $2"
+        grep -q "$3" <<<"$says" || fail "deploy/release.sh says: $says"
+    }
+    refused "$others" windows/arm64 'has no file named commit'
+    echo another >"$others/commit"
+    refused "$others" windows/arm64 'are from commit another, not'
+    echo "$commit" >"$others/commit"
+    refused "$others" 'windows/arm64 linux/amd64' 'linux/amd64 is in .* and in PLATFORMS'
+    mkdir -p "$target/release-programs"
+    refused "$target/release-programs" windows/arm64 'which this script empties'
+}
+
 # In a root that has nothing but the archive and random numbers: no library, no other program, no environment.
 archive() {
     local root=$work/root/ownergraph_${version}_$here began
@@ -110,6 +129,8 @@ tools=$(mkdir -p "$target/release-tools" && cd "$target/release-tools" && pwd)
 for module in tests/release tests/charttools; do GOBIN=$tools CGO_ENABLED=0 go install -C $module -trimpath -ldflags '-s -w' tool; done
 step 'the workflows of GitHub'
 "$tools/actionlint" .github/workflows/*.yaml
+step 'programs of other machines'
+others
 step 'the files, and the same again'
 programs
 deploy/release/package.sh "$work/programs" "$work/first"
