@@ -131,28 +131,29 @@ pub(super) fn decimal(text: &str, field: &str) -> Result<u64, Malformed> {
 /// A required duration, from zero to [`DURATION_MAX`].
 pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
     let value = required(value, field)?;
-    let (Ok(seconds), Ok(nanos @ ..=999_999_999)) = (u64::try_from(value.seconds), u32::try_from(value.nanos)) else {
-        return Err(Malformed::new(field, "is negative or not a duration"));
-    };
-    let duration = Duration::new(seconds, nanos);
+    let duration = read(value).ok_or_else(|| Malformed::new(field, "is negative or not a duration"))?;
     if duration > DURATION_MAX {
         return Err(Malformed::new(field, format!("is longer than {} s", DURATION_MAX.as_secs())));
     }
     Ok(duration)
 }
 
-/// A measured duration: zero if missing, the maximum if invalid.
-pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
-    let Some(value) = value else { return Duration::ZERO };
+/// `None` for a negative duration and for nanoseconds that are not less than a second.
+fn read(value: prost_types::Duration) -> Option<Duration> {
     match (u64::try_from(value.seconds), u32::try_from(value.nanos)) {
-        (Ok(seconds), Ok(nanos @ ..=999_999_999)) => Duration::new(seconds, nanos),
-        (Ok(_) | Err(_), _) => Duration::MAX,
+        (Ok(seconds), Ok(nanos @ ..=999_999_999)) => Some(Duration::new(seconds, nanos)),
+        (Ok(_) | Err(_), _) => None,
     }
 }
 
-/// A requested duration: `None` if missing or invalid, and at most [`DURATION_MAX`].
+/// A measured duration, at most [`DURATION_MAX`]: zero if missing, the maximum if invalid.
+pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
+    value.map_or(Duration::ZERO, |value| read(value).unwrap_or(DURATION_MAX).min(DURATION_MAX))
+}
+
+/// A requested duration, at most [`DURATION_MAX`]: `None` if missing or invalid.
 pub(super) fn wished(value: Option<prost_types::Duration>) -> Option<Duration> {
-    value.map(|value| measured(Some(value))).filter(|&wish| wish != Duration::MAX).map(|wish| wish.min(DURATION_MAX))
+    value.and_then(read).map(|wish| wish.min(DURATION_MAX))
 }
 
 /// A duration of an interval, which must not be zero.

@@ -427,11 +427,13 @@ fn odd_times_and_counts_of_a_report_end_nothing() {
     let report = read(odd(1_000_000, 0), None, 429);
     assert_eq!((report.retry_after, report.execution_time), (Some(DURATION_MAX), Duration::ZERO));
     let report = read(odd(-1, 0), odd(-1, 0), 70_000);
-    assert_eq!((report.retry_after, report.execution_time, report.http_status), (None, Duration::MAX, u16::MAX));
-    let report = read(None, odd(1, -1), 0);
-    assert_eq!(report.execution_time, Duration::MAX);
-    let report = read(None, odd(200_000, 0), 0);
-    assert_eq!(report.execution_time.as_secs(), 200_000);
+    assert_eq!((report.retry_after, report.execution_time, report.http_status), (None, DURATION_MAX, u16::MAX));
+    for longest in [odd(1, -1), odd(200_000, 0), odd(i64::MAX, 999_999_999)] {
+        let report = read(None, longest, 0);
+        assert_eq!(report.execution_time, DURATION_MAX);
+        let again = WorkReport::try_from(wire::WorkReport::from(report.clone()));
+        assert_eq!(again.unwrap(), report, "the executor sends the report again after a reconnect");
+    }
 }
 
 #[test]
