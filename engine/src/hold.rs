@@ -1,7 +1,8 @@
 //! Pauses with their scopes and ends, which keep decisions from being granted.
 
 use crate::coverage::Coverage;
-use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::object::{Name, ResourceVersion, Uid};
+use crate::scope::{Scope, Target};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -40,46 +41,6 @@ pub struct Pause {
     pub elapsed: Duration,
     /// An error in the resource; empty if there is none.
     pub problem: String,
-}
-
-/// The scope of a pause: everything that one of the filters matches, or everything without filters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
-    pub targets: Vec<Filter>,
-}
-
-/// Conditions that must all hold. An empty condition always holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    pub resources: Vec<GroupResource>,
-    /// Cluster-scoped objects are in no namespace.
-    pub namespaces: Vec<Name>,
-}
-
-/// The place of a write's target.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
-    pub(crate) collection: GroupResource,
-    pub(crate) namespace: Name,
-}
-
-impl Scope {
-    /// Whether a write at this place is in scope.
-    pub fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|filter| filter.covers(group, resource, namespace))
-    }
-
-    pub(crate) fn covers_target(&self, place: &Target) -> bool {
-        self.covers(&place.collection.group, &place.collection.resource, &place.namespace)
-    }
-}
-
-impl Filter {
-    fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
-        let collection = |known: &GroupResource| *known.group == *group && *known.resource == *resource;
-        (self.resources.is_empty() || self.resources.iter().any(collection))
-            && (self.namespaces.is_empty() || self.namespaces.iter().any(|known| **known == *namespace))
-    }
 }
 
 /// Whether objects of this collection are exempt from all holds: Leases, and Ownergraph's own objects.

@@ -3,9 +3,9 @@
 //! A pause is effective only if there are no late writes in its scope. A write with an unknown target counts for every
 //! scope.
 
-use crate::hold::{Scope, Target};
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::Name;
+use crate::scope::{Scope, Target};
 use crate::time::Time;
 use crate::work::LeaseId;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

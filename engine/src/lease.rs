@@ -4,10 +4,10 @@
 //! heartbeat, the leader from its *receipt* plus one interval, so the executor always gives up first.
 
 use crate::decision::Grounds;
-use crate::hold::Target;
 use crate::lies::Process;
 use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
+use crate::scope::Target;
 use crate::time::Time;
 use crate::work::{ActionKind, Hello, LeaseId, Origin, Term};
 use alloc::boxed::Box;

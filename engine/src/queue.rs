@@ -90,10 +90,11 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// The place of a destructive write that a pause may hold.
-    pub(crate) fn destroys_at(&self) -> Option<hold::Target> {
+    pub(crate) fn destroys_at(&self) -> Option<crate::scope::Target> {
         let target = &self.target;
         let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
-        counts.then(|| hold::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
+        counts
+            .then(|| crate::scope::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::coverage::State;
 use crate::evidence::Presence;
-use crate::hold::Scope;
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
+use crate::scope::Scope;
 use crate::time::Time;
 use crate::work::{ActionKind, Term};
 use alloc::string::String;

@@ -1,9 +1,9 @@
 //! Strategies for arbitrary values within the bounds of the wire.
 
 use crate::convert::{DURATION_MAX, LIFETIME_MAX, PauseOrder};
-use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
+use engine::scope::{Filter, Scope};
 use engine::work::{
     About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome,
     Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor,
@@ -295,7 +295,11 @@ pub(crate) fn to_executor() -> impl Strategy<Value = ToExecutor> {
 
 fn filter() -> impl Strategy<Value = Filter> {
     let resource = (name(), identity()).prop_map(|(group, resource)| engine::object::GroupResource { group, resource });
-    (vec(resource, 0..3), vec(identity(), 0..3)).prop_map(|(resources, namespaces)| Filter { resources, namespaces })
+    (vec(resource, 0..3), vec(identity(), 0..3)).prop_map(|(resources, namespaces)| Filter {
+        resources,
+        namespaces,
+        ..Filter::default()
+    })
 }
 
 pub(crate) fn pause_order() -> impl Strategy<Value = PauseOrder> {

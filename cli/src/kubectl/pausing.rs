@@ -9,7 +9,7 @@ use super::way;
 use crate::failure::Failure;
 use crate::remote::{self, Admin, Reach as _};
 use anyhow::Context as _;
-use engine::hold::{Filter, Scope};
+use engine::scope::{Filter, Scope};
 use proto::admin::v1beta1 as wire;
 use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
 use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
@@ -85,7 +85,7 @@ fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
         )));
     }
     let namespaces = flags.namespace.iter().map(|name| Arc::from(name.as_str())).collect();
-    let filter = Filter { resources: flags.kind.clone(), namespaces };
+    let filter = Filter { resources: flags.kind.clone(), namespaces, ..Filter::default() };
     Ok(PauseOrder {
         scope: Scope { targets: if flags.all { Vec::new() } else { vec![filter] } },
         reason: flags.reason.clone(),

@@ -1,8 +1,8 @@
 //! The meaning of the names in the scope of a pause. As in kubectl, users may write `deploy` for `deployments.apps`.
 
-use super::{Filter, Scope};
 use crate::coverage::{Coverage, Kind};
 use crate::object::{GroupResource, Name};
+use crate::scope::{Filter, Scope};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -45,7 +45,7 @@ impl Meaning {
                 resources.extend(means.iter().cloned());
                 meaning.known.insert(written.clone(), means);
             }
-            Filter { resources, namespaces: filter.namespaces.clone() }
+            Filter { resources, ..filter.clone() }
         };
         let targets = scope.targets.iter().map(&mut read).collect();
         meaning.scope = if meaning.unclear.is_empty() { Scope { targets } } else { Scope::default() };

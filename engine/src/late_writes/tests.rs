@@ -36,7 +36,11 @@ fn lease(namespace: &str) -> Lease {
 }
 
 fn scope(namespace: &str) -> Scope {
-    let filter = crate::hold::Filter { resources: Vec::new(), namespaces: alloc::vec![namespace.into()] };
+    let filter = crate::scope::Filter {
+        resources: Vec::new(),
+        namespaces: alloc::vec![namespace.into()],
+        ..crate::scope::Filter::default()
+    };
     Scope { targets: alloc::vec![filter] }
 }
 

@@ -2,7 +2,8 @@
 //! API server.
 
 use crate::coverage::Kind;
-use crate::hold::{Scope, is_exempt};
+use crate::hold::is_exempt;
+use crate::scope::Scope;
 use crate::time::Time;
 use alloc::string::String;
 

@@ -1,7 +1,8 @@
 //! The form of a Pause at the API server. If a part cannot be read, the pause holds more, never less.
 
-use engine::hold::{Filter, Pause, Scope};
+use engine::hold::Pause;
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
+use engine::scope::{Filter, Scope};
 use engine::view::PauseView;
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
@@ -125,6 +126,7 @@ fn scope(value: &Value) -> Result<Scope, String> {
         Ok(Filter {
             resources: raw.resources.into_iter().map(resource).collect(),
             namespaces: raw.namespaces.into_iter().map(Arc::from).collect(),
+            ..Filter::default()
         })
     };
     at_most("targets", raw.targets.len())?;

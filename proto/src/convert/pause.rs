@@ -4,7 +4,6 @@ use super::clock::Clock;
 use super::{Malformed, field};
 use crate::admin::v1beta1::{Pause, PauseCollectionRequest, Scope};
 use crate::r#type::v1beta1::{GroupResource, ObjectFilter};
-use engine::hold;
 use engine::object::{self, Name};
 use engine::view::PauseView;
 use std::time::{Duration, SystemTime};
@@ -25,7 +24,7 @@ pub const PAUSE_PREFIX: &str = "pauses/";
 /// A checked [`PauseCollectionRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseOrder {
-    pub scope: hold::Scope,
+    pub scope: engine::scope::Scope,
     pub reason: String,
     /// Whole seconds.
     pub lifetime: Duration,
@@ -77,22 +76,22 @@ impl From<PauseOrder> for PauseCollectionRequest {
     }
 }
 
-impl From<hold::Scope> for Scope {
-    fn from(scope: hold::Scope) -> Self {
+impl From<engine::scope::Scope> for Scope {
+    fn from(scope: engine::scope::Scope) -> Self {
         Scope { targets: scope.targets.into_iter().map(Into::into).collect() }
     }
 }
 
-impl TryFrom<Scope> for hold::Scope {
+impl TryFrom<Scope> for engine::scope::Scope {
     type Error = Malformed;
 
     fn try_from(scope: Scope) -> Result<Self, Malformed> {
-        Ok(hold::Scope { targets: field::list(scope.targets, SCOPE_MAX, "targets", TryFrom::try_from)? })
+        Ok(engine::scope::Scope { targets: field::list(scope.targets, SCOPE_MAX, "targets", TryFrom::try_from)? })
     }
 }
 
-impl From<hold::Filter> for ObjectFilter {
-    fn from(filter: hold::Filter) -> Self {
+impl From<engine::scope::Filter> for ObjectFilter {
+    fn from(filter: engine::scope::Filter) -> Self {
         ObjectFilter {
             resources: filter.resources.into_iter().map(Into::into).collect(),
             namespaces: filter.namespaces.iter().map(Name::to_string).collect(),
@@ -102,7 +101,7 @@ impl From<hold::Filter> for ObjectFilter {
     }
 }
 
-impl TryFrom<ObjectFilter> for hold::Filter {
+impl TryFrom<ObjectFilter> for engine::scope::Filter {
     type Error = Malformed;
 
     fn try_from(filter: ObjectFilter) -> Result<Self, Malformed> {
@@ -125,11 +124,12 @@ impl TryFrom<ObjectFilter> for hold::Filter {
             let resource = field::name(&wire.resource, "resource")?;
             Ok(object::GroupResource { group: wire.group.into(), resource })
         };
-        Ok(hold::Filter {
+        Ok(engine::scope::Filter {
             resources: field::list(filter.resources, SCOPE_MAX, "resources", resource)?,
             namespaces: field::list(filter.namespaces, SCOPE_MAX, "namespaces", |text: String| {
                 field::name(&text, "name")
             })?,
+            ..engine::scope::Filter::default()
         })
     }
 }

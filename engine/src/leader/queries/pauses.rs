@@ -1,11 +1,12 @@
 //! Queries for pauses and for the items that they hold.
 
 use super::Queries;
+use crate::hold::Hold;
 use crate::hold::meaning::resolved;
-use crate::hold::{Hold, Scope};
 use crate::late_writes::Writers;
 use crate::object::{GroupResource, Name};
 use crate::plan::Brake;
+use crate::scope::Scope;
 use crate::view::PauseView;
 use alloc::format;
 use alloc::string::String;

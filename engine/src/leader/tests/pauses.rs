@@ -1,7 +1,8 @@
 //! Pauses: the work that they hold, the attempts that they stop, and the conditions under which they are known.
 
 use super::*;
-use crate::hold::{Filter, PAUSES_MAX, Pause, Scope};
+use crate::hold::{PAUSES_MAX, Pause};
+use crate::scope::{Filter, Scope};
 use crate::view::{PauseView, PlaceView, ReasonCode, VerdictView};
 use crate::work::{HeldLease, Preconditions};
 
@@ -30,12 +31,12 @@ pub(super) fn pause(name: &str, rv: u64) -> Pause {
 
 fn of_resources(resources: &[&str], mut pause: Pause) -> Pause {
     let resources = resources.iter().map(|resource| collection(resource)).collect();
-    pause.scope.targets.push(Filter { resources, namespaces: Vec::new() });
+    pause.scope.targets.push(Filter { resources, namespaces: Vec::new(), ..Filter::default() });
     pause
 }
 
 fn of_namespace(namespace: &str, mut pause: Pause) -> Pause {
-    pause.scope.targets.push(Filter { resources: Vec::new(), namespaces: vec![namespace.into()] });
+    pause.scope.targets.push(Filter { resources: Vec::new(), namespaces: vec![namespace.into()], ..Filter::default() });
     pause
 }
 

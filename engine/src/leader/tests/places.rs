@@ -1,8 +1,9 @@
 //! Namespaces and definitions, and their contents, in plans and explanations.
 
 use super::*;
-use crate::hold::{Pause, Scope};
+use crate::hold::Pause;
 use crate::plan::PlanOptions;
+use crate::scope::Scope;
 use crate::view::{Effect, Plan, ReasonCode, VerdictView};
 use crate::work::PropagationPolicy;
 

@@ -27,12 +27,16 @@ struct World {
 fn pause(number: usize, filters: usize) -> hold::Pause {
     let filter = |at: usize| {
         let namespace = |n: usize| format!("{}-{at}-{n}", "n".repeat(50)).as_str().into();
-        hold::Filter { resources: Vec::new(), namespaces: (0..100).map(namespace).collect() }
+        engine::scope::Filter {
+            resources: Vec::new(),
+            namespaces: (0..100).map(namespace).collect(),
+            ..engine::scope::Filter::default()
+        }
     };
     hold::Pause {
         name: format!("p{number:05}").as_str().into(),
         uid: Uid::parse(&format!("uid-{number}")).unwrap(),
-        scope: hold::Scope { targets: (0..filters).map(filter).collect() },
+        scope: engine::scope::Scope { targets: (0..filters).map(filter).collect() },
         reason: "restoring".to_owned(),
         created: Duration::from_secs(1),
         lifetime: Duration::from_secs(24 * 60 * 60),

@@ -110,6 +110,7 @@ fn the_status_is_for_people() {
             targets: vec![Filter {
                 resources: vec![GroupResource { group: "apps".into(), resource: "deployments".into() }],
                 namespaces: vec!["a".into(), "b".into()],
+                ..Filter::default()
             }],
         },
         reason: "why".to_owned(),
@@ -162,7 +163,11 @@ fn filter() -> impl Strategy<Value = Filter> {
     let resource = ("[a-z.]{0,9}", "[a-z]{1,9}")
         .prop_map(|(group, resource)| GroupResource { group: group.into(), resource: resource.into() });
     let name = "[a-z0-9-]{1,9}".prop_map(Arc::from);
-    (vec(resource, 0..3), vec(name, 0..3)).prop_map(|(resources, namespaces)| Filter { resources, namespaces })
+    (vec(resource, 0..3), vec(name, 0..3)).prop_map(|(resources, namespaces)| Filter {
+        resources,
+        namespaces,
+        ..Filter::default()
+    })
 }
 
 #[test]

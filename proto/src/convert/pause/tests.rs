@@ -79,7 +79,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
         name: "p".into(),
         uid: Uid::parse("u").unwrap(),
         generation: 1,
-        scope: hold::Scope::default(),
+        scope: engine::scope::Scope::default(),
         reason: "why".to_owned(),
         actor: "jane".to_owned(),
         created: 90 * second,

@@ -54,9 +54,12 @@ fn a_kind_is_held_in_each_spelling_and_an_unknown_one_holds_everything() {
     for (spelling, group, resource) in spellings {
         let mut bench = Bench::synced();
         serve_workloads(&mut bench);
-        let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
+        let scope = Scope {
+            targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![], ..Filter::default() }],
+        };
         let canonical = GroupResource { group: group.into(), resource: resource.into() };
-        let wanted = Scope { targets: vec![Filter { resources: vec![canonical], namespaces: vec![] }] };
+        let wanted =
+            Scope { targets: vec![Filter { resources: vec![canonical], namespaces: vec![], ..Filter::default() }] };
         assert_eq!(bench.leader.queries().resolve_scope(&scope), Ok(wanted.clone()), "{spelling}");
         bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
         let view = &bench.leader.queries().pauses()[0];
@@ -65,7 +68,9 @@ fn a_kind_is_held_in_each_spelling_and_an_unknown_one_holds_everything() {
     for spelling in ["nonsense", "deploy.extensions", "rs.v1", "pods.apps", "podz"] {
         let mut bench = Bench::synced();
         serve_workloads(&mut bench);
-        let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
+        let scope = Scope {
+            targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![], ..Filter::default() }],
+        };
         let refused = bench.leader.queries().resolve_scope(&scope).unwrap_err();
         assert!(refused.contains(&written(spelling).to_string()), "{refused}");
         bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
@@ -80,7 +85,8 @@ fn a_pause_of_a_kind_that_comes_later_holds_everything_until_then_and_that_kind_
     let mut bench = Bench::cascade(1, 10);
     let lease = bench.take("d0");
     bench.report(&lease, Outcome::Done);
-    let scope = Scope { targets: vec![Filter { resources: vec![written("ro")], namespaces: vec![] }] };
+    let scope =
+        Scope { targets: vec![Filter { resources: vec![written("ro")], namespaces: vec![], ..Filter::default() }] };
     bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
     bench.seen("configmaps", object("configmaps", "late", 112).owned_by("things", "o"));
     assert_eq!(bench.grants(), Vec::<String>::new(), "everything is held");
@@ -98,7 +104,7 @@ fn what_is_not_there_is_no_scope() {
     let scope = |resources: &[&str], namespaces: &[&str]| {
         let resources = resources.iter().map(|name| written(name)).collect();
         let namespaces = namespaces.iter().map(|&name| name.into()).collect();
-        Scope { targets: vec![Filter { resources, namespaces }] }
+        Scope { targets: vec![Filter { resources, namespaces, ..Filter::default() }] }
     };
     assert!(
         bench.leader.queries().resolve_scope(&scope(&["po"], &["typo"])).is_ok(),
@@ -137,7 +143,7 @@ fn a_scope_holds_what_is_in_it() {
     assert_eq!(covered(|pause| of_resources(&["nodes"], of_resources(&["things"], pause))), ["a"], "either will do");
     let both = |mut pause: Pause| {
         let things = vec![collection("things")];
-        pause.scope.targets.push(Filter { resources: things, namespaces: vec!["other".into()] });
+        pause.scope.targets.push(Filter { resources: things, namespaces: vec!["other".into()], ..Filter::default() });
         pause
     };
     assert_eq!(covered(both), ["a", "b", "n2"], "both conditions of one filter have to be met");

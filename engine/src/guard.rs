@@ -1,0 +1,213 @@
+//! Guards as their resources state them: pauses, protections, budgets, approvals and gates. [`crate::hold`] decides what
+//! they hold.
+
+use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
+use crate::scope::Scope;
+use crate::work::ActionKind;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The kinds of guards, the strictest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GuardKind {
+    Pause,
+    Protection,
+    Approval,
+    Gate,
+    Budget,
+}
+
+impl GuardKind {
+    pub const ALL: [GuardKind; 5] =
+        [GuardKind::Pause, GuardKind::Protection, GuardKind::Approval, GuardKind::Gate, GuardKind::Budget];
+
+    /// The kind in lower case, as in kubectl.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GuardKind::Pause => "pause",
+            GuardKind::Protection => "protection",
+            GuardKind::Approval => "approval",
+            GuardKind::Gate => "gate",
+            GuardKind::Budget => "budget",
+        }
+    }
+}
+
+/// A guard by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GuardId {
+    pub kind: GuardKind,
+    pub name: Name,
+}
+
+impl core::fmt::Display for GuardId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}/{}", self.kind.as_str(), self.name)
+    }
+}
+
+/// A guard, as in its resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub id: GuardId,
+    pub uid: Uid,
+    pub resource_version: ResourceVersion,
+    /// `metadata.generation`, for people: it grows when the spec changes.
+    pub generation: u64,
+    pub scope: Scope,
+    /// For people.
+    pub reason: String,
+    /// Who created it, according to its resource; empty if unknown.
+    pub actor: String,
+    /// Creation time since 1970, for people: the engine does not read it.
+    pub created: Duration,
+    /// The lifetime from then on; `None`: it does not expire.
+    pub lifetime: Option<Duration>,
+    /// The elapsed part of the lifetime, as far as known. It counts only when the guard is first seen.
+    pub elapsed: Duration,
+    /// An error in the resource; empty if there is none.
+    pub problem: String,
+    pub rule: Rule,
+}
+
+/// What a guard does with the work in its scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Holds all of it. Pauses and protections differ in their manners only.
+    Hold,
+    Budget(Budget),
+    Approval(Approval),
+    Gate(Gate),
+}
+
+/// At most so many deletions in a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub limit: Limit,
+    pub window: Duration,
+    pub on_exceeded: OnExceeded,
+    /// Deletions before this time since 1970 do not count; zero: all of the window count.
+    pub count_from: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Objects(u64),
+    /// Of each collection, as it was when the window began.
+    Percent(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExceeded {
+    Hold,
+    /// Creates a Pause with this lifetime.
+    Pause(Duration),
+    Approve,
+}
+
+/// Cascades that need the consent of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// A cascade with more objects in scope needs approval.
+    pub more_than: Option<u64>,
+    /// So does a cascade with an object of one of these collections in scope.
+    pub resources: Vec<GroupResource>,
+    pub approved: Vec<Approved>,
+}
+
+/// The approval of one cascade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approved {
+    pub root: Uid,
+    pub digest: u64,
+    /// The remaining lifetime when the resource was read.
+    pub left: Duration,
+    pub actor: String,
+    /// An earlier leader has compared the digest.
+    pub accepted: bool,
+}
+
+/// A policy engine is asked first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    pub roots_only: bool,
+    pub observe_only: bool,
+    pub timeout: Duration,
+    pub failure_policy: FailurePolicy,
+    pub max_hold: Duration,
+    /// True: allow after the longest hold; false: deny.
+    pub allow_after_max_hold: bool,
+    /// The remaining time of a bypass when the resource was read; zero: none.
+    pub bypass_left: Duration,
+    /// Who bypasses the gate, and why.
+    pub bypass: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    Allow,
+    Hold,
+    Deny,
+}
+
+/// A question to a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    pub gate: Name,
+    /// Distinguishes the questions of this process.
+    pub number: u64,
+    pub timeout: Duration,
+    pub action: ActionKind,
+    pub target: ObjectRef,
+    pub resource_version: ResourceVersion,
+    /// The objects that led to the decision, from the owner to the root; empty if the owner is unknown.
+    pub chain: Vec<ObjectRef>,
+    /// Identifies the decision in the log.
+    pub decision: u64,
+    /// Of a gate that is asked about roots only.
+    pub cascade: Option<Cascade>,
+    pub observe_only: bool,
+}
+
+/// The extent of a cascade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cascade {
+    pub root: ObjectRef,
+    pub objects: u64,
+    /// Objects by collection.
+    pub totals: Vec<(GroupResource, u64)>,
+    /// As text, the form that a plan shows.
+    pub digest: u64,
+    /// False if the walk stopped at a limit: there are more.
+    pub complete: bool,
+}
+
+/// The answer of a policy engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Allow,
+    Deny,
+    /// Ask again after this time.
+    Hold {
+        again_after: Duration,
+    },
+    /// As if not asked.
+    Abstain,
+    /// No answer: the failure policy applies.
+    Failed,
+}
+
+/// An answer with its author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub gate: Name,
+    pub number: u64,
+    pub answer: Answer,
+    /// The policy or the instance that answered; for a failure, empty.
+    pub by: String,
+    /// For people: the message of the policy, or the error.
+    pub message: String,
+    /// How long the answer may be used again for the same facts.
+    pub valid_for: Duration,
+}

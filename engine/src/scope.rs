@@ -1,0 +1,91 @@
+//! Scopes of guards: which objects a guard is about.
+
+use crate::object::{GroupResource, Name, Uid};
+use alloc::vec::Vec;
+
+#[cfg(test)]
+mod tests;
+
+/// The scope of a pause: everything that one of the filters matches, or everything without filters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    pub targets: Vec<Filter>,
+}
+
+/// Conditions that must all hold. An empty condition always holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub resources: Vec<GroupResource>,
+    /// Cluster-scoped objects are in no namespace.
+    pub namespaces: Vec<Name>,
+    pub names: Vec<Name>,
+    /// Requirements on the labels and annotations of the object; all must hold.
+    pub marks: Vec<Requirement>,
+    /// Requirements on the labels of its namespace; all must hold. Cluster-scoped objects are in none.
+    pub namespace_marks: Vec<Requirement>,
+    /// The object itself, and all objects below it.
+    pub owner: Option<OwnerScope>,
+}
+
+/// A requirement on one label or annotation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    pub of: Labelled,
+    pub key: Name,
+    pub test: Test,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Labelled {
+    Label,
+    Annotation,
+}
+
+/// The tests of label selectors, and one for annotations that list words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Test {
+    In(Vec<Name>),
+    /// True also without the key.
+    NotIn(Vec<Name>),
+    Exists,
+    DoesNotExist,
+    /// The value is a list with commas, and has this word.
+    Lists(Name),
+}
+
+/// The root of a subtree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerScope {
+    pub resource: GroupResource,
+    /// Empty for cluster scope.
+    pub namespace: Name,
+    pub name: Name,
+    /// `None`: any object with this name, in the past and in the future.
+    pub uid: Option<Uid>,
+}
+
+/// The place of a write's target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) collection: GroupResource,
+    pub(crate) namespace: Name,
+}
+
+impl Scope {
+    /// Whether a write at this place is in scope.
+    pub fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|filter| filter.covers(group, resource, namespace))
+    }
+
+    pub(crate) fn covers_target(&self, place: &Target) -> bool {
+        self.covers(&place.collection.group, &place.collection.resource, &place.namespace)
+    }
+}
+
+impl Filter {
+    fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
+        let collection = |known: &GroupResource| *known.group == *group && *known.resource == *resource;
+        (self.resources.is_empty() || self.resources.iter().any(collection))
+            && (self.namespaces.is_empty() || self.namespaces.iter().any(|known| **known == *namespace))
+    }
+}
