@@ -22,6 +22,28 @@ impl GuardKind {
     pub const ALL: [GuardKind; 5] =
         [GuardKind::Pause, GuardKind::Protection, GuardKind::Approval, GuardKind::Gate, GuardKind::Budget];
 
+    /// The kind, as in its resources.
+    pub fn as_kind(self) -> &'static str {
+        match self {
+            GuardKind::Pause => "Pause",
+            GuardKind::Protection => "Protection",
+            GuardKind::Approval => "Approval",
+            GuardKind::Gate => "Gate",
+            GuardKind::Budget => "Budget",
+        }
+    }
+
+    /// The plural name of the resource.
+    pub fn plural(self) -> &'static str {
+        match self {
+            GuardKind::Pause => "pauses",
+            GuardKind::Protection => "protections",
+            GuardKind::Approval => "approvals",
+            GuardKind::Gate => "gates",
+            GuardKind::Budget => "budgets",
+        }
+    }
+
     /// The kind in lower case, as in kubectl.
     pub fn as_str(self) -> &'static str {
         match self {

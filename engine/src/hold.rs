@@ -1,47 +1,28 @@
-//! Pauses with their scopes and ends, which keep decisions from being granted.
+//! All guards with their scopes and ends, and what they hold. A guard keeps decisions from being granted.
+//!
+//! [`Holds`] keeps the guards. [`Holds::standing`] are those that hold whatever is in their scope: pauses, protections,
+//! and guards whose rule cannot be read. `leader::holding` matches them with objects. Approvals, gates and budgets are
+//! asked when a decision would be granted.
 
 use crate::coverage::Coverage;
-use crate::object::{Name, ResourceVersion, Uid};
-use crate::scope::{Scope, Target};
+use crate::guard::{Guard, GuardId, GuardKind, Rule};
+use crate::object::{ResourceVersion, Uid};
+use crate::scope::Target;
 use crate::time::Time;
+use crate::view::ReasonCode;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 use meaning::Meaning;
 
 pub(crate) mod meaning;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of distinct pauses. If there are more, everything is held until there are fewer.
-pub const PAUSES_MAX: usize = 1000;
-/// The API group of Ownergraph's resources. No pause holds them.
+/// Maximum number of distinct guards of a kind. If there are more, everything is held until there are fewer.
+pub const GUARDS_MAX: usize = 1000;
+/// The API group of Ownergraph's resources. No guard holds them.
 pub const GROUP: &str = "ownergraph.dev";
-
-/// A pause, as in its resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pause {
-    /// `metadata.name`.
-    pub name: Name,
-    pub uid: Uid,
-    pub resource_version: ResourceVersion,
-    /// `metadata.generation`, for people: it grows when the spec changes.
-    pub generation: u64,
-    pub scope: Scope,
-    /// For people.
-    pub reason: String,
-    /// Who created it, according to its resource; empty if unknown.
-    pub actor: String,
-    /// Creation time since 1970, for people: the engine does not read it.
-    pub created: Duration,
-    /// The lifetime from then on.
-    pub lifetime: Duration,
-    /// The elapsed part of the lifetime, as far as known. It counts only when the pause is first seen.
-    pub elapsed: Duration,
-    /// An error in the resource; empty if there is none.
-    pub problem: String,
-}
 
 /// Whether objects of this collection are exempt from all holds: Leases, and Ownergraph's own objects.
 pub(crate) fn is_exempt(group: &str, resource: &str) -> bool {
@@ -51,39 +32,73 @@ pub(crate) fn is_exempt(group: &str, resource: &str) -> bool {
 /// The reason why an item is held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hold {
-    /// Pause objects cannot be read.
-    Unknown,
-    /// There are too many pauses.
-    TooMany,
-    Pause(Name),
+    Guard(GuardId),
+    /// Guards of this kind cannot be read.
+    Unknown(GuardKind),
+    /// There are too many guards of this kind.
+    TooMany(GuardKind),
 }
 
-/// A pause with its consequences.
+impl Hold {
+    pub(crate) fn code(&self) -> ReasonCode {
+        let (Hold::Guard(GuardId { kind, .. }) | Hold::Unknown(kind) | Hold::TooMany(kind)) = self;
+        match kind {
+            GuardKind::Pause => ReasonCode::Paused,
+            GuardKind::Protection => ReasonCode::Protected,
+            GuardKind::Approval => ReasonCode::AwaitingApproval,
+            GuardKind::Gate => ReasonCode::Gated,
+            GuardKind::Budget => ReasonCode::OverBudget,
+        }
+    }
+}
+
+/// A guard with its consequences.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) pause: Pause,
+    pub(crate) guard: Guard,
     /// The meaning of its scope.
     pub(crate) meaning: Meaning,
-    /// Its end.
-    pub(crate) until: Time,
+    /// Its end; `None` if it does not expire.
+    pub(crate) until: Option<Time>,
     pub(crate) over: bool,
-    /// No write in the pause's scope can still be sent or be in flight.
+    /// When it was taken with its present scope and rule. What is granted after that is out of its scope.
+    pub(crate) since: Time,
+    /// No write in the guard's scope can still be sent or be in flight.
     pub(crate) effective: bool,
 }
 
 /// All holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    unknown: bool,
-    too_many: bool,
-    pauses: BTreeMap<Name, Entry>,
+    unknown: Kinds,
+    too_many: Kinds,
+    guards: BTreeMap<GuardId, Entry>,
 }
 
-/// The result of taking a pause.
+/// A set of kinds of guards.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds([bool; GuardKind::ALL.len()]);
+
+impl Kinds {
+    /// True if it changed.
+    fn set(&mut self, kind: GuardKind, is: bool) -> bool {
+        core::mem::replace(&mut self.0[kind as usize], is) != is
+    }
+
+    fn has(self, kind: GuardKind) -> bool {
+        self.0[kind as usize]
+    }
+
+    fn first(self) -> Option<GuardKind> {
+        GuardKind::ALL.into_iter().find(|&kind| self.has(kind))
+    }
+}
+
+/// The result of taking a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     New,
-    /// Its scope has changed.
+    /// Its scope or its rule has changed.
     Rescoped,
     /// Its end has changed.
     Moved,
@@ -94,150 +109,151 @@ pub(crate) enum Taken {
 }
 
 impl Holds {
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
-        self.pauses.get(name)
+    pub(crate) fn get(&self, id: &GuardId) -> Option<&Entry> {
+        self.guards.get(id)
     }
 
-    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Entry> {
-        self.pauses.get_mut(name)
+    pub(crate) fn get_mut(&mut self, id: &GuardId) -> Option<&mut Entry> {
+        self.guards.get_mut(id)
     }
 
-    /// All pauses by name, including expired ones.
-    pub(crate) fn pauses(&self) -> impl Iterator<Item = &Entry> {
-        self.pauses.values()
+    /// All guards by kind and name, including expired ones.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = &Entry> {
+        self.guards.values()
     }
 
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.unknown
+    /// The guards that hold whatever is in their scope, the strictest kind first.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = &Entry> {
+        self.guards.values().filter(|entry| !entry.over && entry.guard.rule == Rule::Hold)
     }
 
-    pub(crate) fn has_too_many(&self) -> bool {
-        self.too_many
+    /// The hold that is due to a lack of knowledge, and covers everything.
+    pub(crate) fn blind(&self) -> Option<Hold> {
+        self.unknown.first().map(Hold::Unknown).or_else(|| self.too_many.first().map(Hold::TooMany))
     }
 
-    /// The hold on a destructive write at a place. If several pauses cover the place, the first one by name.
-    pub(crate) fn find(&self, group: &str, resource: &str, namespace: &str) -> Option<Hold> {
-        if is_exempt(group, resource) {
-            return None;
-        }
-        let covers = |entry: &&Entry| !entry.over && entry.meaning.scope.covers(group, resource, namespace);
-        if let Some(entry) = self.pauses.values().find(covers) {
-            return Some(Hold::Pause(entry.pause.name.clone()));
-        }
-        match (self.unknown, self.too_many) {
-            (true, _) => Some(Hold::Unknown),
-            (false, true) => Some(Hold::TooMany),
-            (false, false) => None,
-        }
+    pub(crate) fn is_unknown(&self, kind: GuardKind) -> bool {
+        self.unknown.has(kind)
     }
 
-    /// Whether a pause covers a write at this place. If the pauses cannot be read, the answer is false: then nothing is
-    /// granted, and started writes are not stopped.
+    pub(crate) fn has_too_many(&self, kind: GuardKind) -> bool {
+        self.too_many.has(kind)
+    }
+
+    /// Whether a standing guard may cover a write at this place. If guards cannot be read, the answer is false: then
+    /// nothing is granted, and started writes are not stopped.
     pub(crate) fn is_pressed(&self, place: &Target) -> bool {
-        self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_target(place))
+        self.too_many.first().is_some() || self.standing().any(|entry| entry.meaning.scope.covers_target(place))
     }
 
-    /// Whether there is any pause.
+    /// Whether there is any standing guard.
     pub(crate) fn are_pressed(&self) -> bool {
-        self.too_many || self.pauses.values().any(|entry| !entry.over)
+        self.too_many.first().is_some() || self.standing().next().is_some()
     }
 
-    /// Forgets the versions of all pauses. After a rewind they cannot be compared with future versions.
+    /// Forgets the versions of all guards. After a rewind they cannot be compared with future versions.
     pub(crate) fn forget_versions(&mut self) {
-        for entry in self.pauses.values_mut() {
-            entry.pause.resource_version = ResourceVersion::parse("");
+        for entry in self.guards.values_mut() {
+            entry.guard.resource_version = ResourceVersion::parse("");
         }
     }
 
     /// True if it changed.
-    pub(crate) fn set_unknown(&mut self, unknown: bool) -> bool {
-        core::mem::replace(&mut self.unknown, unknown) != unknown
+    pub(crate) fn set_unknown(&mut self, kind: GuardKind, unknown: bool) -> bool {
+        self.unknown.set(kind, unknown)
     }
 
     /// True if it changed.
-    pub(crate) fn set_too_many(&mut self, too_many: bool) -> bool {
-        core::mem::replace(&mut self.too_many, too_many) != too_many
+    pub(crate) fn set_too_many(&mut self, kind: GuardKind, too_many: bool) -> bool {
+        self.too_many.set(kind, too_many)
     }
 
-    /// Takes the current state of a pause. An older state of the same pause is ignored.
-    pub(crate) fn take(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
-        if let Some(entry) = self.pauses.get_mut(&pause.name).filter(|entry| entry.pause.uid == pause.uid) {
-            if pause.resource_version.is_before(&entry.pause.resource_version) {
+    /// Takes the current state of a guard. An older state of the same guard is ignored.
+    pub(crate) fn take(&mut self, now: Time, guard: Guard, coverage: &Coverage) -> Taken {
+        if let Some(entry) = self.guards.get_mut(&guard.id).filter(|entry| entry.guard.uid == guard.uid) {
+            if guard.resource_version.is_before(&entry.guard.resource_version) {
                 return Taken::Same;
             }
-            return entry.change(now, pause, coverage);
+            return entry.change(now, guard, coverage);
         }
-        if self.pauses.len() >= PAUSES_MAX && !self.pauses.contains_key(&pause.name) {
+        let of_kind = self.guards.keys().filter(|id| id.kind == guard.id.kind).count();
+        if of_kind >= GUARDS_MAX && !self.guards.contains_key(&guard.id) {
             return Taken::NoRoom;
         }
-        let until = now + pause.lifetime.saturating_sub(pause.elapsed);
-        let over = until <= now;
-        let meaning = Meaning::of(&pause.scope, coverage);
-        self.pauses.insert(pause.name.clone(), Entry { pause, meaning, until, over, effective: false });
+        let until = guard.lifetime.map(|lifetime| now + lifetime.saturating_sub(guard.elapsed));
+        let over = until.is_some_and(|until| until <= now);
+        let meaning = Meaning::of(&guard.scope, coverage);
+        self.guards.insert(guard.id.clone(), Entry { guard, meaning, until, over, since: now, effective: false });
         if over { Taken::Same } else { Taken::New }
     }
 
-    /// Forgets a deleted pause, unless a new one has its name. Returns it if it existed.
-    pub(crate) fn remove(&mut self, name: &str, uid: &Uid) -> Option<Entry> {
-        if self.pauses.get(name).is_none_or(|entry| entry.pause.uid != *uid) {
+    /// Forgets a deleted guard, unless a new one has its name. Returns it if it existed.
+    pub(crate) fn remove(&mut self, id: &GuardId, uid: &Uid) -> Option<Entry> {
+        if self.guards.get(id).is_none_or(|entry| entry.guard.uid != *uid) {
             return None;
         }
-        self.pauses.remove(name)
+        self.guards.remove(id)
     }
 
-    /// Resolves the scopes again after the served kinds have changed. Returns the pauses whose scope has another
+    /// Resolves the scopes again after the served kinds have changed. Returns the guards whose scope has another
     /// meaning now.
-    pub(crate) fn read_again(&mut self, coverage: &Coverage) -> Vec<Name> {
+    pub(crate) fn read_again(&mut self, now: Time, coverage: &Coverage) -> Vec<GuardId> {
         let mut changed = Vec::new();
-        for entry in self.pauses.values_mut().filter(|entry| !entry.over) {
-            let meaning = entry.meaning.again(&entry.pause.scope, coverage);
+        for entry in self.guards.values_mut().filter(|entry| !entry.over) {
+            let meaning = entry.meaning.again(&entry.guard.scope, coverage);
             let before = core::mem::replace(&mut entry.meaning, meaning);
             if before.scope != entry.meaning.scope {
-                entry.effective = false;
-                changed.push(entry.pause.name.clone());
+                (entry.effective, entry.since) = (false, now);
+                changed.push(entry.guard.id.clone());
             }
         }
         changed
     }
 
-    /// Marks the effect of every pause as unknown.
-    pub(crate) fn reset_effective(&mut self) {
-        for entry in self.pauses.values_mut() {
-            entry.effective = false;
+    /// Marks the effect of every guard as unknown.
+    pub(crate) fn reset_effective(&mut self, now: Time) {
+        for entry in self.guards.values_mut() {
+            (entry.effective, entry.since) = (false, now);
         }
     }
 }
 
 impl Entry {
-    /// The error of the pause; empty if there is none.
+    /// The error of the guard; empty if there is none.
     pub(crate) fn problem(&self) -> String {
-        let problems = [self.pause.problem.clone(), self.meaning.problem()];
+        let problems = [self.guard.problem.clone(), self.meaning.problem(self.guard.id.kind)];
         let problems: Vec<String> = problems.into_iter().filter(|problem| !problem.is_empty()).collect();
         problems.join("; ")
     }
 
-    fn change(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
-        let (scope, lifetime) = (self.pause.scope != pause.scope, self.pause.lifetime != pause.lifetime);
+    fn change(&mut self, now: Time, guard: Guard, coverage: &Coverage) -> Taken {
+        let scope = self.guard.scope != guard.scope;
+        let (rule, lifetime) = (self.guard.rule != guard.rule, self.guard.lifetime != guard.lifetime);
         if lifetime {
-            // Counted from the creation of the pause, which may be before the clock's origin.
-            let left = self.until.since_origin() + pause.lifetime;
-            self.until = Time::from_origin(left.saturating_sub(self.pause.lifetime));
+            // Counted from the creation of the guard, which may be before the clock's origin.
+            self.until = match (self.until, self.guard.lifetime, guard.lifetime) {
+                (Some(until), Some(before), Some(lifetime)) => {
+                    Some(Time::from_origin((until.since_origin() + lifetime).saturating_sub(before)))
+                }
+                (_, _, Some(lifetime)) => Some(now + lifetime.saturating_sub(guard.elapsed)),
+                (_, _, None) => None,
+            };
         }
-        self.pause = pause;
+        self.guard = guard;
         if scope {
-            self.meaning = Meaning::of(&self.pause.scope, coverage);
+            self.meaning = Meaning::of(&self.guard.scope, coverage);
         }
-        if self.until <= now {
+        if self.until.is_some_and(|until| until <= now) {
             // The new end has already passed. The timer of the old end handles it.
             return if self.over { Taken::Same } else { Taken::Moved };
         }
-        match (core::mem::replace(&mut self.over, false), scope, lifetime) {
+        match (core::mem::replace(&mut self.over, false), scope || rule, lifetime) {
             (true, _, _) => {
-                self.effective = false;
+                (self.effective, self.since) = (false, now);
                 Taken::New
             }
             (false, true, _) => {
-                self.effective = false;
+                (self.effective, self.since) = (false, now);
                 Taken::Rescoped
             }
             (false, false, true) => Taken::Moved,

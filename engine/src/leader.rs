@@ -4,9 +4,10 @@
 use crate::barrier::Barrier;
 use crate::coverage::KindId;
 use crate::graph::NodeId;
+use crate::guard::{GuardId, GuardKind};
 use crate::jitter::Rng;
 use crate::lease::SessionId;
-use crate::object::{GroupResource, Name, Uid};
+use crate::object::{GroupResource, Uid};
 use crate::queue::Row;
 use crate::time::Time;
 use crate::work::LeaseId;
@@ -21,13 +22,14 @@ mod contract;
 mod dispatcher;
 mod doubting;
 mod granting;
+mod guarding;
+mod guards;
 mod history;
+mod holding;
 mod intake;
 mod invariants;
 mod judging;
 mod ledger;
-mod pauses;
-mod pausing;
 mod probing;
 mod queries;
 mod reporting;
@@ -43,8 +45,8 @@ pub use crate::evidence::CheckBy;
 pub use crate::lease::StreamId;
 pub use crate::tombstones::Tombstone;
 pub use contract::{
-    Config, Event, FINALIZERS_TOLD_MAX, Input, InvalidReferences, Mode, Named, OnStoreRewind, Output, PauseAnswer,
-    PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId,
+    Config, Event, FINALIZERS_TOLD_MAX, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode, Named,
+    OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
 };
 pub use queries::{
     ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Queries,
@@ -53,9 +55,9 @@ pub use queries::{
 
 use context::Context;
 use dispatcher::Dispatcher;
+use guards::Guards;
 use history::History;
 use ledger::Ledger;
-use pauses::Pauses;
 use probing::{KnownVersions, Prober, Purpose};
 use world::World;
 
@@ -110,10 +112,10 @@ enum Timer {
     Audit(KindId),
     /// Compares the object count again after a difference.
     Recount(KindId),
-    /// Ends a pause at the end of its lifetime.
-    PauseEnd(Name),
-    /// Reads the list of pauses again.
-    PauseRead,
+    /// Ends a guard at the end of its lifetime.
+    GuardEnd(GuardId),
+    /// Reads the list of a kind of guards again.
+    GuardRead(GuardKind),
     /// Ends the time in which writes of ended leases and sessions can still arrive at the API server.
     LateWrites,
     /// Closes the decisions of earlier leaders.
@@ -127,7 +129,7 @@ enum Timer {
 /// * `judging` turns verdicts into items of the queue.
 /// * `granting` exchanges messages with executors. `reporting` takes the results of attempts, and `closing` ends
 ///   decisions in the log.
-/// * `pausing` follows pauses.
+/// * `guarding` follows guards, and `holding` says what they hold.
 /// * `probing`, `asking`, `audit` and `stores` ask the API server.
 /// * [`Queries`] serves readers.
 #[derive(Debug)]
@@ -136,7 +138,7 @@ pub struct Leader {
     world: World,
     history: History,
     dispatcher: Dispatcher,
-    pauses: Pauses,
+    guards: Guards,
     barrier: Barrier,
     prober: Prober,
     claims: claims::Claims,
@@ -152,7 +154,7 @@ impl Leader {
             world: World::new(&config.policy, &mut secrets),
             dispatcher: Dispatcher::new(seed, &mut secrets),
             history: History::new(&mut secrets),
-            pauses: Pauses::default(),
+            guards: Guards::default(),
             barrier: Barrier::default(),
             prober: Prober::default(),
             claims: claims::Claims::default(),
@@ -168,7 +170,7 @@ impl Leader {
             world: &self.world,
             history: &self.history,
             dispatcher: &self.dispatcher,
-            pauses: &self.pauses,
+            guards: &self.guards,
             prober: &self.prober,
             claims: &self.claims,
             ledger: &self.ledger,
@@ -226,12 +228,12 @@ impl Leader {
             }
             Input::Unusable { collection, why } => self.world.unusable(&mut self.cx, collection, why),
             Input::Probed { probe, answer } => self.probed(probe, answer),
-            Input::PausesListed(list) => self.pauses_listed(list),
-            Input::PausesFollowed { position } => self.pauses.followed(position),
-            Input::PausesLost { error } => self.pauses_lost(error),
-            Input::PauseSeen(pause) => self.pause_seen(pause),
-            Input::PauseGone { name, uid } => self.pause_gone(&name, &uid),
-            Input::PausesRead { read, answer } => self.pauses_read(read, answer),
+            Input::GuardsListed { kind, list } => self.guards_listed(kind, list),
+            Input::GuardsFollowed { kind, position } => self.guards.of_mut(kind).followed(position),
+            Input::GuardsLost { kind, error } => self.guards_lost(kind, error),
+            Input::GuardSeen(guard) => self.guard_seen(guard),
+            Input::GuardGone { id, uid } => self.guard_gone(&id, &uid),
+            Input::GuardsRead { read, answer } => self.guards_read(read, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {
@@ -280,8 +282,8 @@ impl Leader {
                 Timer::Settle => self.ask_settle(),
                 Timer::Audit(kind) => self.audit_due(kind),
                 Timer::Recount(kind) => self.audit(kind, true),
-                Timer::PauseEnd(name) => self.dispatcher.pause_end_due(&mut self.cx, &name),
-                Timer::PauseRead => self.pause_read_due(),
+                Timer::GuardEnd(id) => self.guard_end_due(&id),
+                Timer::GuardRead(kind) => self.guard_read_due(kind),
                 Timer::LateWrites => self.dispatcher.late_writes_due(&self.cx),
                 Timer::Inherited => self.inherited_due(),
             }
@@ -310,7 +312,7 @@ impl Leader {
             self.turn_barrier();
             self.grant();
             self.tell_held();
-            self.dispatcher.settle_pauses(&mut self.cx);
+            self.dispatcher.settle_guards(&mut self.cx);
             if self.cx.outputs.is_empty() && !self.world.has_marked() {
                 return None;
             }

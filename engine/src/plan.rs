@@ -4,12 +4,13 @@
 //! without finalizers is gone, one with finalizers is marked. Finalizers of other controllers stay. A step carries out
 //! everything decided at the end of the previous step, so objects of one step do not wait for each other. The namespace
 //! controller empties a deleted namespace, and a deleted definition loses its instances (`contents`). Objects that a
-//! pause holds stay (`brake`).
+//! guard holds stay (`brake`).
 
 use crate::containers::Container;
 use crate::coverage::{Coverage, KindId, Undiscovered};
 use crate::evidence::{Presence, Proof};
 use crate::graph::{Coordinates, Graph, NodeId};
+use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
@@ -19,7 +20,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 pub(crate) use brake::Brake;
-use brake::brake;
 use contents::Contents;
 use digest::digest;
 
@@ -42,6 +42,8 @@ pub(crate) struct Copied {
     pub(crate) orphaned: bool,
     /// The copy includes the node's dependents, so the node can be judged.
     pub(crate) whole: bool,
+    /// The hold on a DELETE of the object by the collector.
+    pub(crate) hold: Option<Hold>,
 }
 
 /// The input of a plan.
@@ -56,8 +58,8 @@ pub(crate) struct Copy {
     pub(crate) unseen: Vec<KindId>,
     /// Kinds that are missing in discovery, which may have dependents, too.
     pub(crate) hidden: Vec<Undiscovered>,
-    /// Active pauses, by name.
-    pub(crate) brakes: Vec<Brake>,
+    /// The holds of standing guards.
+    pub(crate) brakes: BTreeMap<Hold, Brake>,
 }
 
 /// The parameters of a plan.
@@ -69,7 +71,7 @@ pub struct PlanOptions {
     pub propagation_policy: Option<PropagationPolicy>,
     /// Objects that the plan assumes to be gone.
     pub assume_gone: Vec<Uid>,
-    /// Ignore hold annotations and pauses.
+    /// Ignore hold annotations and guards.
     pub ignore_holds: bool,
     /// Maximum number of objects of a plan.
     pub max_objects: usize,
@@ -101,7 +103,9 @@ struct World {
     coverage: Coverage,
     unseen: Vec<KindId>,
     hidden: Vec<Undiscovered>,
-    brakes: Vec<Brake>,
+    brakes: BTreeMap<Hold, Brake>,
+    /// The holds of nodes.
+    holds: BTreeMap<NodeId, Hold>,
     contents: Contents,
     traces: BTreeMap<NodeId, Trace>,
     marked: BTreeSet<NodeId>,
@@ -151,6 +155,7 @@ impl World {
             unseen: copy.unseen,
             hidden: copy.hidden,
             brakes: copy.brakes,
+            holds: BTreeMap::new(),
             contents: Contents::default(),
             traces: BTreeMap::new(),
             marked: BTreeSet::new(),
@@ -177,6 +182,9 @@ impl World {
             }
             if let Some(place) = place {
                 world.contents.add(id, place);
+            }
+            if let Some(hold) = &node.hold {
+                world.holds.insert(id, hold.clone());
             }
         }
         world.contents.fill(&world.graph, &world.coverage);
@@ -242,13 +250,13 @@ impl World {
         }
     }
 
-    /// The pause that holds the collector's DELETE of this object.
-    fn brake(&self, id: NodeId) -> Option<&Brake> {
-        let node = self.graph.node(id);
-        brake(&self.brakes, self.coverage.kind(node.kind()), node.namespace())
+    /// The hold on the collector's DELETE of this object.
+    fn brake(&self, id: NodeId) -> Option<(&Hold, &Brake)> {
+        let hold = self.holds.get(&id)?;
+        Some((hold, self.brakes.get(hold)?))
     }
 
-    /// Whether a pause keeps the references at these indices: removing the reference to an orphaning owner is held.
+    /// Whether a guard keeps the references at these indices: removing the reference to an orphaning owner is held.
     fn is_braked(&self, id: NodeId, places: &[usize]) -> bool {
         let standings = standings(&self.graph, &self.coverage, self.graph.node(id));
         self.brake(id).is_some() && places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning))
@@ -456,9 +464,9 @@ impl World {
                 let code = if node.is_held() { ReasonCode::HoldAnnotation } else { ReasonCode::InvalidReference };
                 Some((Effect::Held, self.step, alloc::vec![self.related(code, &[])]))
             }
-            (Verdict::Collectable(_), false) => Some((Effect::Held, self.step, alloc::vec![self.paused(id)?])),
+            (Verdict::Collectable(_), false) => Some((Effect::Held, self.step, alloc::vec![self.held(id)?])),
             (Verdict::Kept { drop } | Verdict::Terminating { drop }, false) if self.is_braked(id, drop) => {
-                Some((Effect::Held, self.step, alloc::vec![self.paused(id)?]))
+                Some((Effect::Held, self.step, alloc::vec![self.held(id)?]))
             }
             (_, false) => None,
         }
@@ -518,9 +526,9 @@ impl World {
         Reason { related, count: nodes.len(), ..plain(code) }
     }
 
-    fn paused(&self, id: NodeId) -> Option<Reason> {
-        let Brake { words, until, .. } = self.brake(id)?;
-        Some(Reason { detail: words.clone(), until: *until, ..plain(ReasonCode::Paused) })
+    fn held(&self, id: NodeId) -> Option<Reason> {
+        let (hold, Brake { words, until }) = self.brake(id)?;
+        Some(Reason { detail: words.clone(), until: *until, ..plain(hold.code()) })
     }
 }
 

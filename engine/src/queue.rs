@@ -1,8 +1,10 @@
 //! Decisions that are not carried out yet: one item for each target uid, in fair order, with a rule for the wait after
 //! each kind of failure. The queue replaces upstream's `attemptToDelete` and `attemptToOrphan`.
 
+use crate::guard::GuardId;
 use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
+use crate::scope;
 use crate::time::Time;
 use crate::view::{Waiting, Waits};
 use crate::work::{Action, LeaseId, Outcome, Preconditions};
@@ -12,7 +14,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use blocked::Blockers;
 use core::ops::Bound;
-use held::{held_state, hold_on};
 use lanes::Lanes;
 
 mod ages;
@@ -84,17 +85,16 @@ pub(crate) struct Draft {
     pub(crate) action: Action,
     pub(crate) preconditions: Preconditions,
     pub(crate) read_first: bool,
-    /// It deletes its target, or removes its reference to an orphaning owner: pauses hold such items.
+    /// It deletes its target, or removes its reference to an orphaning owner: guards hold such items.
     pub(crate) destroys: bool,
 }
 
 impl Draft {
-    /// The place of a destructive write that a pause may hold.
-    pub(crate) fn destroys_at(&self) -> Option<crate::scope::Target> {
+    /// The place of a destructive write that a guard may hold.
+    pub(crate) fn destroys_at(&self) -> Option<scope::Target> {
         let target = &self.target;
         let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
-        counts
-            .then(|| crate::scope::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
+        counts.then(|| scope::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
     }
 }
 
@@ -119,8 +119,10 @@ pub(crate) struct Item {
     pub(crate) overtaken: bool,
     /// An event of this term has reported the decision.
     pub(crate) reported: bool,
-    /// An event has reported that a pause holds it.
-    pub(crate) reported_held: bool,
+    /// The hold of standing guards.
+    hold: Option<Hold>,
+    /// The guard that an event has reported to hold it.
+    pub(crate) reported_held: Option<GuardId>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused the item last.
     met: Option<Blocker>,
@@ -190,7 +192,7 @@ pub(crate) struct Queue {
     held: BTreeMap<Hold, BTreeSet<Uid>>,
     /// Items in a backoff of their own, by the number of attempts.
     troubled: BTreeSet<(u32, Uid)>,
-    /// Items whose hold by a pause has changed. Entries may be outdated.
+    /// Items whose guard has changed. Entries may be outdated.
     held_news: BTreeSet<Uid>,
     ages: Ages,
     last_id: u64,
@@ -226,8 +228,9 @@ impl Queue {
 
     /// Starts a new term, whose log has reported no decision yet.
     pub(crate) fn forget_reported(&mut self) {
-        self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
-        self.items.values_mut().for_each(|item| (item.reported, item.reported_held) = (false, false));
+        self.held_news =
+            self.items.iter().filter(|(_, item)| item.held_by().is_some()).map(|(uid, _)| uid.clone()).collect();
+        self.items.values_mut().for_each(|item| (item.reported, item.reported_held) = (false, None));
     }
 
     /// Items that wait for a retry of their own, those with the most attempts first.
@@ -244,8 +247,9 @@ impl Queue {
         self.ages.of(now)
     }
 
-    /// Adds a decision, with the root of its cascade. `observe` means that the item is never granted.
-    pub(crate) fn put(&mut self, now: Time, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
+    /// Adds a decision, with the hold of standing guards and the root of its cascade. `observe` means that the item is
+    /// never granted.
+    pub(crate) fn put(&mut self, now: Time, draft: Draft, hold: Option<Hold>, root: Option<Uid>, observe: bool) -> Put {
         let uid = draft.target.uid.clone();
         let Some(item) = self.items.get_mut(&uid) else {
             self.last_id += 1;
@@ -265,7 +269,8 @@ impl Queue {
                 ambiguous: false,
                 overtaken: false,
                 reported: false,
-                reported_held: false,
+                hold,
+                reported_held: None,
                 trouble: None,
                 met: None,
                 apart: false,
@@ -287,11 +292,7 @@ impl Queue {
             && item.draft.preconditions.facts_digest == draft.preconditions.facts_digest;
         let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
-        // A change may affect whether the item is held.
-        if matches!(item.state, ItemState::Ready | ItemState::Held(_)) && hold_on(&self.holds, item) != held_state(item)
-        {
-            self.make_ready(&uid);
-        }
+        self.set_hold(&uid, hold);
         let Some(item) = self.items.get_mut(&uid) else { return Put::Same };
         if same {
             return if moved && is_refused(&item.state) { Put::Moved } else { Put::Same };
@@ -303,7 +304,10 @@ impl Queue {
         item.trouble = None;
         item.apart = false;
         let looked_at = |blocker: &Blocker| matches!(blocker, Blocker::Webhook { .. } | Blocker::InDoubt { .. });
-        if matches!(&item.state, ItemState::Backoff { .. })
+        // What holds at the grant is asked again about changed facts.
+        let asked = matches!(item.state, ItemState::Held(_)) && item.hold.is_none();
+        if asked
+            || matches!(&item.state, ItemState::Backoff { .. })
             || matches!(&item.state, ItemState::Behind(at) if looked_at(at))
         {
             self.make_ready(&uid);
@@ -347,7 +351,7 @@ impl Queue {
         match state {
             ItemState::Ready => self.make_ready(uid),
             // Holds are checked first, because a held item must not be the one whose attempt probes a blocker.
-            ItemState::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
+            ItemState::Behind(_) if self.items.get(uid).is_some_and(|item| item.hold.is_some()) => {
                 self.make_ready(uid);
             }
             ItemState::Observed
@@ -364,7 +368,7 @@ impl Queue {
     /// Makes an item ready, unless a hold or a known blocker applies.
     pub(crate) fn make_ready(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
-        let hold = hold_on(&self.holds, item);
+        let hold = item.hold.clone();
         let known = self.met_by(item);
         self.leave_state(uid);
         match (hold, known) {
@@ -383,7 +387,7 @@ impl Queue {
 
     /// An executor returned the item without an attempt: it is ready at once. A probe of a blocker stays a probe.
     pub(crate) fn give_back(&mut self, uid: &Uid) {
-        let held = self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some());
+        let held = self.items.get(uid).is_some_and(|item| item.hold.is_some());
         if self.blockers.is_probe(uid) && !held {
             self.leave_state(uid);
             return self.enter_state(uid, ItemState::Ready);
@@ -426,7 +430,7 @@ impl Queue {
         self.ages.leave(item.decided, &item.state);
         self.ages.enter(item.decided, &place);
         item.state = place.clone();
-        if item.reported_held != item.is_paused() {
+        if item.reported_held.as_ref() != item.held_by() {
             self.held_news.insert(uid.clone());
         }
         match place {

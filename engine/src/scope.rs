@@ -1,6 +1,6 @@
 //! Scopes of guards: which objects a guard is about.
 
-use crate::object::{GroupResource, Name, Uid};
+use crate::object::{GroupResource, Name, ObjectRef, Uid};
 use alloc::vec::Vec;
 
 #[cfg(test)]
@@ -72,18 +72,29 @@ pub(crate) struct Target {
 }
 
 impl Scope {
-    /// Whether a write at this place is in scope.
-    pub fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|filter| filter.covers(group, resource, namespace))
+    /// Whether a write at this place may be in scope: the conditions about other things than the place count as met.
+    pub fn may_cover(&self, group: &str, resource: &str, namespace: &str) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|filter| filter.may_cover(group, resource, namespace))
     }
 
     pub(crate) fn covers_target(&self, place: &Target) -> bool {
-        self.covers(&place.collection.group, &place.collection.resource, &place.namespace)
+        self.may_cover(&place.collection.group, &place.collection.resource, &place.namespace)
+    }
+}
+
+impl OwnerScope {
+    /// Whether this object is the root of the subtree.
+    pub(crate) fn is(&self, object: &ObjectRef) -> bool {
+        *self.resource.group == *object.group
+            && *self.resource.resource == *object.resource
+            && *self.namespace == *object.namespace
+            && *self.name == *object.name
+            && self.uid.as_ref().is_none_or(|uid| *uid == object.uid)
     }
 }
 
 impl Filter {
-    fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
+    pub(crate) fn may_cover(&self, group: &str, resource: &str, namespace: &str) -> bool {
         let collection = |known: &GroupResource| *known.group == *group && *known.resource == *resource;
         (self.resources.is_empty() || self.resources.iter().any(collection))
             && (self.namespaces.is_empty() || self.namespaces.iter().any(|known| **known == *namespace))

@@ -2,6 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Presence;
+use crate::guard::{GuardId, Rule};
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::scope::Scope;
 use crate::time::Time;
@@ -46,7 +47,7 @@ pub struct Status {
     /// Why grants are stopped, if they are.
     pub stopped: Option<String>,
     /// Why deletions are suspended without a pause.
-    pub pauses_unknown: Option<String>,
+    pub guards_unknown: Option<String>,
     /// Checks of single objects.
     pub questions: Questions,
     /// Collections with recent contradictory answers, and the last contradiction.
@@ -96,23 +97,24 @@ pub struct Unanswered {
 /// Maximum number of objects with too many references in a [`Status`].
 pub const EXCESSIVE_NAMED: usize = 5;
 
-/// One pause.
+/// One guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseView {
-    pub name: Name,
+pub struct GuardView {
+    pub id: GuardId,
     pub uid: Uid,
     /// The generation of the resource that this view shows.
     pub generation: u64,
     pub scope: Scope,
+    pub rule: Rule,
     pub reason: String,
-    /// The creator of the pause, according to its resource.
+    /// The creator of the guard, according to its resource.
     pub actor: String,
     /// Creation time, since 1970.
     pub created: Duration,
-    /// The lifetime, counted from the creation time.
-    pub lifetime: Duration,
-    /// The end of the pause on this replica. It may be some seconds after creation time plus lifetime.
-    pub until: Time,
+    /// The lifetime, counted from the creation time; `None` if the guard does not expire.
+    pub lifetime: Option<Duration>,
+    /// The end of the guard on this replica. It may be some seconds after creation time plus lifetime.
+    pub until: Option<Time>,
     /// Its lifetime has passed.
     pub over: bool,
     /// No write in its scope can still be sent or be in flight. Known only on the leader.
@@ -120,9 +122,9 @@ pub struct PauseView {
     /// The number of sessions that may still send such a write or have one in flight. Sessions of earlier leaders count
     /// as one.
     pub sessions_remaining: usize,
-    /// Why the pause is not effective; empty when it is effective or over.
+    /// Why the guard is not effective; empty when it is effective or over.
     pub pending: String,
-    /// The number of items that the pause holds. An item that several pauses hold counts for the first of them by name.
+    /// The number of items that the guard holds. An item that several guards hold counts for the strictest of them.
     pub held: usize,
     /// An error in its resource; empty if there is none.
     pub problem: String,
@@ -411,6 +413,10 @@ pub enum ReasonCode {
     CollectionUnsynced,
     HoldAnnotation,
     Paused,
+    Protected,
+    AwaitingApproval,
+    Gated,
+    OverBudget,
     InvalidReference,
     TooManyReferences,
     FinalizerPresent,

@@ -385,7 +385,7 @@ fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
     Box::new(move |ask| match ask {
         Ask::Probe(probe) => ingest.probe(probe),
         Ask::Relist { collection, why } => ingest.relist(collection, why),
-        Ask::ReadPauses(read) => ingest.read_pauses(read),
+        Ask::ReadGuards(read) => ingest.read_guards(read),
     })
 }
 

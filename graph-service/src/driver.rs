@@ -304,7 +304,7 @@ impl Driver {
                 Output::Refuse { stream, refusal } => self.end(stream, Some(Ending::Refused(refusal))),
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
-                Output::ReadPauses(read) => (self.ask)(Ask::ReadPauses(read)),
+                Output::ReadGuards(read) => (self.ask)(Ask::ReadGuards(read)),
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
                 Output::Event(event) => {
                     if let Some(traces) = &mut self.traces {

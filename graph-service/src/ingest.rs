@@ -7,10 +7,11 @@
 //! In reading order: `request` (raw requests and their errors), `discovery` and `fetch` (documents to a view), `known`
 //! (changes between views), `follow` (list and watch), `collection` and `definitions` (their results), `supervisor`
 //! (the running collections), `probe` (questions of the engine), `questions` (questions of readers), `existence`
-//! (questions about one object), `pauses` (the Pause objects).
+//! (questions about one object), `guards` (the objects of guards).
 
 use crate::messages::Control;
-use engine::leader::{Input, PauseRead, Probe, ProbeId};
+use engine::guard::GuardKind;
+use engine::leader::{GuardRead, Input, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
 use kube::Client;
 use questions::Questions;
@@ -28,8 +29,8 @@ mod existence;
 mod fetch;
 mod follow;
 pub(crate) mod fuzzing;
+mod guards;
 mod known;
-mod pauses;
 mod probe;
 pub(crate) mod questions;
 pub(crate) mod request;
@@ -98,7 +99,7 @@ pub(crate) struct Status {
 pub(crate) struct Ingest;
 
 impl Ingest {
-    /// Starts the tasks. Facts go to `inputs`, and facts about pauses to `control`, until a request to stop or until
+    /// Starts the tasks. Facts go to `inputs`, and facts about guards to `control`, until a request to stop or until
     /// the receiver is gone.
     pub(crate) fn start(
         clients: Clients,
@@ -114,11 +115,14 @@ impl Ingest {
         let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
         let prober = probe::run(clients.clone(), config.page_size, queues, inputs.clone(), shutdown.clone());
         tasks.spawn("probes", prober);
-        let (pauses, questions) = mpsc::channel(pauses::QUEUE_MAX);
-        tasks.spawn_until_end("pauses", pauses::answer(clients.clone(), questions, control.clone()));
+        let guards = GuardKind::ALL.map(|kind| {
+            let (reads, questions) = mpsc::channel(guards::QUEUE_MAX);
+            tasks.spawn_until_end(kind.plural(), guards::answer(clients.clone(), questions, control.clone()));
+            reads
+        });
         let supervisor = supervisor::run(clients, config, inputs, control, shared.clone(), shutdown.clone());
         tasks.spawn("collections", supervisor);
-        Handle { shared, probes, refusals, pauses }
+        Handle { shared, probes, refusals, guards }
     }
 }
 
@@ -138,7 +142,8 @@ pub(crate) struct Handle {
     shared: Arc<Shared>,
     probes: mpsc::Sender<Probe>,
     refusals: mpsc::Sender<ProbeId>,
-    pauses: mpsc::Sender<PauseRead>,
+    /// By kind.
+    guards: [mpsc::Sender<GuardRead>; GuardKind::ALL.len()],
 }
 
 impl Handle {
@@ -153,10 +158,10 @@ impl Handle {
         }
     }
 
-    /// Reads all pauses. The answer is an [`Input::PausesRead`], unless another request follows.
-    pub(crate) fn read_pauses(&self, read: PauseRead) {
-        if let Err(mpsc::error::TrySendError::Full(read)) = self.pauses.try_send(read) {
-            tracing::error!(read = read.0, "dropped a read of the pauses without an answer");
+    /// Reads all guards of a kind. The answer is an [`Input::GuardsRead`], unless another request follows.
+    pub(crate) fn read_guards(&self, read: GuardRead) {
+        if let Err(mpsc::error::TrySendError::Full(read)) = self.guards[read.kind as usize].try_send(read) {
+            tracing::error!(kind = read.kind.as_kind(), "dropped a read of guards without an answer");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Messages between the tasks of the service: orders and messages for the driver, its requests, and the leadership.
 
-use engine::leader::{Input, PauseRead, Probe, StreamId};
+use engine::leader::{GuardRead, Input, Probe, StreamId};
 use engine::object::GroupResource;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use std::sync::{Arc, OnceLock};
@@ -76,7 +76,7 @@ pub(crate) enum Ending {
 pub(crate) enum Ask {
     Probe(Probe),
     Relist { collection: GroupResource, why: String },
-    ReadPauses(PauseRead),
+    ReadGuards(GuardRead),
 }
 
 /// The leader, as far as this replica knows.

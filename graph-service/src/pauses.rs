@@ -7,9 +7,20 @@ pub(crate) mod keeper;
 pub(crate) mod press;
 pub(crate) mod resource;
 
+use engine::guard::GuardKind;
 use std::time::Duration;
 
 /// The collection's path at the API server.
+pub(crate) fn path(kind: GuardKind) -> String {
+    format!("/apis/ownergraph.dev/v1alpha1/{}", kind.plural())
+}
+
+/// The name of the CustomResourceDefinition.
+pub(crate) fn definition(kind: GuardKind) -> String {
+    format!("{}.{}", kind.plural(), engine::hold::GROUP)
+}
+
+/// The path of the collection of pauses.
 pub(crate) const PATH: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
 /// Plural name of the resource.
 pub(crate) const RESOURCE: &str = "pauses";

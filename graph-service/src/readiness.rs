@@ -10,7 +10,7 @@ use engine::coverage::State;
 use engine::leader::Queries;
 use engine::object::Uid;
 use engine::view::{
-    BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind, Unseen, Waiting, Waits,
+    BlockerView, CollectionStatus, ExecutorView, GuardView, Status, UnresolvedKind, Unseen, Waiting, Waits,
 };
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
@@ -60,7 +60,7 @@ pub(crate) struct Running {
 /// One snapshot of the data of an answer.
 struct Look {
     status: Status,
-    pauses: Vec<PauseView>,
+    pauses: Vec<GuardView>,
     collections: Vec<CollectionStatus>,
     unresolved: Vec<UnresolvedKind>,
     executors: Vec<ExecutorView>,
@@ -72,7 +72,7 @@ impl Look {
     fn at(queries: &Queries<'_>) -> Look {
         Look {
             status: queries.status(),
-            pauses: queries.pauses(),
+            pauses: queries.guards(),
             collections: queries.collections(),
             unresolved: queries.unresolved_kinds(UNRESOLVED_MAX),
             executors: queries.executors(),
@@ -156,8 +156,8 @@ impl Probe for Health {
             lines.push(format!("owner checks: {} in progress, {} wait", questions.under_way, questions.waiting));
         }
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
-        lines.extend(look.status.pauses_unknown.iter().map(|why| format!("pauses: deletions are suspended, {why}")));
-        lines.extend(look.pauses.iter().map(|view| pause_line(view, self.clock)));
+        lines.extend(look.status.guards_unknown.iter().map(|why| format!("guards: deletions are suspended, {why}")));
+        lines.extend(look.pauses.iter().map(|view| guard_line(view, self.clock)));
         lines.extend(
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
         );
@@ -181,7 +181,7 @@ impl Probe for Health {
             // The data is read in pieces, so that the collector never waits for all of it.
             let status = running.reader.with(|queries| queries.status());
             let waits = running.reader.with(|queries| queries.queue_waits(clock.now()));
-            let pauses = running.reader.with(|queries| queries.pauses());
+            let pauses = running.reader.with(|queries| queries.guards());
             let collections = running.reader.with(|queries| queries.collections());
             let stalled = self.stalled(&waits, status.term.is_some());
             self.metrics.refresh(&Snapshot {
@@ -261,18 +261,18 @@ fn log_lines(log: &DecisionLog) -> Vec<String> {
     lines
 }
 
-fn pause_line(pause: &PauseView, clock: Clock) -> String {
-    let left = pause.until.since(clock.now()).as_secs();
-    let mut line = format!("pause: {} ", pause.name);
-    match (pause.over, pause.effective) {
+fn guard_line(guard: &GuardView, clock: Clock) -> String {
+    let left = guard.until.map(|until| format!(", {} s left", until.since(clock.now()).as_secs())).unwrap_or_default();
+    let mut line = format!("{}: {} ", guard.id.kind.as_str(), guard.id.name);
+    match (guard.over, guard.effective) {
         (true, _) => line.push_str("has ended"),
-        (false, true) => line.push_str(&format!("effective, {} held, {left} s left", pause.held)),
-        (false, false) => line.push_str(&format!("pending ({}), {} held, {left} s left", pause.pending, pause.held)),
+        (false, true) => line.push_str(&format!("effective, {} held{left}", guard.held)),
+        (false, false) => line.push_str(&format!("pending ({}), {} held{left}", guard.pending, guard.held)),
     }
-    if !pause.problem.is_empty() {
-        line.push_str(&format!("; wrong: {}", pause.problem));
+    if !guard.problem.is_empty() {
+        line.push_str(&format!("; wrong: {}", guard.problem));
     }
-    line.push_str(&format!(": {}", pause.reason));
+    line.push_str(&format!(": {}", guard.reason));
     line
 }
 

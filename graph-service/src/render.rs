@@ -123,8 +123,8 @@ impl Render {
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, answer, api_calls, age_ms, "attempt ended");
             }
-            Event::Held { target, action, pause, .. } => {
-                tracing::debug!(%target, uid = %target.uid, action = action.as_str(), ?pause, "decision held or released");
+            Event::Held { target, action, by, .. } => {
+                tracing::debug!(%target, uid = %target.uid, action = action.as_str(), by = by.as_ref().map(tracing::field::display), "decision held or released");
             }
             Event::ExecutorRefused { executor, why } => {
                 tracing::warn!(%executor, why, "refused an executor");
@@ -235,20 +235,24 @@ impl Render {
                 self.metrics.unusable.inc();
                 tracing::debug!(%collection, why, "object is invalid and is ignored");
             }
-            Event::PauseTaken { name, scope, reason, actor, problem, lasts } => {
-                let lasts_s = lasts.as_secs();
+            Event::GuardTaken { id, scope, reason, actor, problem, lasts } => {
+                let lasts_s = lasts.map(|lasts| lasts.as_secs());
                 if problem.is_empty() {
-                    tracing::info!(pause = %name, ?scope, reason, actor, lasts_s, "paused");
+                    tracing::info!(guard = %id, ?scope, reason, actor, lasts_s, "took a guard");
                 } else {
-                    tracing::warn!(pause = %name, problem, reason, lasts_s, "paused; the pause has an error");
+                    tracing::warn!(guard = %id, problem, reason, lasts_s, "took a guard that has an error");
                 }
             }
-            Event::PauseEffective { name } => tracing::info!(pause = %name, "the pause is effective"),
-            Event::PauseEnded { name, why } => tracing::info!(pause = %name, why, "the pause has ended"),
-            Event::PausesUnknown { why } => {
-                tracing::warn!(why, "cannot read Pause objects; deletions are suspended");
+            Event::GuardEffective { id } => tracing::info!(guard = %id, "the guard is effective"),
+            Event::GuardEnded { id, why } => tracing::info!(guard = %id, why, "the guard has ended"),
+            Event::GuardsUnknown { kind, why } => {
+                let kind = kind.as_kind();
+                tracing::warn!(why, kind, "cannot read the guards of a kind; deletions are suspended");
             }
-            Event::PausesKnown => tracing::info!("Pause objects are readable again; deletions resume"),
+            Event::GuardsKnown { kind } => {
+                let kind = kind.as_kind();
+                tracing::info!(kind, "the guards of the kind are readable again; deletions resume");
+            }
             Event::Rejected { why } => {
                 // Logged at debug, because a faulty peer could flood the log.
                 self.metrics.rejected.inc();

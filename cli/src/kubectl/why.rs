@@ -349,8 +349,11 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         }
         Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be listed"),
         Code::CollectionUnsynced => beside(format!("the collection of {who} cannot be listed")),
-        Code::Paused if detail.starts_with(PAUSE_PREFIX) => format!("held by {detail}{}", until(reason)),
-        Code::Paused => about("held"),
+        Code::Paused | Code::Protected | Code::AwaitingApproval | Code::Gated | Code::OverBudget => {
+            // A guard is named by its resource. Guards that cannot be read are a sentence.
+            let named = detail.split_once(": ").is_some_and(|(guard, _)| guard.contains('/'));
+            if named { format!("held by {detail}{}", until(reason)) } else { about("held") }
+        }
         Code::FinalizerPresent => format!("finalizer {detail}"),
         Code::BlockingDependents => {
             format!("{who} {} to be deleted first", if reason.related_count == 1 { "has" } else { "have" })

@@ -1,8 +1,9 @@
 //! The meaning of the names in the scope of a pause. As in kubectl, users may write `deploy` for `deployments.apps`.
 
 use crate::coverage::{Coverage, Kind};
+use crate::guard::GuardKind;
 use crate::object::{GroupResource, Name};
-use crate::scope::{Filter, Scope};
+use crate::scope::{Filter, OwnerScope, Scope};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -30,34 +31,44 @@ impl Meaning {
     /// Resolves the same scope again, with the kinds that are served now.
     pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage) -> Meaning {
         let mut meaning = Meaning::default();
-        let mut read = |filter: &Filter| {
-            let mut resources = Vec::new();
-            for written in &filter.resources {
-                let mut means = self.known.get(written).cloned().unwrap_or_default();
-                for called in coverage.called(written) {
-                    if !means.contains(&called) {
-                        means.push(called);
-                    }
+        let mut called = |written: &GroupResource| {
+            let mut means = self.known.get(written).cloned().unwrap_or_default();
+            for called in coverage.called(written) {
+                if !means.contains(&called) {
+                    means.push(called);
                 }
-                if means.is_empty() && !meaning.unclear.contains(written) {
-                    meaning.unclear.push(written.clone());
-                }
-                resources.extend(means.iter().cloned());
-                meaning.known.insert(written.clone(), means);
             }
-            Filter { resources, ..filter.clone() }
+            if means.is_empty() && !meaning.unclear.contains(written) {
+                meaning.unclear.push(written.clone());
+            }
+            meaning.known.insert(written.clone(), means.clone());
+            means
         };
-        let targets = scope.targets.iter().map(&mut read).collect();
+        let mut targets = Vec::new();
+        for filter in &scope.targets {
+            let resources = filter.resources.iter().flat_map(&mut called).collect();
+            let read = Filter { resources, ..filter.clone() };
+            let Some(owner) = &filter.owner else {
+                targets.push(read);
+                continue;
+            };
+            // A name that several collections share means the owner of each of them.
+            for resource in called(&owner.resource) {
+                targets.push(Filter { owner: Some(OwnerScope { resource, ..owner.clone() }), ..read.clone() });
+            }
+        }
         meaning.scope = if meaning.unclear.is_empty() { Scope { targets } } else { Scope::default() };
         meaning
     }
 
     /// The error of the names, as a sentence; empty if there is none.
-    pub(crate) fn problem(&self) -> String {
+    pub(crate) fn problem(&self, of: GuardKind) -> String {
         if self.unclear.is_empty() {
             return String::new();
         }
-        format!("the API server does not serve {}, so the pause holds everything", listed(&self.unclear))
+        let (unclear, kind) = (listed(&self.unclear), of.as_str());
+        let verb = if matches!(of, GuardKind::Pause | GuardKind::Protection) { "holds" } else { "covers" };
+        format!("the API server does not serve {unclear}, so the {kind} {verb} everything")
     }
 }
 

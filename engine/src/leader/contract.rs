@@ -4,7 +4,7 @@ use crate::coverage::{ALL_RESOURCES, State, Undiscovered};
 use crate::decision::{Cause, Grounds, Logged};
 use crate::evidence::{CheckBy, Proof};
 use crate::follow::{Failure, WatchEnd};
-use crate::hold::Pause;
+use crate::guard::{Guard, GuardId, GuardKind};
 use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
@@ -99,9 +99,12 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProbeId(pub u64);
 
-/// The number of a read of all pauses. The engine assigns it.
+/// A read of all guards of a kind. The engine assigns the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PauseRead(pub u64);
+pub struct GuardRead {
+    pub kind: GuardKind,
+    pub number: u64,
+}
 
 /// A fact for the leader. Upstream queues such facts in `graphChanges`.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,18 +146,18 @@ pub enum Input {
     /// The answer to [`Output::Probe`].
     Probed { probe: ProbeId, answer: Result<ProbeAnswer, Failure> },
 
-    /// All pauses, from the list with which their watch begins.
-    PausesListed(PauseList),
-    /// The watch of pauses follows, up to this position if the position is known.
-    PausesFollowed { position: Option<ResourceVersion> },
-    /// The watch of pauses is lost, or there is nothing to watch any more.
-    PausesLost { error: String },
-    /// A pause, from its watch or from the answer to its creation.
-    PauseSeen(Pause),
-    /// A pause was deleted.
-    PauseGone { name: Name, uid: Uid },
-    /// The answer to [`Output::ReadPauses`]. An answer that does not establish the set of pauses is an error.
-    PausesRead { read: PauseRead, answer: Result<PauseAnswer, String> },
+    /// All guards of a kind, from the list with which their watch begins.
+    GuardsListed { kind: GuardKind, list: GuardList },
+    /// The watch of a kind of guards follows, up to this position if the position is known.
+    GuardsFollowed { kind: GuardKind, position: Option<ResourceVersion> },
+    /// The watch of a kind of guards is lost, or there is nothing to watch any more.
+    GuardsLost { kind: GuardKind, error: String },
+    /// A guard, from its watch or from the answer to its creation.
+    GuardSeen(Guard),
+    /// A guard was deleted.
+    GuardGone { id: GuardId, uid: Uid },
+    /// The answer to [`Output::ReadGuards`]. An answer that does not establish the set of guards is an error.
+    GuardsRead { read: GuardRead, answer: Result<GuardAnswer, String> },
 
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },
@@ -217,22 +220,22 @@ pub struct ProbeAnswer {
     pub remaining: Option<u64>,
 }
 
-/// The answer to a read of all pauses.
+/// The answer to a read of all guards of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PauseAnswer {
-    /// A consistent answer shows that the definition of pauses does not exist, so there are no pauses.
+pub enum GuardAnswer {
+    /// A consistent answer shows that the definition of the kind does not exist, so there are no such guards.
     NotServed,
-    /// A consistent list shows all pauses.
-    Served(PauseList),
+    /// A consistent list shows all guards of the kind.
+    Served(GuardList),
 }
 
-/// All pauses at one position.
+/// All guards of a kind at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseList {
+pub struct GuardList {
     pub position: ResourceVersion,
-    /// The pauses, at most [`crate::hold::PAUSES_MAX`].
-    pub pauses: Vec<Pause>,
-    /// True if there are more pauses than the list contains.
+    /// The guards, at most [`crate::hold::GUARDS_MAX`].
+    pub guards: Vec<Guard>,
+    /// True if there are more guards than the list contains.
     pub more: bool,
 }
 
@@ -253,8 +256,8 @@ pub enum Output {
         stream: StreamId,
     },
     Probe(Probe),
-    /// Reads all pauses consistently. The shell answers with [`Input::PausesRead`].
-    ReadPauses(PauseRead),
+    /// Reads all guards of a kind consistently. The shell answers with [`Input::GuardsRead`].
+    ReadGuards(GuardRead),
     /// Discards the watch of the collection and lists the collection again.
     Relist {
         collection: GroupResource,
@@ -298,12 +301,12 @@ pub enum Event {
         replaced: bool,
         grounds: Box<Grounds>,
     },
-    /// A pause begins to hold a decision, or no pause holds it any more.
+    /// A guard begins to hold a decision, or no guard holds it any more.
     Held {
         target: ObjectRef,
         action: ActionKind,
-        /// The pause that holds the decision; `None` if no pause does.
-        pause: Option<Name>,
+        /// The strictest guard that holds the decision; `None` if no guard does.
+        by: Option<GuardId>,
         grounds: Box<Grounds>,
     },
     /// An attempt ended.
@@ -480,30 +483,34 @@ pub enum Event {
         collection: GroupResource,
         why: String,
     },
-    /// A pause takes effect, or changes its scope.
-    PauseTaken {
-        name: Name,
+    /// A guard takes effect, or changes its scope or its rule.
+    GuardTaken {
+        id: GuardId,
         scope: Scope,
         reason: String,
-        /// The actor who created the pause, according to its resource.
+        /// The actor who created the guard, according to its resource.
         actor: String,
-        /// The problem of the pause; empty if there is none.
+        /// The problem of the guard; empty if there is none.
         problem: String,
-        lasts: Duration,
+        /// `None` if the guard does not expire.
+        lasts: Option<Duration>,
     },
-    /// No write that this pause holds can be sent or be in transit any more.
-    PauseEffective {
-        name: Name,
+    /// No write that this guard holds can be sent or be in transit any more.
+    GuardEffective {
+        id: GuardId,
     },
-    PauseEnded {
-        name: Name,
+    GuardEnded {
+        id: GuardId,
         why: &'static str,
     },
-    /// All destructive actions are withheld, because the set of pauses is unknown.
-    PausesUnknown {
+    /// All destructive actions are withheld, because the guards of this kind are unknown.
+    GuardsUnknown {
+        kind: GuardKind,
         why: String,
     },
-    PausesKnown,
+    GuardsKnown {
+        kind: GuardKind,
+    },
     /// The leader ignored an invalid input.
     Rejected {
         why: String,
@@ -517,8 +524,8 @@ impl Event {
             Event::Decided { .. } => "decided",
             Event::Granted { .. } => "granted",
             Event::Withdrawn { .. } => "withdrawn",
-            Event::Held { pause: Some(_), .. } => "held",
-            Event::Held { pause: None, .. } => "released",
+            Event::Held { by: Some(_), .. } => "held",
+            Event::Held { by: None, .. } => "released",
             Event::Attempted { .. } => "attempted",
             Event::ReportedLate { .. } => "reported late",
             Event::Confirmed { .. } => "confirmed",
@@ -545,11 +552,11 @@ impl Event {
             Event::OrphaningForgotten { .. } => "orphaning forgotten",
             Event::TooManyReferences { .. } => "too many references",
             Event::Unusable { .. } => "unusable",
-            Event::PauseTaken { .. } => "pause taken",
-            Event::PauseEffective { .. } => "pause effective",
-            Event::PauseEnded { .. } => "pause ended",
-            Event::PausesUnknown { .. } => "pauses unknown",
-            Event::PausesKnown => "pauses known",
+            Event::GuardTaken { .. } => "guard taken",
+            Event::GuardEffective { .. } => "guard effective",
+            Event::GuardEnded { .. } => "guard ended",
+            Event::GuardsUnknown { .. } => "guards unknown",
+            Event::GuardsKnown { .. } => "guards known",
             Event::Rejected { .. } => "rejected",
         }
     }

@@ -27,7 +27,7 @@ impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.cx.term = Some(term.clone());
         self.dispatcher.begin_term();
-        self.begin_pauses();
+        self.begin_guards();
         self.restart_barrier();
         self.world.mark_deletions();
         self.cx.event(Event::TermGained(term));
@@ -98,10 +98,8 @@ impl Leader {
             self.judge(id);
         }
         // This check is the last one before a grant. A held item is never granted.
-        if self.dispatcher.queue().is_held(uid) {
-            self.dispatcher.hold(uid);
-            return None;
-        }
+        let hold = self.dispatcher.queue().get(uid).and_then(|item| self.holding().first(&item.draft));
+        self.dispatcher.set_hold(uid, hold);
         let item = self.dispatcher.queue().get(uid).filter(|item| item.state == ItemState::Ready)?;
         let kind = item.draft.action.kind();
         let id = self.world.graph().primary(uid);

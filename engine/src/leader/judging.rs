@@ -190,7 +190,8 @@ impl Leader {
             .get(&target.uid)
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
-        let put = self.dispatcher.put(&self.cx, draft, root, observe);
+        let hold = self.holding().first(&draft);
+        let put = self.dispatcher.put(&self.cx, draft, hold, root, observe);
         let repeated = repeated.filter(|_| put == Put::New && !observe);
         match put {
             Put::New | Put::Replaced => {

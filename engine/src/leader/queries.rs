@@ -3,9 +3,9 @@
 use super::claims::Claims;
 use super::context::Context;
 use super::dispatcher::Dispatcher;
+use super::guards::Guards;
 use super::history::History;
 use super::ledger::Ledger;
-use super::pauses::Pauses;
 use super::probing::Prober;
 use super::world::World;
 use crate::coverage::KindId;
@@ -30,7 +30,7 @@ mod contents;
 mod decisions;
 mod dependents;
 mod explain;
-mod pauses;
+mod guards;
 mod planning;
 mod scan;
 mod walk;
@@ -49,7 +49,7 @@ pub struct Queries<'a> {
     pub(super) world: &'a World,
     pub(super) history: &'a History,
     pub(super) dispatcher: &'a Dispatcher,
-    pub(super) pauses: &'a Pauses,
+    pub(super) guards: &'a Guards,
     pub(super) prober: &'a Prober,
     pub(super) claims: &'a Claims,
     pub(super) ledger: &'a Ledger,
@@ -84,7 +84,7 @@ impl<'a> Queries<'a> {
                 .collect(),
             sessions: self.dispatcher.leases().session_count(),
             stopped: self.stopped(),
-            pauses_unknown: self.pauses_unknown(),
+            guards_unknown: self.guards_unknown(),
             questions: self.prober.questions().view(self.world.coverage()),
             inconsistent: self.world.inconsistent(),
             kept_apart: self.world.kept_apart(),

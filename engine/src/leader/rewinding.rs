@@ -22,7 +22,7 @@ impl Leader {
         self.history.rewind(lost.everything.then_some(&lost.kinds));
         self.prober.void(&lost.kinds);
         if lost.everything {
-            self.forget_pause_versions();
+            self.forget_guard_versions();
             self.cx.event(Event::GrantsStopped { why: String::from("the store was rewound") });
         }
         self.restart_barrier();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::follow::{Failure, WatchEnd};
 use crate::graph::Graph;
+use crate::guard::GuardKind;
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::time::Time;
@@ -40,6 +41,7 @@ mod pacing;
 mod pauses;
 mod places;
 mod pressure;
+mod protections;
 mod races;
 mod readings;
 mod readopting;
@@ -74,7 +76,7 @@ struct Bench {
     sent: Vec<(StreamId, ToExecutor)>,
     refused: Vec<Refusal>,
     probes: Vec<Probe>,
-    reads: Vec<PauseRead>,
+    reads: Vec<GuardRead>,
     relists: Vec<GroupResource>,
     granted: Vec<WorkLease>,
 }
@@ -256,14 +258,16 @@ impl Bench {
             granted: Vec::new(),
         };
         bench.input(Input::TermGained(term(1)));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        bench.answer_reads(&Ok(GuardAnswer::NotServed));
         bench
     }
 
-    /// Answers the reads of all pauses.
-    fn answer_reads(&mut self, answer: &Result<PauseAnswer, String>) {
+    /// Answers the reads of all pauses. There are no guards of other kinds.
+    fn answer_reads(&mut self, answer: &Result<GuardAnswer, String>) {
         for read in core::mem::take(&mut self.reads) {
-            self.input(Input::PausesRead { read, answer: answer.clone() });
+            let of_pauses = read.kind == GuardKind::Pause;
+            let answer = if of_pauses { answer.clone() } else { Ok(GuardAnswer::NotServed) };
+            self.input(Input::GuardsRead { read, answer });
         }
     }
 
@@ -299,7 +303,7 @@ impl Bench {
                 Output::Refuse { refusal, .. } => self.refused.push(refusal),
                 Output::Close { .. } => {}
                 Output::Probe(probe) => self.probes.push(probe),
-                Output::ReadPauses(read) => self.reads.push(read),
+                Output::ReadGuards(read) => self.reads.push(read),
                 Output::Relist { collection, .. } => self.relists.push(collection),
                 Output::Event(event) => self.events.push(event),
             }
@@ -452,7 +456,7 @@ impl Bench {
     /// collections contain only `objects`. There are no pauses, because a pause would hide grants that must not happen
     /// for another reason.
     fn answer_probes(&mut self, position: u64, objects: &[(&str, Object)]) {
-        self.answer_reads(&Ok(PauseAnswer::NotServed));
+        self.answer_reads(&Ok(GuardAnswer::NotServed));
         for probe in self.other_probes() {
             let of = |(resource, object): &(&str, Object)| {
                 (collection(resource) == probe.collection).then(|| object.clone())

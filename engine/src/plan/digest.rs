@@ -1,6 +1,5 @@
 //! The digest of a plan: it differs if any fact of the plan has changed.
 
-use super::brake::brake;
 use super::{Copied, Copy, PlanOptions};
 use crate::containers::Container;
 use crate::evidence::Presence;
@@ -45,7 +44,8 @@ pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
                     digest.text(&kind.kind);
                 }
             }
-            digest.text(brake(&copy.brakes, kind, &node.at.namespace).map_or("", |brake| &brake.words));
+            let brake = node.hold.as_ref().and_then(|hold| copy.brakes.get(hold));
+            digest.text(brake.map_or("", |brake| &brake.words));
         }
         if let Some(facts) = &node.facts {
             digest.number(facts.digest());

@@ -1,16 +1,28 @@
-//! The holds on items: the items that a pause holds, and those of them that no event has reported yet.
+//! The holds on items: which hold applies to each, and the items whose hold no event has reported yet.
+//!
+//! The leader determines the hold of standing guards, [`Item::hold`], for each new decision, after each change of the
+//! guards, and at the grant. What is asked at the grant alone holds an item by its state.
 
-use super::{Item, ItemState, Queue};
+use super::{Draft, Item, ItemState, Queue};
+use crate::guard::GuardId;
 use crate::hold::{Hold, Holds};
-use crate::object::{Name, Uid};
+use crate::object::Uid;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Item {
-    /// A named pause holds it.
-    pub(super) fn is_paused(&self) -> bool {
-        matches!(self.state, ItemState::Held(Hold::Pause(_)))
+    /// The guard in its state.
+    pub(super) fn held_by(&self) -> Option<&GuardId> {
+        match &self.state {
+            ItemState::Held(Hold::Guard(id)) => Some(id),
+            ItemState::Held(Hold::Unknown(_) | Hold::TooMany(_))
+            | ItemState::Ready
+            | ItemState::Observed
+            | ItemState::Backoff { .. }
+            | ItemState::Behind(_)
+            | ItemState::Leased(_) => None,
+        }
     }
 }
 
@@ -19,8 +31,7 @@ impl Queue {
         &self.holds
     }
 
-    /// Returns the holds for a change. After a change that holds more, the caller calls [`Queue::hold_ready`]. After
-    /// one that holds less, the caller calls [`Queue::unhold`].
+    /// Returns the holds for a change. The caller then calls [`Queue::rehold`].
     pub(crate) fn holds_mut(&mut self) -> &mut Holds {
         &mut self.holds
     }
@@ -30,73 +41,50 @@ impl Queue {
         self.held.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether a hold applies to this item now, although its state is ready.
-    pub(crate) fn is_held(&self, uid: &Uid) -> bool {
-        self.items.get(uid).is_some_and(|item| item.state == ItemState::Ready && hold_on(&self.holds, item).is_some())
-    }
-
     /// The uids that this hold holds.
     pub(crate) fn held_by(&self, hold: &Hold) -> impl ExactSizeIterator<Item = &Uid> {
         const NONE: &BTreeSet<Uid> = &BTreeSet::new();
         self.held.get(hold).unwrap_or(NONE).iter()
     }
 
-    /// The next item whose hold by a pause has changed, with the pause.
-    pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
+    /// The next item whose guard has changed, with the guard.
+    pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<GuardId>)> {
         loop {
             let uid = self.held_news.pop_first()?;
-            let Some(item) = self.items.get_mut(&uid).filter(|item| item.reported_held != item.is_paused()) else {
+            let Some(item) = self.items.get_mut(&uid).filter(|item| item.reported_held.as_ref() != item.held_by())
+            else {
                 continue;
             };
-            item.reported_held = !item.reported_held;
-            let pause = match &item.state {
-                ItemState::Held(Hold::Pause(name)) => Some(name.clone()),
-                ItemState::Held(Hold::Unknown | Hold::TooMany)
-                | ItemState::Ready
-                | ItemState::Observed
-                | ItemState::Backoff { .. }
-                | ItemState::Behind(_)
-                | ItemState::Leased(_) => None,
-            };
-            return self.items.get(&uid).map(|item| (item.as_ref(), pause));
+            item.reported_held = item.held_by().cloned();
+            return self.items.get(&uid).map(|item| (item.as_ref(), item.reported_held.clone()));
         }
     }
 
-    /// Holds affected items after a hold has been added or extended. This includes items behind a blocker, because
-    /// others would wait for the attempt of a held item.
-    pub(crate) fn hold_ready(&mut self) {
-        let holds = |item: &&Item| {
-            matches!(item.state, ItemState::Ready | ItemState::Behind(_)) && hold_on(&self.holds, item).is_some()
+    /// Determines the hold of each item anew.
+    pub(crate) fn rehold(&mut self, find: impl Fn(&Holds, &Draft) -> Option<Hold>) {
+        let changed = |item: &Item| {
+            let hold = find(&self.holds, &item.draft);
+            (hold != item.hold).then(|| (item.draft.target.uid.clone(), hold))
         };
-        let uids: Vec<Uid> =
-            self.items.values().map(Box::as_ref).filter(holds).map(|item| item.draft.target.uid.clone()).collect();
-        for uid in uids {
-            self.make_ready(&uid);
+        let changed: Vec<(Uid, Option<Hold>)> = self.items.values().map(Box::as_ref).filter_map(changed).collect();
+        for (uid, hold) in changed {
+            self.set_hold(&uid, hold);
         }
     }
 
-    /// Checks the items of a hold again after the hold has been removed or reduced.
-    pub(crate) fn unhold(&mut self, hold: &Hold) {
-        let Some(uids) = self.held.remove(hold) else { return };
-        for uid in uids {
-            self.make_ready(&uid);
+    /// Applies the hold of an item. This includes items behind a blocker, because others would wait for the attempt of a
+    /// held item.
+    pub(crate) fn set_hold(&mut self, uid: &Uid, hold: Option<Hold>) {
+        let Some(item) = self.items.get_mut(uid) else { return };
+        let is_news = item.hold != hold;
+        item.hold = hold;
+        let waits = match item.state {
+            ItemState::Ready | ItemState::Held(_) => true,
+            ItemState::Behind(_) => item.hold.is_some(),
+            ItemState::Observed | ItemState::Backoff { .. } | ItemState::Leased(_) => false,
+        };
+        if is_news && waits {
+            self.make_ready(uid);
         }
-    }
-}
-
-pub(super) fn hold_on(holds: &Holds, item: &Item) -> Option<Hold> {
-    let target = &item.draft.target;
-    if item.draft.destroys { holds.find(&target.group, &target.resource, &target.namespace) } else { None }
-}
-
-/// The hold in the item's state.
-pub(super) fn held_state(item: &Item) -> Option<Hold> {
-    match &item.state {
-        ItemState::Held(hold) => Some(hold.clone()),
-        ItemState::Ready
-        | ItemState::Observed
-        | ItemState::Backoff { .. }
-        | ItemState::Behind(_)
-        | ItemState::Leased(_) => None,
     }
 }

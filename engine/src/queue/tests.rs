@@ -1,4 +1,5 @@
 use super::*;
+use crate::guard::GuardKind;
 use crate::object::ResourceVersion;
 use crate::work::{ActionKind, PropagationPolicy};
 use alloc::string::String;
@@ -31,6 +32,14 @@ fn draft(namespace: &str, name: &str) -> Draft {
     }
 }
 
+impl Queue {
+    /// Adds a decision as the leader does.
+    fn decide(&mut self, now: Time, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
+        let hold = everything(&self.holds, &draft);
+        self.put(now, draft, hold, root, observe)
+    }
+}
+
 fn drain(queue: &mut Queue) -> Vec<String> {
     core::iter::from_fn(|| queue.pop()).map(|uid| alloc::format!("{uid}")).collect()
 }
@@ -43,10 +52,10 @@ fn at(seconds: u64) -> Time {
 fn namespaces_take_turns() {
     let mut queue = Queue::default();
     for name in ["a1", "a2", "a3"] {
-        queue.put(at(0), draft("a", name), None, false);
+        queue.decide(at(0), draft("a", name), None, false);
     }
     for (namespace, name) in [("b", "b1"), ("c", "c1"), ("b", "b2")] {
-        queue.put(at(0), draft(namespace, name), None, false);
+        queue.decide(at(0), draft(namespace, name), None, false);
     }
     assert_eq!(drain(&mut queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
     assert!(!queue.has_ready());
@@ -56,10 +65,10 @@ fn namespaces_take_turns() {
 fn in_a_namespace_the_roots_of_cascades_take_turns() {
     let mut queue = Queue::default();
     for (name, root) in [("r1", "r"), ("r2", "r"), ("r3", "r"), ("s1", "s"), ("s2", "s")] {
-        queue.put(at(0), draft("a", name), Some(uid(root)), false);
+        queue.decide(at(0), draft("a", name), Some(uid(root)), false);
     }
-    queue.put(at(0), draft("b", "b1"), Some(uid("r")), false);
-    queue.put(at(0), draft("a", "alone"), None, false);
+    queue.decide(at(0), draft("b", "b1"), Some(uid("r")), false);
+    queue.decide(at(0), draft("a", "alone"), None, false);
     assert_eq!(drain(&mut queue), ["r1", "b1", "s1", "alone", "r2", "s2", "r3"]);
     assert_eq!(queue.inconsistency(), None);
 }
@@ -71,7 +80,7 @@ fn a_queue_that_empties_keeps_no_more_entries_than_one_that_is_empty() {
     for _ in 0..22 {
         for name in &names {
             queue.withdraw(&uid(name)).unwrap();
-            queue.put(at(0), draft("a", name), None, false);
+            queue.decide(at(0), draft("a", name), None, false);
         }
     }
     for name in &names {
@@ -85,29 +94,29 @@ fn decisions_that_come_and_go_leave_nothing_behind_where_nothing_is_granted() {
     let mut queue = Queue::default();
     for round in 0..10_000_u32 {
         let name = alloc::format!("x{}", round % 7);
-        queue.put(at(0), draft(&alloc::format!("ns{}", round % 5), &name), None, false);
+        queue.decide(at(0), draft(&alloc::format!("ns{}", round % 5), &name), None, false);
         queue.withdraw(&uid(&name)).unwrap();
     }
     assert!(queue.lanes.len() <= LANES_SPARE + 2, "{} entries for no item", queue.lanes.len());
     assert_eq!(queue.inconsistency(), None);
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     assert_eq!(drain(&mut queue), ["x"]);
 }
 
 #[test]
 fn one_item_per_target_and_a_newer_decision_replaces_it() {
     let mut queue = Queue::default();
-    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::New);
-    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::Same);
+    assert_eq!(queue.decide(at(0), draft("a", "x"), None, false), Put::New);
+    assert_eq!(queue.decide(at(0), draft("a", "x"), None, false), Put::Same);
     let mut other = draft("a", "x");
     other.action = Action::RemoveFinalizer { finalizer: "orphan".into() };
-    assert_eq!(queue.put(at(0), other.clone(), None, false), Put::Replaced);
+    assert_eq!(queue.decide(at(0), other.clone(), None, false), Put::Replaced);
     assert_eq!(queue.get(&uid("x")).unwrap().generation, 2);
     assert_eq!(drain(&mut queue), ["x"], "once, however often it was put");
     let lease = LeaseId { term: 1, number: 1 };
     queue.place(&uid("x"), ItemState::Leased(lease));
-    assert_eq!(queue.put(at(0), other, None, false), Put::Same);
-    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::Leased(lease));
+    assert_eq!(queue.decide(at(0), other, None, false), Put::Same);
+    assert_eq!(queue.decide(at(0), draft("a", "x"), None, false), Put::Leased(lease));
     assert_eq!(queue.withdraw(&uid("x")).unwrap_err(), lease);
     assert_eq!((queue.len(), queue.leased()), (1, 1));
     queue.remove(&uid("x"));
@@ -141,7 +150,7 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
-        queue.put(at(0), draft("a", name), None, false);
+        queue.decide(at(0), draft("a", name), None, false);
         queue.pop();
     }
     assert_eq!(
@@ -172,7 +181,7 @@ fn probes_of_a_blocker_take_turns_by_lane_and_in_a_lane_by_arrival() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for (namespace, name) in [("a", "a1"), ("a", "a2"), ("z", "z1")] {
-        queue.put(at(0), draft(namespace, name), None, false);
+        queue.decide(at(0), draft(namespace, name), None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
@@ -192,7 +201,7 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
     let mut queue = Queue::default();
     let (blocker, row) = (forbidden("a"), forbidden_row());
     for name in ["x", "y", "z"] {
-        queue.put(at(0), draft("a", name), None, false);
+        queue.decide(at(0), draft("a", name), None, false);
     }
     queue.pop();
     assert!(!queue.is_refused_alone(&uid("x"), &blocker, false), "nothing shows that it is about this item");
@@ -208,11 +217,11 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
     assert_eq!(drain(&mut queue), ["x", "z"]);
     assert!(queue.is_refused_alone(&uid("x"), &blocker, false));
     queue.place(&uid("x"), ItemState::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
-    queue.put(at(11), draft("a", "w"), None, false);
+    queue.decide(at(11), draft("a", "w"), None, false);
     assert_eq!(drain(&mut queue), ["w"], "no item waits behind an individual refusal");
     // A rule for one item may come: when one item that waits alone passes, all of them are tried.
     queue.make_ready(&uid("x"));
-    queue.put(at(12), draft("a", "v"), None, false);
+    queue.decide(at(12), draft("a", "v"), None, false);
     queue.place(&uid("v"), ItemState::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
     assert_eq!(drain(&mut queue), ["x"]);
     queue.passed(at(13), &uid("x"), None, true);
@@ -223,11 +232,11 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
 #[test]
 fn items_that_would_meet_a_known_blocker_do_not_try() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     queue.pop();
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
-    queue.put(at(0), draft("b", "y"), None, false);
+    queue.decide(at(0), draft("b", "y"), None, false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     queue.lift(&blocker);
     assert_eq!(drain(&mut queue), ["x", "y"]);
@@ -236,7 +245,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 #[test]
 fn an_item_that_a_lane_names_twice_waits_once_behind_what_stands_in_its_way() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     queue.place(&uid("x"), ItemState::Backoff { until: at(1), why: Delay::Failed });
     queue.make_ready(&uid("x"));
     queue.raise(at(1), forbidden("a"));
@@ -249,7 +258,7 @@ fn a_probe_that_was_dropped_makes_room_for_the_next() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for name in ["x", "y"] {
-        queue.put(at(0), draft("a", name), None, false);
+        queue.decide(at(0), draft("a", name), None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
@@ -262,7 +271,7 @@ fn a_probe_that_was_dropped_makes_room_for_the_next() {
 #[test]
 fn in_observe_nothing_is_ever_ready() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), None, true);
+    queue.decide(at(0), draft("a", "x"), None, true);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert_eq!((queue.len(), queue.waiting()), (1, 0));
 }
@@ -271,7 +280,7 @@ fn in_observe_nothing_is_ever_ready() {
 fn a_probe_that_came_to_nothing_is_not_waited_for() {
     let mut queue = Queue::default();
     let (blocker, row) = (forbidden("a"), forbidden_row());
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     queue.pop();
     queue.block(at(0), &uid("x"), blocker, WAIT);
     queue.probe(&row, at(5));
@@ -283,7 +292,7 @@ fn a_probe_that_came_to_nothing_is_not_waited_for() {
     assert_eq!(drain(&mut queue), ["x"]);
     // The same if the item was dropped meanwhile, and another decision about the target replaced it.
     queue.remove(&uid("x"));
-    queue.put(at(12), draft("a", "x"), None, false);
+    queue.decide(at(12), draft("a", "x"), None, false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert!(queue.probe(&row, at(15)).is_some());
     assert_eq!(drain(&mut queue), ["x"]);
@@ -294,7 +303,7 @@ fn refused_everywhere(count: usize) -> Queue {
     let mut queue = Queue::default();
     for number in 0..count {
         let namespace = alloc::format!("ns{number:04}");
-        queue.put(at(0), draft(&namespace, &alloc::format!("x{number:04}")), None, false);
+        queue.decide(at(0), draft(&namespace, &alloc::format!("x{number:04}")), None, false);
     }
     while let Some(uid) = queue.pop() {
         let namespace = queue.get(&uid).unwrap().draft.target.namespace.clone();
@@ -318,11 +327,11 @@ fn try_in_vain(queue: &mut Queue, now: Time) -> Vec<String> {
 fn an_item_that_moved_while_it_was_blocked_leaves_nothing_behind() {
     let mut queue = Queue::default();
     let (blocker, _) = webhook();
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     queue.pop();
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
     // Another node of this uid, in another namespace, with a decision of the same kind.
-    queue.put(at(1), draft("b", "x"), None, false);
+    queue.decide(at(1), draft("b", "x"), None, false);
     queue.place(&uid("x"), ItemState::Backoff { until: at(2), why: Delay::Failed });
     queue.lift(&blocker);
     assert_eq!(queue.waiting(), 1);
@@ -371,7 +380,7 @@ fn a_rule_that_comes_back_for_all_is_found_in_a_few_steps() {
 #[test]
 fn a_success_says_nothing_of_the_other_namespaces() {
     let mut queue = refused_everywhere(3);
-    queue.put(at(0), draft("ns0000", "y"), None, false);
+    queue.decide(at(0), draft("ns0000", "y"), None, false);
     queue.probe(&forbidden_row(), at(5));
     let probe = queue.pop().unwrap();
     let row = queue.passed(at(5), &probe, None, true).unwrap();
@@ -403,7 +412,7 @@ fn what_is_let_go_at_a_pace_comes_from_every_namespace_in_turn() {
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
     queue.raise(at(0), blocker.clone());
     for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
-        queue.put(at(0), draft(namespace, name), None, false);
+        queue.decide(at(0), draft(namespace, name), None, false);
     }
     assert_eq!((drain(&mut queue).len(), queue.behind(&blocker)), (0, 5));
     queue.release(&blocker, 2);
@@ -416,9 +425,14 @@ fn what_is_let_go_at_a_pace_comes_from_every_namespace_in_turn() {
     assert_eq!(queue.waiting(), 0);
 }
 
+/// The hold of an unreadable kind of guards.
+fn everything(holds: &Holds, draft: &Draft) -> Option<Hold> {
+    holds.blind().filter(|_| draft.destroys)
+}
+
 fn pause_everything(queue: &mut Queue) {
-    queue.holds.set_unknown(true);
-    queue.hold_ready();
+    queue.holds.set_unknown(GuardKind::Pause, true);
+    queue.rehold(everything);
 }
 
 #[test]
@@ -427,7 +441,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
         // `z` is not a deletion, and so never held.
-        queue.put(at(0), Draft { destroys: name != "z", ..draft("a", name) }, None, false);
+        queue.decide(at(0), Draft { destroys: name != "z", ..draft("a", name) }, None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
@@ -439,15 +453,15 @@ fn what_is_held_leaves_its_blocker_to_others() {
     queue.block(at(10), &uid("z"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (2, 1));
     // An item in progress meets the blocker, and is held meanwhile.
-    queue.put(at(10), draft("b", "w"), None, false);
+    queue.decide(at(10), draft("b", "w"), None, false);
     queue.block(at(10), &uid("w"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (3, 1));
     queue.probe(&row, at(15));
     assert_eq!(drain(&mut queue), ["z"]);
     queue.passed(at(15), &uid("z"), None, true);
     queue.remove(&uid("z"));
-    queue.holds.set_unknown(false);
-    queue.unhold(&Hold::Unknown);
+    queue.holds.set_unknown(GuardKind::Pause, false);
+    queue.rehold(everything);
     assert_eq!(drain(&mut queue), ["w", "x", "y"]);
     assert_eq!((queue.held(), queue.waiting()), (0, 0));
 }
@@ -458,14 +472,14 @@ fn a_decision_that_becomes_another_one_is_held_or_released() {
     pause_everything(&mut queue);
     let repair =
         Draft { action: Action::RemoveFinalizer { finalizer: "orphan".into() }, destroys: false, ..draft("a", "x") };
-    queue.put(at(0), repair.clone(), None, false);
+    queue.decide(at(0), repair.clone(), None, false);
     assert!(queue.get(&uid("x")).unwrap().state == ItemState::Ready);
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
-    queue.put(at(0), repair, None, false);
+    queue.decide(at(0), repair, None, false);
     assert_eq!((queue.held(), drain(&mut queue)), (0, alloc::vec!["x".into()]));
     queue.place(&uid("x"), ItemState::Backoff { until: at(1), why: Delay::Failed });
-    queue.put(at(0), draft("a", "x"), None, false);
+    queue.decide(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.remove(&uid("x"));
     assert_eq!((queue.held(), queue.len()), (0, 0));

@@ -29,7 +29,7 @@ fn conditions_of_a_filter_are_all_met_and_of_filters_one_is() {
             .into_iter()
             .filter(|place| {
                 let (resource, namespace) = place.split_once('/').unwrap();
-                scope.covers(if resource == "jobs" { "batch" } else { "" }, resource, namespace)
+                scope.may_cover(if resource == "jobs" { "batch" } else { "" }, resource, namespace)
             })
             .collect();
         assert_eq!(covered.join(" "), expected, "{targets:?}");

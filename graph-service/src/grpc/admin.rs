@@ -8,6 +8,7 @@ use super::{Shared, status};
 use crate::clock::wire;
 use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
+use engine::guard::GuardKind;
 use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::AdminService;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
@@ -60,7 +61,8 @@ impl State {
         let (status, waits) = self.shared.reader.with(|queries| (queries.status(), queries.queue_waits(now)));
         let (blockers, troubles) =
             self.shared.reader.with(|queries| (queries.blockers(OBSTACLES_MAX), queries.troubles(OBSTACLES_MAX)));
-        let (pauses, collections) = self.shared.reader.with(|queries| (queries.pauses(), queries.collections()));
+        let (pauses, collections) =
+            self.shared.reader.with(|queries| (queries.guards_of(GuardKind::Pause), queries.collections()));
         let stalled_for = self.shared.health.stalled(&waits, status.term.is_some());
         let loop_idle = self.shared.health.loop_idle();
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
@@ -135,7 +137,7 @@ impl AdminService for Admin {
         let ListPausesRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("pauses", page_size, &page_token)?;
         let clock = wire(self.shared.clock);
-        let pauses = self.shared.reader.with(|queries| queries.pauses());
+        let pauses = self.shared.reader.with(|queries| queries.guards_of(GuardKind::Pause));
         let pauses = pauses.into_iter().map(|view| bounds::short(proto::convert::pause(view, clock))).collect();
         let (pauses, next_page_token) = cursor.page(pauses, |pause: &Pause| pause.name.clone());
         Ok(Response::new(ListPausesResponse { pauses, next_page_token, meta: Some(self.shared.meta()) }))
@@ -144,8 +146,9 @@ impl AdminService for Admin {
     async fn get_pause(&self, request: Request<GetPauseRequest>) -> Result<Response<GetPauseResponse>, Status> {
         let request = request.into_inner();
         let name = pause_name(&request.name)?;
-        let pauses = self.shared.reader.with(|queries| queries.pauses());
-        let view = pauses.into_iter().find(|view| &*view.name == name).ok_or_else(|| status::pause_not_found(name))?;
+        let pauses = self.shared.reader.with(|queries| queries.guards_of(GuardKind::Pause));
+        let view =
+            pauses.into_iter().find(|view| &*view.id.name == name).ok_or_else(|| status::pause_not_found(name))?;
         let pause = Some(proto::convert::pause(view, wire(self.shared.clock)));
         Ok(Response::new(GetPauseResponse { pause, meta: Some(self.shared.meta()) }))
     }

@@ -25,7 +25,7 @@ pub(crate) fn definitions(bytes: &[u8]) {
     ensure_said(Crd::read(document));
     ensure_said(Service::read(document));
     for now in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
-        ensure_said(resource::read(document.get(), Sight::Found { now }));
+        ensure_said(resource::read(engine::guard::GuardKind::Pause, document.get(), Sight::Found { now }));
     }
-    ensure_said(resource::read(document.get(), Sight::Fresh));
+    ensure_said(resource::read(engine::guard::GuardKind::Pause, document.get(), Sight::Fresh));
 }

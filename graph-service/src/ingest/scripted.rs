@@ -185,12 +185,12 @@ pub(crate) fn word(input: &Input) -> String {
         Input::WatchResumed { .. } => "resumed".to_owned(),
         Input::Unusable { why, .. } => format!("unusable: {why}"),
         Input::Probed { probe, answer } => format!("probed {} {answer:?}", probe.0),
-        Input::PausesListed(_)
-        | Input::PausesFollowed { .. }
-        | Input::PausesLost { .. }
-        | Input::PauseSeen(_)
-        | Input::PauseGone { .. }
-        | Input::PausesRead { .. }
+        Input::GuardsListed { .. }
+        | Input::GuardsFollowed { .. }
+        | Input::GuardsLost { .. }
+        | Input::GuardSeen(_)
+        | Input::GuardGone { .. }
+        | Input::GuardsRead { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

@@ -7,8 +7,9 @@ use super::discovery::View;
 use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
-use super::{Clients, Config, Shared, pauses};
+use super::{Clients, Config, Shared, guards};
 use crate::messages::Control;
+use engine::guard::GuardKind;
 use engine::jitter::{Backoff, Rng};
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
@@ -43,8 +44,8 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Maximum time that the first view waits for the definitions. They say which server answers for a kind.
 const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
-/// The version of pauses that is read and written.
-const PAUSES_VERSION: &str = "v1alpha1";
+/// The version of guards that is read and written.
+const GUARDS_VERSION: &str = "v1alpha1";
 
 /// Runs discovery and the collections until a request to stop, or until the receiver of facts is gone.
 pub(crate) async fn run(
@@ -94,7 +95,7 @@ enum Job {
     Discovery,
     Crds,
     Services,
-    Pauses,
+    Guards(GuardKind),
     Collection(GroupResource),
 }
 
@@ -114,7 +115,7 @@ struct Supervisor {
     clients: Clients,
     config: Config,
     inputs: mpsc::Sender<Input>,
-    /// The queue for pauses. The driver handles it before all other facts.
+    /// The queue for guards. The driver handles it before all other facts.
     control: mpsc::Sender<Control>,
     shared: Arc<Shared>,
     definitions: Arc<Definitions>,
@@ -303,16 +304,16 @@ impl Supervisor {
                 if self.leaving.contains_key(&served.group_resource) {
                     self.end(Job::Collection(served.group_resource.clone())).await?;
                 }
-                if pauses::is_pauses(&served.group_resource) {
-                    self.follow_pauses(&served.group_resource);
+                if let Some(kind) = guards::kind_of(&served.group_resource) {
+                    self.follow_guards(kind, &served.group_resource);
                 }
                 return Ok(self.send(Input::KindServed(served)).await);
             }
             Change::Unserved(key) => {
-                if pauses::is_pauses(&key) {
-                    self.end(Job::Pauses).await?;
+                if let Some(kind) = guards::kind_of(&key) {
+                    self.end(Job::Guards(kind)).await?;
                     let error = format!("{key} is no longer served");
-                    self.order(Input::PausesLost { error }).await;
+                    self.order(Input::GuardsLost { kind, error }).await;
                 }
                 if !self.running.contains(&Job::Collection(key.clone())) {
                     return Ok(self.send(Input::KindUnserved(key)).await);
@@ -324,9 +325,9 @@ impl Supervisor {
             }
             Change::Restart(served) => {
                 self.end(Job::Collection(served.group_resource.clone())).await?;
-                if pauses::is_pauses(&served.group_resource) {
-                    self.end(Job::Pauses).await?;
-                    self.follow_pauses(&served.group_resource);
+                if let Some(kind) = guards::kind_of(&served.group_resource) {
+                    self.end(Job::Guards(kind)).await?;
+                    self.follow_guards(kind, &served.group_resource);
                 }
                 self.collect(&served);
             }
@@ -409,16 +410,16 @@ impl Supervisor {
         }
     }
 
-    /// Follows pauses in full at the one version that this build reads. Their metadata is followed like that of other
+    /// Follows a kind of guards in full at the one version that this build reads. Their metadata is followed like that of other
     /// objects.
-    fn follow_pauses(&mut self, key: &GroupResource) {
-        if self.running.contains(&Job::Pauses) {
+    fn follow_guards(&mut self, kind: GuardKind, key: &GroupResource) {
+        if self.running.contains(&Job::Guards(kind)) {
             return;
         }
-        let mut source = self.source(key, PAUSES_VERSION, media::JSON, media::JSON);
+        let mut source = self.source(key, GUARDS_VERSION, media::JSON, media::JSON);
         source.name = format!("{key} (whole)");
-        let mut sink = pauses::Follower::new(self.clients.clone(), self.control.clone());
-        self.spawn(Job::Pauses, async move {
+        let mut sink = guards::Follower::new(kind, self.clients.clone(), self.control.clone());
+        self.spawn(Job::Guards(kind), async move {
             follow::follow(source, &mut sink).await;
             Done::Followed
         });

@@ -2,7 +2,7 @@
 
 use super::{Labels, count_of};
 use engine::coverage::State;
-use engine::view::{AGE_BOUNDS, CollectionStatus, PauseView, Status, Undecided, Waiting, Waits};
+use engine::view::{AGE_BOUNDS, CollectionStatus, GuardView, Status, Undecided, Waiting, Waits};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use runtime::clock::Clock;
@@ -33,7 +33,7 @@ const NAMED_MAX: usize = 100;
 pub(crate) struct Snapshot<'a> {
     pub(crate) status: &'a Status,
     pub(crate) waits: &'a [Waits],
-    pub(crate) pauses: &'a [PauseView],
+    pub(crate) pauses: &'a [GuardView],
     pub(crate) collections: &'a [CollectionStatus],
     /// See [`super::Metrics::stalled`].
     pub(crate) stalled: Duration,
@@ -145,7 +145,7 @@ impl Gauges {
             let count = pauses.iter().filter(|view| !view.over && view.effective == effective).count();
             self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
         }
-        self.pauses_unknown.set(i64::from(status.pauses_unknown.is_some()));
+        self.pauses_unknown.set(i64::from(status.guards_unknown.is_some()));
     }
 
     fn waits(&self, waits: &Waits, clock: Clock) {

@@ -4,8 +4,9 @@ use super::press::status_patch;
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
 use crate::driver::Reader;
 use bytes::Bytes;
+use engine::guard::GuardKind;
 use engine::object::Uid;
-use engine::view::PauseView;
+use engine::view::GuardView;
 use http::Method;
 use k8s_openapi::jiff::Timestamp;
 use kube_api::{call, media, request};
@@ -51,7 +52,7 @@ struct Keeper {
 
 impl Keeper {
     async fn look(&mut self) {
-        let pauses = self.reader.with(|queries| queries.status().term.map(|_| queries.pauses()));
+        let pauses = self.reader.with(|queries| queries.status().term.map(|_| queries.guards_of(GuardKind::Pause)));
         let Some(pauses) = pauses else {
             // Another leader may write in the meantime.
             self.written.clear();
@@ -64,7 +65,7 @@ impl Keeper {
         for view in &pauses {
             if let Err(why) = self.keep(view).await {
                 if self.told != why {
-                    tracing::warn!(pause = %view.name, why, "cannot write the status of a pause");
+                    tracing::warn!(pause = %view.id.name, why, "cannot write the status of a pause");
                     self.told = why;
                 }
                 self.not_before = Instant::now() + AGAIN_AFTER;
@@ -73,9 +74,9 @@ impl Keeper {
         }
     }
 
-    async fn keep(&mut self, view: &PauseView) -> Result<(), String> {
-        let name = &view.name;
-        if view.over && self.clock.age(view.until) >= KEPT_FOR {
+    async fn keep(&mut self, view: &GuardView) -> Result<(), String> {
+        let name = &view.id.name;
+        if view.over && view.until.is_some_and(|until| self.clock.age(until) >= KEPT_FOR) {
             let options = json!({
                 "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": view.uid.to_string() },
             });
@@ -100,8 +101,8 @@ impl Keeper {
     }
 
     /// The status of a pause at the API server; null if there is none.
-    async fn stored(&self, view: &PauseView) -> Result<Value, String> {
-        let body = self.send(Method::GET, &format!("{PATH}/{}", view.name), &Value::Null).await?;
+    async fn stored(&self, view: &GuardView) -> Result<Value, String> {
+        let body = self.send(Method::GET, &format!("{PATH}/{}", view.id.name), &Value::Null).await?;
         let mut pause: Value = serde_json::from_slice(&body).unwrap_or_default();
         let is_it = pause["metadata"]["uid"] == view.uid.to_string();
         Ok(if is_it { pause["status"].take() } else { Value::Null })

@@ -4,10 +4,11 @@ use super::resource::{self, REQUEST_ID, Seen, Sight};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
 use crate::driver::Reader;
 use crate::messages::Control;
+use engine::guard::{GuardId, GuardKind};
 use engine::hold;
 use engine::leader::{Input, Queries};
 use engine::object::Uid;
-use engine::view::PauseView;
+use engine::view::GuardView;
 use http::{Method, StatusCode};
 use kube_api::{Answer, NotFound, call, classify_not_found, media, parse_status, request};
 use proto::convert::PauseOrder;
@@ -50,13 +51,13 @@ impl std::fmt::Debug for Press {
 impl Press {
     /// Creates a pause. If this replica leads, the call waits a moment for the pause to become effective. The same
     /// request id returns the same pause.
-    pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<PauseView, Failure> {
+    pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<GuardView, Failure> {
         let written = self.create(order, user).await?;
         let Seen::Standing(pause) = written else {
             return Err(Failure::Refused("another client is deleting the pause".to_owned()));
         };
         let uid = pause.uid.clone();
-        self.tell(Input::PauseSeen(pause)).await?;
+        self.tell(Input::GuardSeen(pause)).await?;
         let look = || self.reader.with(|queries| (queries.status().term.is_some(), find(queries, &uid)));
         let by = Instant::now() + EFFECTIVE_WITHIN;
         let mut looks = interval(LOOK_EVERY);
@@ -79,7 +80,9 @@ impl Press {
 
     /// Deletes a pause, and waits until this replica has dropped it.
     pub(crate) async fn resume(&self, name: &str) -> Result<(), Failure> {
-        let known = self.reader.with(|queries| queries.pauses().into_iter().find(|view| *view.name == *name));
+        let known = self
+            .reader
+            .with(|queries| queries.guards_of(GuardKind::Pause).into_iter().find(|view| *view.id.name == *name));
         let answer = self.send(Method::DELETE, &format!("{PATH}/{name}"), &Value::Null).await?;
         match answer.status {
             StatusCode::OK | StatusCode::ACCEPTED => {}
@@ -95,7 +98,7 @@ impl Press {
         let deleted =
             parse_status(&answer).and_then(|status| status.details).and_then(|details| Uid::parse(&details.uid));
         if let Some(uid) = deleted.or_else(|| known.map(|view| view.uid)) {
-            self.tell(Input::PauseGone { name: Arc::from(name), uid }).await?;
+            self.tell(Input::GuardGone { id: GuardId { kind: GuardKind::Pause, name: Arc::from(name) }, uid }).await?;
         }
         Ok(())
     }
@@ -138,13 +141,14 @@ impl Press {
     }
 }
 
-fn find(queries: &Queries<'_>, uid: &Uid) -> Option<PauseView> {
-    queries.pauses().into_iter().find(|view| view.uid == *uid)
+fn find(queries: &Queries<'_>, uid: &Uid) -> Option<GuardView> {
+    queries.guards_of(GuardKind::Pause).into_iter().find(|view| view.uid == *uid)
 }
 
 fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
     let text = std::str::from_utf8(&answer.body).map_err(|error| Failure::Refused(error.to_string()))?;
-    resource::read(text, sight).map_err(|why| Failure::Refused(format!("the API server returned {why}")))
+    resource::read(GuardKind::Pause, text, sight)
+        .map_err(|why| Failure::Refused(format!("the API server returned {why}")))
 }
 
 fn refused(what: &str, answer: &Answer) -> Failure {

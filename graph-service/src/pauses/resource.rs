@@ -1,9 +1,9 @@
 //! The form of a Pause at the API server. If a part cannot be read, the pause holds more, never less.
 
-use engine::hold::Pause;
+use engine::guard::{Guard, GuardId, GuardKind, Rule};
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
 use engine::scope::{Filter, Scope};
-use engine::view::PauseView;
+use engine::view::GuardView;
 use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
 use kube_api::Answer;
@@ -42,7 +42,7 @@ pub(crate) enum Sight {
 /// One Pause.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Standing(Pause),
+    Standing(Guard),
     /// The pause is being deleted. It counts as gone, because the deletion is the order to resume.
     Leaving {
         name: String,
@@ -50,8 +50,11 @@ pub(crate) enum Seen {
     },
 }
 
-/// Reads a Pause. The error says why the text is not a Pause.
-pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
+/// Reads a guard. The error says why the text is none.
+pub(crate) fn read(kind: GuardKind, json: &str, sight: Sight) -> Result<Seen, String> {
+    if kind != GuardKind::Pause {
+        return Err(format!("a {}, which this build cannot read", kind.as_kind()));
+    }
     let raw: RawPause = serde_json::from_str(json).map_err(|error| format!("an unreadable pause: {error}"))?;
     let metadata = raw.metadata;
     let uid = Uid::parse(&metadata.uid).ok_or("a pause without a uid")?;
@@ -81,8 +84,9 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
         (Sight::Fresh | Sight::Found { now: None }, _) | (Sight::Found { .. }, None) => Duration::ZERO,
         (Sight::Found { now: Some(now) }, Some(created)) => now.saturating_sub(created).saturating_sub(CLOCK_AHEAD_MAX),
     };
-    Ok(Seen::Standing(Pause {
-        name: Arc::from(metadata.name),
+    Ok(Seen::Standing(Guard {
+        id: GuardId { kind, name: Arc::from(metadata.name) },
+        rule: Rule::Hold,
         uid,
         resource_version: ResourceVersion::parse(&metadata.resource_version),
         generation: metadata.generation,
@@ -90,7 +94,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
         actor: actor(&metadata.annotations, &metadata.managed_fields),
         reason: clip(raw.spec["reason"].as_str().unwrap_or_default(), REASON_MAX_BYTES),
         created: created.unwrap_or_default(),
-        lifetime,
+        lifetime: Some(lifetime),
         elapsed,
         problem: clip(&problems.join("; "), REASON_MAX_BYTES),
     }))
@@ -180,7 +184,7 @@ pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value
 
 /// The status of a Pause as the leader sees it. A condition of `before`, the previous status, keeps its time if it has
 /// not changed.
-pub(crate) fn status(view: &PauseView, before: &Value, now: Timestamp) -> Value {
+pub(crate) fn status(view: &GuardView, before: &Value, now: Timestamp) -> Value {
     let (state, why) = match (view.over, view.effective) {
         (true, _) => ("Expired", "LifetimeOver"),
         (false, true) => ("Effective", "NoWriteRemains"),
@@ -207,7 +211,9 @@ pub(crate) fn status(view: &PauseView, before: &Value, now: Timestamp) -> Value 
         // The name that kstatus knows: without it, Flux and Helm take a pending pause for ready.
         conditions.push(condition("Reconciling", true, why, &message));
     }
-    let expires = i64::try_from((view.created + view.lifetime).as_secs()).ok().filter(|_| !view.created.is_zero());
+    let expires = i64::try_from((view.created + view.lifetime.unwrap_or_default()).as_secs())
+        .ok()
+        .filter(|_| !view.created.is_zero() && view.lifetime.is_some());
     let expires = expires.and_then(|seconds| Timestamp::from_second(seconds).ok());
     json!({
         "state": state,

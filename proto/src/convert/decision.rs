@@ -7,6 +7,7 @@ use crate::decision::v1beta1::system_event::Kind;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
+use engine::guard::{GuardId, GuardKind};
 use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::{ObjectRef, clip};
 use engine::work::{ActionKind, Outcome, Term};
@@ -84,10 +85,11 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             ..about(target, *action, grounds, phase_of(*outcome))
         },
         Event::Withdrawn { target, action, grounds, .. } => about(target, *action, grounds, Phase::Superseded),
-        Event::Held { target, action, pause: Some(pause), grounds } => {
-            DecisionEvent { pause: pause.to_string(), ..about(target, *action, grounds, Phase::Held) }
+        Event::Held { target, action, by: Some(guard), grounds } => {
+            let pause = if guard.kind == GuardKind::Pause { guard.name.to_string() } else { String::new() };
+            DecisionEvent { pause, guard: guard_name(guard), ..about(target, *action, grounds, Phase::Held) }
         }
-        Event::Held { target, action, pause: None, grounds } => about(target, *action, grounds, Phase::Released),
+        Event::Held { target, action, by: None, grounds } => about(target, *action, grounds, Phase::Released),
         Event::Confirmed { target, resource_version, grounds } => DecisionEvent {
             watch_resource_version: resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
             ..about(target, ActionKind::Delete, grounds, Phase::Confirmed)
@@ -98,18 +100,20 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             ..about(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
         },
 
-        Event::PauseTaken { name, scope, reason, actor, problem, .. } => {
+        Event::GuardTaken { id, scope, reason, actor, problem, .. } => {
             let colon = if reason.is_empty() || problem.is_empty() { "" } else { ": " };
             change(SystemEvent {
                 actor: actor.clone(),
                 targets: scope.targets.iter().cloned().map(Into::into).collect(),
-                ..system(Kind::PausePressed, name, &format!("{reason}{colon}{problem}"))
+                ..of_guard(id, Kind::PausePressed, Kind::GuardTaken, &format!("{reason}{colon}{problem}"))
             })
         }
-        Event::PauseEffective { name } => change(system(Kind::PauseEffective, name, "")),
-        Event::PauseEnded { name, why } => change(system(Kind::PauseEnded, name, why)),
-        Event::PausesUnknown { why } => change(system(Kind::PausesUnknown, "", why)),
-        Event::PausesKnown => change(system(Kind::PausesKnown, "", "")),
+        Event::GuardEffective { id } => change(of_guard(id, Kind::PauseEffective, Kind::GuardEffective, "")),
+        Event::GuardEnded { id, why } => change(of_guard(id, Kind::PauseEnded, Kind::GuardEnded, why)),
+        Event::GuardsUnknown { kind: GuardKind::Pause, why } => change(system(Kind::PausesUnknown, "", why)),
+        Event::GuardsUnknown { kind, why } => change(system(Kind::GuardsUnknown, kind.plural(), why)),
+        Event::GuardsKnown { kind: GuardKind::Pause } => change(system(Kind::PausesKnown, "", "")),
+        Event::GuardsKnown { kind } => change(system(Kind::GuardsKnown, kind.plural(), "")),
         Event::GrantsStopped { why } => change(system(Kind::GrantsStopped, "", why)),
         Event::GrantsResumed => change(system(Kind::GrantsResumed, "", "")),
         Event::Rewound { collection, why } => {
@@ -142,6 +146,21 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         | Event::Unusable { .. }
         | Event::Rejected { .. } => return None,
     })
+}
+
+/// A guard as a resource name: `protections/NAME`.
+fn guard_name(id: &GuardId) -> String {
+    format!("{}/{}", id.kind.plural(), id.name)
+}
+
+/// Pauses have kinds of events of their own.
+fn of_guard(id: &GuardId, of_pause: Kind, of_other: Kind, why: &str) -> SystemEvent {
+    match id.kind {
+        GuardKind::Pause => SystemEvent { guard: guard_name(id), ..system(of_pause, &id.name, why) },
+        GuardKind::Protection | GuardKind::Approval | GuardKind::Gate | GuardKind::Budget => {
+            SystemEvent { guard: guard_name(id), ..system(of_other, &id.name, why) }
+        }
+    }
 }
 
 fn report(outcome: Outcome, http_status: u16, message: &str, api_calls: u32, audit_id: &str) -> Attempt {

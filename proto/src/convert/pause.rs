@@ -5,7 +5,7 @@ use super::{Malformed, field};
 use crate::admin::v1beta1::{Pause, PauseCollectionRequest, Scope};
 use crate::r#type::v1beta1::{GroupResource, ObjectFilter};
 use engine::object::{self, Name};
-use engine::view::PauseView;
+use engine::view::GuardView;
 use std::time::{Duration, SystemTime};
 
 #[cfg(test)]
@@ -135,16 +135,16 @@ impl TryFrom<ObjectFilter> for engine::scope::Filter {
 }
 
 /// A pause in its current state.
-pub fn pause(view: PauseView, clock: Clock) -> Pause {
+pub fn pause(view: GuardView, clock: Clock) -> Pause {
     let written = SystemTime::UNIX_EPOCH.checked_add(view.created).filter(|_| !view.created.is_zero());
-    let ends = written.and_then(|written| written.checked_add(view.lifetime));
+    let ends = written.and_then(|written| written.checked_add(view.lifetime?));
     Pause {
-        name: format!("{PAUSE_PREFIX}{}", view.name),
+        name: format!("{PAUSE_PREFIX}{}", view.id.name),
         scope: Some(view.scope.into()),
         reason: view.reason,
         actor: view.actor,
         create_time: written.map(Into::into),
-        expire_time: Some(ends.map_or_else(|| clock.later(view.until), Into::into)),
+        expire_time: ends.map(Into::into).or_else(|| Some(clock.later(view.until?))),
         effective: view.effective,
         old_sessions_remaining: u32::try_from(view.sessions_remaining).unwrap_or(u32::MAX),
         pending: view.pending,

@@ -14,7 +14,7 @@ use engine::evidence::Presence;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
 use engine::view::{
-    BlockerView, CollectionStatus, ExecutorView, LISTED_MAX, NodeView, PauseView, Status, TroubleView, UntrueView,
+    BlockerView, CollectionStatus, ExecutorView, GuardView, LISTED_MAX, NodeView, Status, TroubleView, UntrueView,
 };
 
 impl From<NodeView> for Node {
@@ -126,7 +126,7 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
 /// from `meta` are repeated at the top level. The caller adds the build, the decision log and the loop.
 pub fn status(
     status: Status,
-    pauses: Vec<PauseView>,
+    pauses: Vec<GuardView>,
     clock: Clock,
     leader: &str,
     meta: ResponseMeta,
@@ -154,7 +154,7 @@ pub fn status(
         too_many_references: status.excessive.into_iter().map(Into::into).collect(),
         grants_stopped: status.stopped.unwrap_or_default(),
         held_items: status.held as u64,
-        pauses_unknown: status.pauses_unknown.unwrap_or_default(),
+        pauses_unknown: status.guards_unknown.unwrap_or_default(),
         decision_log: None,
         stalled_for: None,
         loop_idle: None,

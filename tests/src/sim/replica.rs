@@ -9,7 +9,7 @@ use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::follow::Failure;
 use engine::leader::{
-    CheckBy, Config, Event, Input, Leader, Mode, Named, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer,
+    CheckBy, Config, Event, GuardAnswer, GuardRead, Input, Leader, Mode, Named, Output, Policy, Probe, ProbeAnswer,
     ProbeId, StreamId,
 };
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
@@ -323,12 +323,12 @@ impl World {
                 let delay = self.api.delay(self.options.api_ms);
                 self.after(delay, Happening::ProbeArrives { replica: at, epoch, probe });
             }
-            Output::ReadPauses(read) => {
+            Output::ReadGuards(read) => {
                 self.note(|| format!("replica {at} asks which pauses there are"));
                 let epoch = self.replicas[at].epoch;
                 let fails = self.strikes("probe failure", self.options.faults.probe_failures);
                 let delay = self.api.delay(self.options.api_ms);
-                self.after(delay, Happening::PausesRead { replica: at, epoch, read, fails });
+                self.after(delay, Happening::GuardsRead { replica: at, epoch, read, fails });
             }
             Output::Relist { collection, why } => {
                 self.note(|| format!("replica {at} relists {collection}: {why}"));
@@ -449,10 +449,10 @@ impl World {
         }
     }
 
-    pub(super) fn pauses_read(&mut self, at: usize, epoch: u64, read: PauseRead, fails: bool) {
+    pub(super) fn pauses_read(&mut self, at: usize, epoch: u64, read: GuardRead, fails: bool) {
         if self.is_epoch(at, epoch) {
-            let answer = if fails { Err(String::from("no answer")) } else { Ok(PauseAnswer::NotServed) };
-            self.tell(at, Input::PausesRead { read, answer });
+            let answer = if fails { Err(String::from("no answer")) } else { Ok(GuardAnswer::NotServed) };
+            self.tell(at, Input::GuardsRead { read, answer });
         }
     }
 
@@ -538,12 +538,12 @@ fn brief(input: &Input) -> String {
         | Input::WatchResumed { .. }
         | Input::Unusable { .. }
         | Input::Probed { .. }
-        | Input::PausesListed(_)
-        | Input::PausesFollowed { .. }
-        | Input::PausesLost { .. }
-        | Input::PauseSeen(_)
-        | Input::PauseGone { .. }
-        | Input::PausesRead { .. }
+        | Input::GuardsListed { .. }
+        | Input::GuardsFollowed { .. }
+        | Input::GuardsLost { .. }
+        | Input::GuardSeen(_)
+        | Input::GuardGone { .. }
+        | Input::GuardsRead { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

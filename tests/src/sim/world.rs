@@ -17,7 +17,7 @@ use super::truth::{Actor, Life};
 use super::users;
 use crate::random::Random;
 use engine::elector::{self, CallId, LeaseWrite};
-use engine::leader::{self, PauseRead, Probe, ProbeAnswer, ProbeId};
+use engine::leader::{self, GuardRead, Probe, ProbeAnswer, ProbeId};
 use engine::object::{OwnerReference, Uid};
 use engine::work::{LeaseId, Refusal, ToExecutor, ToLeader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ pub(super) enum Happening {
     FollowTick { replica: usize, epoch: u64, kind: usize },
     ProbeArrives { replica: usize, epoch: u64, probe: Probe },
     ProbeAnswered { replica: usize, epoch: u64, probe: ProbeId, answer: Result<ProbeAnswer, String> },
-    PausesRead { replica: usize, epoch: u64, read: PauseRead, fails: bool },
+    GuardsRead { replica: usize, epoch: u64, read: GuardRead, fails: bool },
     ElectorTick { replica: usize, epoch: u64 },
     LeaseCall { replica: usize, epoch: u64, call: CallId, write: Option<LeaseWrite> },
     LeaseAnswered { replica: usize, epoch: u64, answer: elector::Input },
@@ -251,7 +251,7 @@ impl World {
             }
             Happening::FollowTick { replica, epoch, kind } => self.follow_tick(replica, epoch, kind),
             Happening::ProbeArrives { replica, epoch, probe } => self.probe_arrives(replica, epoch, &probe),
-            Happening::PausesRead { replica, epoch, read, fails } => self.pauses_read(replica, epoch, read, fails),
+            Happening::GuardsRead { replica, epoch, read, fails } => self.pauses_read(replica, epoch, read, fails),
             Happening::ProbeAnswered { replica, epoch, probe, answer } => {
                 self.probe_answered(replica, epoch, probe, answer);
             }
@@ -347,7 +347,7 @@ impl World {
             | Happening::ElectorTick { replica: at, .. }
             | Happening::LeaseAnswered { replica: at, .. }
             | Happening::Released { replica: at, .. }
-            | Happening::PausesRead { replica: at, .. }
+            | Happening::GuardsRead { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }

@@ -1,16 +1,15 @@
-//! Items that pauses hold, and the time from which no held write can still arrive at the API server.
+//! Items that guards hold, and the time from which no held write can still arrive at the API server.
 
 use super::super::context::Context;
 use super::super::{Event, Timer};
 use super::Dispatcher;
 use crate::coverage::Coverage;
-use crate::hold::Hold;
-use crate::hold::{Pause, Taken};
+use crate::guard::{Guard, GuardId, GuardKind};
+use crate::hold::{Entry, Hold, Holds, Taken};
 use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
-use crate::object::{Name, Uid};
-use crate::queue::Item;
-use crate::scope::Scope;
+use crate::object::Uid;
+use crate::queue::{Draft, Item};
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -21,31 +20,41 @@ use core::time::Duration;
 pub(in crate::leader) const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 impl Dispatcher {
-    pub(in crate::leader) fn drop_pause(&mut self, cx: &mut Context, name: &Name, uid: &Uid) {
-        let Some(entry) = self.queue.holds_mut().remove(name, uid) else { return };
+    /// Forgets a deleted guard. Returns true if it held something or could.
+    pub(in crate::leader) fn drop_guard(&mut self, cx: &mut Context, id: &GuardId, uid: &Uid) -> bool {
+        let Some(entry) = self.queue.holds_mut().remove(id, uid) else { return false };
         if !entry.over {
-            self.queue.unhold(&Hold::Pause(name.clone()));
-            cx.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
+            cx.event(Event::GuardEnded { id: id.clone(), why: "deleted" });
         }
+        !entry.over
     }
 
-    pub(in crate::leader) fn pause_end_due(&mut self, cx: &mut Context, name: &Name) {
+    /// Ends a guard whose lifetime has passed. Returns false if it has not.
+    pub(in crate::leader) fn end_guard(&mut self, cx: &mut Context, id: &GuardId) -> bool {
         let now = cx.now;
-        let Some(entry) = self.queue.holds_mut().get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
-            return;
-        };
+        let is_due = |entry: &&mut Entry| !entry.over && entry.until.is_some_and(|until| until <= now);
+        let Some(entry) = self.queue.holds_mut().get_mut(id).filter(is_due) else { return false };
         entry.over = true;
-        self.queue.unhold(&Hold::Pause(name.clone()));
-        cx.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
+        cx.event(Event::GuardEnded { id: id.clone(), why: "its lifetime has passed" });
+        true
     }
 
-    /// Applies additional holds: ready items wait, and leases are stopped.
-    pub(in crate::leader) fn press(&mut self, cx: &mut Context) {
-        self.queue.hold_ready();
-        let in_scope =
-            |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place));
-        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
-        self.revoke(cx, &leases, RevokeMode::Stop, "paused");
+    /// Determines anew what holds each item.
+    pub(in crate::leader) fn rehold(&mut self, find: impl Fn(&Holds, &Draft) -> Option<Hold>) {
+        self.queue.rehold(find);
+    }
+
+    /// The leases at places that a standing guard may cover, if `is_held` says so of their targets.
+    pub(in crate::leader) fn pressed_leases(&self, is_held: impl Fn(&Uid) -> bool) -> Vec<LeaseId> {
+        let pressed = |lease: &Lease| {
+            lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place)) && is_held(&lease.target)
+        };
+        self.leases.iter().filter(|(_, lease)| pressed(lease)).map(|(id, _)| id).collect()
+    }
+
+    /// Stops these leases, and late writes whose scope is unknown.
+    pub(in crate::leader) fn press(&mut self, cx: &mut Context, leases: &[LeaseId]) {
+        self.revoke(cx, leases, RevokeMode::Stop, "held");
         for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
             self.stop_late_writes_of(cx, session);
         }
@@ -58,7 +67,7 @@ impl Dispatcher {
                 && lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place))
         };
         let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
-        self.revoke(cx, &leases, RevokeMode::Stop, "paused");
+        self.revoke(cx, &leases, RevokeMode::Stop, "held");
         self.stop_late_writes_of(cx, session);
     }
 
@@ -70,7 +79,7 @@ impl Dispatcher {
         }
         let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
         for batch in self.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
-            let reason = String::from("paused");
+            let reason = String::from("held");
             cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
         }
     }
@@ -103,92 +112,76 @@ impl Dispatcher {
         self.late_writes.tick(cx.now);
     }
 
-    pub(in crate::leader) fn writers(&self, scope: &Scope) -> Writers {
+    /// The possible writers in the scope of a guard. Whatever was granted since the leader took the guard is out of its
+    /// scope.
+    pub(in crate::leader) fn writers(&self, entry: &Entry) -> Writers {
+        let scope = &entry.meaning.scope;
         let mut writers = self.late_writes.writers(scope);
-        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_target(place));
-        writers
-            .sessions
-            .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
+        let counts = |lease: &Lease| {
+            lease.granted <= entry.since && lease.destroys.as_ref().is_some_and(|place| scope.covers_target(place))
+        };
+        writers.sessions.extend(self.leases.iter().filter(|(_, lease)| counts(lease)).map(|(_, lease)| lease.session));
         writers
     }
 
-    /// Finds pauses that have become effective.
-    pub(in crate::leader) fn settle_pauses(&mut self, cx: &mut Context) {
+    /// Finds guards that have become effective.
+    pub(in crate::leader) fn settle_guards(&mut self, cx: &mut Context) {
         if cx.term.is_none() {
             return;
         }
-        let pending = self.queue.holds().pauses().filter(|entry| !entry.over && !entry.effective);
-        let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
-        for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
-            if let Some(entry) = self.queue.holds_mut().get_mut(&name) {
+        let pending = self.queue.holds().guards().filter(|entry| !entry.over && !entry.effective);
+        let quiet = pending.filter(|entry| self.writers(entry).count() == 0);
+        for id in quiet.map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
+            if let Some(entry) = self.queue.holds_mut().get_mut(&id) {
                 entry.effective = true;
             }
-            cx.event(Event::PauseEffective { name });
+            cx.event(Event::GuardEffective { id });
         }
     }
 
-    /// Begins a term. Executors of earlier terms may still write, so the leader determines again which pauses are
+    /// Begins a term. Executors of earlier terms may still write, so the leader determines again which guards are
     /// effective.
-    pub(in crate::leader) fn begin_pauses(&mut self, cx: &mut Context) {
-        self.queue.holds_mut().reset_effective();
+    pub(in crate::leader) fn begin_guards(&mut self, cx: &mut Context) {
+        self.queue.holds_mut().reset_effective(cx.now);
         let until = cx.now + cx.config.session_ttl + cx.config.heartbeat_interval + REQUEST_WITHIN;
         self.late_writes.begin_term(until);
         cx.timers.set(until, Timer::LateWrites);
     }
 
-    pub(in crate::leader) fn forget_pause_versions(&mut self) {
+    pub(in crate::leader) fn forget_guard_versions(&mut self) {
         self.queue.holds_mut().forget_versions();
     }
 
-    /// Holds all destructive actions, because the set of pauses is unknown.
-    pub(in crate::leader) fn hold_all(&mut self) {
-        if self.queue.holds_mut().set_unknown(true) {
-            self.queue.hold_ready();
-        }
+    /// Records whether the guards of a kind are unknown. Returns true if that changed; the caller then calls
+    /// [`Dispatcher::rehold`].
+    pub(in crate::leader) fn set_unknown(&mut self, kind: GuardKind, unknown: bool) -> bool {
+        self.queue.holds_mut().set_unknown(kind, unknown)
     }
 
-    /// Ends the hold of all destructive actions, because the set of pauses is known.
-    pub(in crate::leader) fn pauses_known(&mut self) {
-        if self.queue.holds_mut().set_unknown(false) {
-            self.queue.unhold(&Hold::Unknown);
-        }
+    /// Records whether there are more guards of a kind than the leader can keep. Returns true if that changed.
+    pub(in crate::leader) fn set_too_many(&mut self, kind: GuardKind, too_many: bool) -> bool {
+        self.queue.holds_mut().set_too_many(kind, too_many)
     }
 
-    /// Records whether there are more pauses than the leader can keep. Returns true if the value changed.
-    pub(in crate::leader) fn set_too_many(&mut self, too_many: bool) -> bool {
-        let is_news = self.queue.holds_mut().set_too_many(too_many);
-        if is_news && !too_many {
-            self.queue.unhold(&Hold::TooMany);
-        }
-        is_news
-    }
-
-    /// Reads the scopes again after a change of the served resources. Returns the pauses whose scope has another
+    /// Reads the scopes again after a change of the served resources. Returns the guards whose scope has another
     /// meaning now.
-    pub(in crate::leader) fn read_scopes_again(&mut self, coverage: &Coverage) -> Vec<Name> {
-        let changed = self.queue.holds_mut().read_again(coverage);
-        for name in &changed {
-            self.queue.unhold(&Hold::Pause(name.clone()));
-        }
-        changed
+    pub(in crate::leader) fn read_scopes_again(&mut self, cx: &Context, coverage: &Coverage) -> Vec<GuardId> {
+        self.queue.holds_mut().read_again(cx.now, coverage)
     }
 
-    /// Stores the current state of a pause, and sets the timer of its end.
-    pub(in crate::leader) fn take_pause(&mut self, cx: &mut Context, pause: Pause, coverage: &Coverage) -> Taken {
-        let name = pause.name.clone();
-        let replaced = self.queue.holds().get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
-        let taken = self.queue.holds_mut().take(cx.now, pause, coverage);
-        if replaced || taken == Taken::Rescoped {
-            self.queue.unhold(&Hold::Pause(name.clone()));
-        }
-        if let (Some(entry), Taken::New | Taken::Rescoped | Taken::Moved) = (self.queue.holds().get(&name), taken) {
-            cx.timers.set(entry.until, Timer::PauseEnd(name));
+    /// Stores the current state of a guard, and sets the timer of its end.
+    pub(in crate::leader) fn take_guard(&mut self, cx: &mut Context, guard: Guard, coverage: &Coverage) -> Taken {
+        let id = guard.id.clone();
+        let taken = self.queue.holds_mut().take(cx.now, guard, coverage);
+        let until = self.queue.holds().get(&id).and_then(|entry| entry.until);
+        if let (Some(until), Taken::New | Taken::Rescoped | Taken::Moved) = (until, taken) {
+            cx.timers.set(until, Timer::GuardEnd(id));
         }
         taken
     }
 
-    /// Returns the next item whose hold changed and is not reported yet, with the pause that holds the item.
-    pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
+    /// Returns the next item whose hold changed and is not reported yet, with the guard that holds the item.
+    pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<GuardId>)> {
         self.queue.next_held_news()
     }
 }

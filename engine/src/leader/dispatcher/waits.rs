@@ -3,6 +3,7 @@
 use super::super::context::Context;
 use super::super::{Logged, Timer};
 use super::Dispatcher;
+use crate::hold::Hold;
 use crate::lease::SessionId;
 use crate::object::Uid;
 use crate::queue::{Blocker, Draft, Item, Put};
@@ -50,9 +51,17 @@ impl Dispatcher {
         item.is_some_and(|item| super::super::world::reasons::decision(&item.draft) == logged.decision)
     }
 
-    /// Adds a decision with the root of its cascade. `observe` prevents all grants of the decision.
-    pub(in crate::leader) fn put(&mut self, cx: &Context, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
-        self.queue.put(cx.now, draft, root, observe)
+    /// Adds a decision with the hold of standing guards and the root of its cascade. `observe` prevents all grants of
+    /// the decision.
+    pub(in crate::leader) fn put(
+        &mut self,
+        cx: &Context,
+        draft: Draft,
+        hold: Option<Hold>,
+        root: Option<Uid>,
+        observe: bool,
+    ) -> Put {
+        self.queue.put(cx.now, draft, hold, root, observe)
     }
 
     /// Withdraws a decision. A leased item stays until its lease ends; the error is its lease. `Ok` contains the
@@ -70,9 +79,9 @@ impl Dispatcher {
         self.queue.pop()
     }
 
-    /// Moves a ready item to its waiting state if a hold applies to it now.
-    pub(in crate::leader) fn hold(&mut self, uid: &Uid) {
-        self.queue.make_ready(uid);
+    /// Applies the present hold of standing guards to an item.
+    pub(in crate::leader) fn set_hold(&mut self, uid: &Uid, hold: Option<Hold>) {
+        self.queue.set_hold(uid, hold);
     }
 
     /// Puts an item behind a blocker.

@@ -268,7 +268,11 @@ impl Queries<'_> {
         match &item.state {
             ItemState::Leased(_) => {}
             ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
-            ItemState::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
+            ItemState::Held(hold) => {
+                for hold in self.all_holds(&item.draft.target, hold) {
+                    add(hold.code(), self.hold_text(&hold));
+                }
+            }
             ItemState::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
             ItemState::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
             ItemState::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),

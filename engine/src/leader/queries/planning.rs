@@ -6,11 +6,12 @@ use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::containers::Container;
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
+use crate::hold::Hold;
 use crate::object::Uid;
 use crate::paged_vec::PagedVec;
 use crate::plan::{Brake, Copied, Copy, PlanOptions, plan};
 use crate::view::Plan;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// Number of nodes in a search of namespace contents that cost as much as one copied node.
@@ -161,7 +162,7 @@ pub struct Frame {
     hidden: Vec<Undiscovered>,
     holds_invalid: bool,
     secret: u64,
-    brakes: Vec<Brake>,
+    brakes: BTreeMap<Hold, Brake>,
 }
 
 impl Queries<'_> {
@@ -182,6 +183,8 @@ impl Queries<'_> {
 
 fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
     let node = queries.world.graph().node(id);
+    let object = queries.world.object_ref(id);
+    let hold = queries.judge_of_holds().on(&object).next();
     Copied {
         uid: node.uid(),
         at: node.at(),
@@ -189,5 +192,6 @@ fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
         facts: node.facts(),
         orphaned: queries.world.graph().is_orphaned(node),
         whole,
+        hold,
     }
 }

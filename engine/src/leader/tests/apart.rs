@@ -27,7 +27,7 @@ fn apart(jobs: u64, policy: Policy) -> Bench {
 fn answers(bench: &mut Bench, seconds: u64, jobs: u64, others: u64) {
     for _ in 0..seconds {
         bench.pass(Duration::from_secs(1));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        bench.answer_reads(&Ok(GuardAnswer::NotServed));
         for probe in bench.other_probes() {
             let at = if probe.collection == collection("jobs") { jobs } else { others };
             let answer =

@@ -13,8 +13,8 @@ fn told(bench: &Bench, of: &str) -> Vec<(&'static str, u64, usize, usize)> {
             Event::Granted { target, grounds, .. } => ("granted", target, grounds),
             Event::Attempted { target, grounds, .. } => ("attempted", target, grounds),
             Event::Withdrawn { target, grounds, .. } => ("withdrawn", target, grounds),
-            Event::Held { target, grounds, pause: Some(_), .. } => ("held", target, grounds),
-            Event::Held { target, grounds, pause: None, .. } => ("released", target, grounds),
+            Event::Held { target, grounds, by: Some(_), .. } => ("held", target, grounds),
+            Event::Held { target, grounds, by: None, .. } => ("released", target, grounds),
             Event::ReportedLate { target, grounds, outcome, .. } if outcome.is_success() => ("late", target, grounds),
             Event::ReportedLate { target, grounds, .. } => ("late failure", target, grounds),
             Event::Confirmed { target, grounds, .. } => ("confirmed", target, grounds),
@@ -63,7 +63,7 @@ fn what_a_replica_decided_before_its_term_is_told_in_it_before_its_first_step() 
     bench.deleted("things", "o", 103);
     assert!(phases(&bench, "a").is_empty(), "a replica that does not lead tells of nothing");
     bench.input(Input::TermGained(term(2)));
-    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    bench.answer_reads(&Ok(GuardAnswer::NotServed));
     bench.hello(STREAM, hello("e1", "i1"));
     bench.take("a");
     let told = told(&bench, "a");
@@ -250,7 +250,7 @@ fn taken_over() -> (Bench, WorkLease) {
     let (_, lease) = leased();
     let mut next = Bench::configured(config(), 8);
     next.input(Input::TermGained(term(2)));
-    next.answer_reads(&Ok(PauseAnswer::NotServed));
+    next.answer_reads(&Ok(GuardAnswer::NotServed));
     for resource in ["configmaps", "nodes", "things"] {
         next.serve(resource);
         next.list(resource, 100, vec![]);
@@ -405,16 +405,16 @@ fn what_a_pause_holds_and_lets_go_is_told_for_each_decision() {
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     assert_eq!(phases(&bench, "a"), ["decided"]);
-    bench.input(Input::PauseSeen(pauses::pause("p", 1)));
+    bench.input(Input::GuardSeen(pauses::pause("p", 1)));
     assert_eq!(phases(&bench, "a"), ["decided", "held"]);
-    let names = |event: &Event| matches!(event, Event::Held { pause: Some(name), .. } if **name == *"p");
+    let names = |event: &Event| matches!(event, Event::Held { by: Some(id), .. } if *id.name == *"p");
     assert!(bench.events.iter().any(names));
     bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
     assert_eq!(phases(&bench, "b"), ["decided", "held"], "what is decided meanwhile too");
-    bench.input(Input::PauseGone { name: "p".into(), uid: uid("uid-p") });
+    bench.input(Input::GuardGone { id: pauses::pause_id("p"), uid: uid("uid-p") });
     assert_eq!(phases(&bench, "a"), ["decided", "held", "released"]);
     assert_eq!(told(&bench, "a")[2].3, 1, "with what it rests on");
-    bench.input(Input::PauseSeen(pauses::pause("q", 2)));
+    bench.input(Input::GuardSeen(pauses::pause("q", 2)));
     bench.deleted("configmaps", "b", 105);
     assert_eq!(phases(&bench, "b"), ["decided", "held", "released", "held", "withdrawn"]);
 }
@@ -427,13 +427,13 @@ fn a_new_term_tells_again_what_is_held_and_its_beginning_holds_nothing_by_a_paus
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     bench.input(Input::TermGained(term(2)));
-    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    bench.answer_reads(&Ok(GuardAnswer::NotServed));
     assert_eq!(phases(&bench, "a"), ["decided"]);
-    bench.input(Input::PauseSeen(pauses::pause("p", 1)));
+    bench.input(Input::GuardSeen(pauses::pause("p", 1)));
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     bench.input(Input::TermGained(term(3)));
-    let list = PauseList { position: version(9), pauses: vec![pauses::pause("p", 1)], more: false };
-    bench.answer_reads(&Ok(PauseAnswer::Served(list)));
+    let list = GuardList { position: version(9), guards: vec![pauses::pause("p", 1)], more: false };
+    bench.answer_reads(&Ok(GuardAnswer::Served(list)));
     assert_eq!(phases(&bench, "a"), ["decided", "decided", "held", "decided", "held"]);
 }
 

@@ -195,8 +195,8 @@ impl Fleet {
                 }
                 let at = self.names[&stream];
                 self.later(NET, Happening::ToExecutor(at, message));
-            } else if let Output::ReadPauses(read) = output {
-                self.leader.handle(self.now, Input::PausesRead { read, answer: Ok(PauseAnswer::NotServed) });
+            } else if let Output::ReadGuards(read) = output {
+                self.leader.handle(self.now, Input::GuardsRead { read, answer: Ok(GuardAnswer::NotServed) });
             }
         }
     }

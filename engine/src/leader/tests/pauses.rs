@@ -1,9 +1,10 @@
 //! Pauses: the work that they hold, the attempts that they stop, and the conditions under which they are known.
 
 use super::*;
-use crate::hold::{PAUSES_MAX, Pause};
+use crate::guard::{Guard, GuardId, GuardKind, Rule};
+use crate::hold::GUARDS_MAX;
 use crate::scope::{Filter, Scope};
-use crate::view::{PauseView, PlaceView, ReasonCode, VerdictView};
+use crate::view::{GuardView, PlaceView, ReasonCode, VerdictView};
 use crate::work::{HeldLease, Preconditions};
 
 mod scopes;
@@ -12,10 +13,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Time after which no session of an earlier term and no request in transit remains.
 const EARLIER_TERMS: Duration = Duration::from_secs(15 + 5 + 30);
 
+pub(super) fn pause_id(name: impl Into<Name>) -> GuardId {
+    GuardId { kind: GuardKind::Pause, name: name.into() }
+}
+
 /// Returns a pause of everything at this version. Its uid is `uid-NAME`.
-pub(super) fn pause(name: &str, rv: u64) -> Pause {
-    Pause {
-        name: name.into(),
+pub(super) fn pause(name: &str, rv: u64) -> Guard {
+    Guard {
+        id: pause_id(name),
         uid: uid(&format!("uid-{name}")),
         resource_version: version(rv),
         generation: 1,
@@ -23,25 +28,26 @@ pub(super) fn pause(name: &str, rv: u64) -> Pause {
         reason: "because".to_string(),
         actor: String::new(),
         created: Duration::ZERO,
-        lifetime: HOUR,
+        lifetime: Some(HOUR),
         elapsed: Duration::ZERO,
         problem: String::new(),
+        rule: Rule::Hold,
     }
 }
 
-fn of_resources(resources: &[&str], mut pause: Pause) -> Pause {
+fn of_resources(resources: &[&str], mut pause: Guard) -> Guard {
     let resources = resources.iter().map(|resource| collection(resource)).collect();
     pause.scope.targets.push(Filter { resources, namespaces: Vec::new(), ..Filter::default() });
     pause
 }
 
-fn of_namespace(namespace: &str, mut pause: Pause) -> Pause {
+fn of_namespace(namespace: &str, mut pause: Guard) -> Guard {
     pause.scope.targets.push(Filter { resources: Vec::new(), namespaces: vec![namespace.into()], ..Filter::default() });
     pause
 }
 
-fn list(position: u64, pauses: Vec<Pause>) -> PauseList {
-    PauseList { position: version(position), pauses, more: false }
+fn list(position: u64, pauses: Vec<Guard>) -> GuardList {
+    GuardList { position: version(position), guards: pauses, more: false }
 }
 
 impl Bench {
@@ -64,16 +70,16 @@ impl Bench {
         bench
     }
 
-    fn press(&mut self, pause: Pause) {
-        self.input(Input::PauseSeen(pause));
+    fn press(&mut self, pause: Guard) {
+        self.input(Input::GuardSeen(pause));
     }
 
     fn resume(&mut self, name: &str) {
-        self.input(Input::PauseGone { name: name.into(), uid: uid(&format!("uid-{name}")) });
+        self.input(Input::GuardGone { id: pause_id(name), uid: uid(&format!("uid-{name}")) });
     }
 
-    fn pause_view(&self, name: &str) -> PauseView {
-        self.leader.queries().pauses().into_iter().find(|view| &*view.name == name).unwrap()
+    fn pause_view(&self, name: &str) -> GuardView {
+        self.leader.queries().guards().into_iter().find(|view| &*view.id.name == name).unwrap()
     }
 
     /// Returns the leases that were stopped since the last call.
@@ -119,7 +125,7 @@ fn a_pause_in_mid_cascade_stops_what_is_leased_and_holds_the_rest() {
     let view = bench.pause_view("p");
     assert_eq!((view.held, view.effective, view.sessions_remaining), (10, true, 0));
     assert_eq!(bench.leader.queries().status().held, 10);
-    assert!(bench.events.contains(&Event::PauseEffective { name: "p".into() }));
+    assert!(bench.events.contains(&Event::GuardEffective { id: pause_id("p") }));
     let explained = bench.leader.queries().explain(&uid("d3")).unwrap();
     assert_eq!(explained.verdict, VerdictView::Held);
     assert_eq!(explained.reasons[0].code, ReasonCode::Paused);
@@ -240,7 +246,7 @@ fn sessions_of_an_earlier_term_keep_a_pause_from_being_effective() {
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     assert!(!bench.pause_view("p").effective, "only a leader can know");
     bench.input(Input::TermGained(term(2)));
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(5, vec![pause("p", 1)]))));
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(5, vec![pause("p", 1)]))));
     assert_eq!(bench.pause_view("p").held, 1);
     bench.stopped();
     let other = HeldLease { lease: LeaseId { term: 1, number: 77 }, item: 9, term: term(1), started: true };
@@ -305,21 +311,28 @@ fn bench_target() -> ObjectRef {
 #[test]
 fn a_pause_ends_by_itself() {
     let mut bench = Bench::cascade(1, 0);
-    bench.press(Pause { lifetime: Duration::from_secs(60), ..pause("p", 1) });
+    bench.press(Guard { lifetime: Some(Duration::from_secs(60)), ..pause("p", 1) });
     bench.message(STREAM, ToLeader::Window { max_outstanding: 9 });
     bench.pass(Duration::from_millis(59_999));
     assert_eq!(bench.grants(), NOTHING);
     bench.pass(Duration::from_millis(1));
     assert_eq!(bench.grants(), ["delete(Background) d0"]);
     assert!(bench.pause_view("p").over);
-    assert!(bench.events.iter().any(|event| matches!(event, Event::PauseEnded { why: "its lifetime has passed", .. })));
+    assert!(bench.events.iter().any(|event| matches!(event, Event::GuardEnded { why: "its lifetime has passed", .. })));
     // The resource of the pause still exists, and is shown again.
-    bench.press(Pause { lifetime: Duration::from_secs(60), ..pause("p", 2) });
-    bench.input(Input::PausesListed(list(9, vec![Pause { elapsed: HOUR, ..pause("q", 3) }, pause("p", 2)])));
+    bench.press(Guard { lifetime: Some(Duration::from_secs(60)), ..pause("p", 2) });
+    bench.input(Input::GuardsListed {
+        kind: GuardKind::Pause,
+        list: list(9, vec![Guard { elapsed: HOUR, ..pause("q", 3) }, pause("p", 2)]),
+    });
     assert!(bench.pause_view("q").over, "one that is over when it is first seen never holds");
     assert!(!bench.pause_view("p").over, "a longer lifetime revives it");
-    assert_eq!(bench.pause_view("p").until.since(bench.now), HOUR - Duration::from_secs(60), "from its beginning");
-    bench.press(Pause { lifetime: Duration::from_secs(30), ..pause("p", 4) });
+    assert_eq!(
+        bench.pause_view("p").until.unwrap().since(bench.now),
+        HOUR - Duration::from_secs(60),
+        "from its beginning"
+    );
+    bench.press(Guard { lifetime: Some(Duration::from_secs(30)), ..pause("p", 4) });
     bench.pass(Duration::ZERO);
     assert!(bench.pause_view("p").over, "a shorter one ends it");
 }
@@ -330,12 +343,12 @@ fn pauses_overlap() {
     bench.press(pause("b", 1));
     bench.press(of_namespace("ns", pause("a", 2)));
     bench.message(STREAM, ToLeader::Window { max_outstanding: 9 });
-    assert_eq!((bench.pause_view("a").held, bench.pause_view("b").held), (0, 3));
+    assert_eq!((bench.pause_view("a").held, bench.pause_view("b").held), (3, 0), "the first by name, in any order");
     bench.resume("b");
-    assert_eq!((bench.grants(), bench.pause_view("a").held), (Vec::new(), 3), "the other holds them now");
+    assert_eq!((bench.grants(), bench.pause_view("a").held), (Vec::new(), 3), "the other still holds them");
     bench.press(pause("c", 3));
     bench.press(of_namespace("elsewhere", pause("a", 4)));
-    assert!(bench.leader.queries().pauses()[0].scope.targets.len() == 1);
+    assert!(bench.leader.queries().guards()[0].scope.targets.len() == 1);
     assert_eq!((bench.grants(), bench.pause_view("c").held), (Vec::new(), 3), "a narrower scope releases to the other");
     bench.resume("c");
     assert_eq!(bench.grants().len(), 3);
@@ -343,21 +356,21 @@ fn pauses_overlap() {
 
 #[test]
 fn the_order_in_which_pauses_are_shown_does_not_matter() {
-    let new = || Pause { uid: uid("uid-second"), ..pause("p", 9) };
+    let new = || Guard { uid: uid("uid-second"), ..pause("p", 9) };
     // The writer shows the pause first. The watch then lags, and shows an earlier pause of the same name and its end.
     let mut bench = Bench::cascade(1, 0);
     bench.press(new());
     bench.resume("p");
     assert_eq!(bench.pause_view("p").uid, uid("uid-second"), "the end of an earlier one of its name is not its own");
     // An older state of the same pause has no effect.
-    bench.press(of_namespace("elsewhere", Pause { uid: uid("uid-second"), ..pause("p", 8) }));
+    bench.press(of_namespace("elsewhere", Guard { uid: uid("uid-second"), ..pause("p", 8) }));
     assert_eq!(bench.pause_view("p").scope, Scope::default());
     // A list from before the creation of the pause does not contain it. A list from after the creation without the
     // pause ends it.
-    bench.input(Input::PausesListed(list(8, vec![])));
-    assert_eq!(bench.leader.queries().pauses().len(), 1);
-    bench.input(Input::PausesListed(list(10, vec![])));
-    assert_eq!(bench.leader.queries().pauses().len(), 0);
+    bench.input(Input::GuardsListed { kind: GuardKind::Pause, list: list(8, vec![]) });
+    assert_eq!(bench.leader.queries().guards().len(), 1);
+    bench.input(Input::GuardsListed { kind: GuardKind::Pause, list: list(10, vec![]) });
+    assert_eq!(bench.leader.queries().guards().len(), 0);
 }
 
 #[test]
@@ -372,30 +385,30 @@ fn a_new_leader_destroys_nothing_before_it_knows_which_pauses_there_are() {
         bench.pass(Duration::from_millis(300));
         assert_eq!(bench.grants(), NOTHING);
         assert_eq!(bench.questions(), ["never-seen by List"], "questions are asked");
-        assert!(bench.leader.queries().status().pauses_unknown.is_some() && bench.leader.queries().status().held == 1);
+        assert!(bench.leader.queries().status().guards_unknown.is_some() && bench.leader.queries().status().held == 1);
         bench
     };
     let mut bench = take_over();
-    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    bench.answer_reads(&Ok(GuardAnswer::NotServed));
     assert_eq!(bench.grants(), ["delete(Background) d0"]);
-    assert_eq!(bench.leader.queries().status().pauses_unknown, None);
+    assert_eq!(bench.leader.queries().status().guards_unknown, None);
 
     let mut bench = take_over();
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(7, vec![pause("p", 6)]))));
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(7, vec![pause("p", 6)]))));
     assert_eq!((bench.grants(), bench.pause_view("p").held), (Vec::new(), 1));
 
     let mut bench = take_over();
     for _ in 0..3 {
         bench.answer_reads(&Err("403 Forbidden".to_string()));
-        assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("403"), "it says why");
+        assert!(bench.leader.queries().status().guards_unknown.unwrap().contains("403"), "it says why");
         bench.pass(Duration::from_secs(1));
     }
-    let told = bench.events.iter().filter(|event| matches!(event, Event::PausesUnknown { .. })).count();
+    let told = bench.events.iter().filter(|event| matches!(event, Event::GuardsUnknown { .. })).count();
     assert_eq!((bench.grants(), told), (Vec::new(), 1));
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(7, vec![]))));
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(7, vec![]))));
     assert_eq!(bench.grants(), ["delete(Background) d0"]);
     let told = bench.events.iter().rfind(|event| !matches!(event, Event::Decided { .. } | Event::Granted { .. }));
-    assert_eq!(told, Some(&Event::PausesKnown));
+    assert_eq!(told, Some(&Event::GuardsKnown { kind: GuardKind::Pause }));
 }
 
 #[test]
@@ -406,32 +419,32 @@ fn an_answer_from_before_the_term_is_no_answer() {
     let old = bench.reads.pop().unwrap();
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     bench.input(Input::TermGained(term(3)));
-    bench.input(Input::PausesRead { read: old, answer: Ok(PauseAnswer::NotServed) });
-    assert!(bench.leader.queries().status().pauses_unknown.is_some());
+    bench.input(Input::GuardsRead { read: old, answer: Ok(GuardAnswer::NotServed) });
+    assert!(bench.leader.queries().status().guards_unknown.is_some());
 }
 
 #[test]
 fn a_lost_watch_of_pauses_is_made_up_for_by_lists_and_then_holds() {
     let mut bench = Bench::cascade(0, 9);
-    bench.input(Input::PausesListed(list(5, vec![])));
-    bench.input(Input::PausesLost { error: "cut".to_string() });
+    bench.input(Input::GuardsListed { kind: GuardKind::Pause, list: list(5, vec![]) });
+    bench.input(Input::GuardsLost { kind: GuardKind::Pause, error: "cut".to_string() });
     for second in 0..30 {
         assert_eq!(bench.reads.len(), usize::from(second % 2 == 0), "second {second}");
-        bench.answer_reads(&Ok(PauseAnswer::Served(list(6 + second, vec![]))));
+        bench.answer_reads(&Ok(GuardAnswer::Served(list(6 + second, vec![]))));
         bench.pass(Duration::from_secs(1));
     }
-    assert_eq!(bench.leader.queries().status().pauses_unknown, None, "lists do as well");
+    assert_eq!(bench.leader.queries().status().guards_unknown, None, "lists do as well");
     for _ in 0..12 {
         bench.answer_reads(&Err("refused".to_string()));
         bench.pass(Duration::from_secs(1));
     }
-    assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("refused"));
+    assert!(bench.leader.queries().status().guards_unknown.unwrap().contains("refused"));
     bench.seen("things", object("things", "o2", 110));
     bench.seen("configmaps", object("configmaps", "a", 111).owned_by("things", "o2"));
     bench.deleted("things", "o2", 112);
     assert_eq!((bench.grants(), bench.leader.queries().status().held), (Vec::new(), 1));
-    bench.input(Input::PausesFollowed { position: None });
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(90, vec![]))));
+    bench.input(Input::GuardsFollowed { kind: GuardKind::Pause, position: None });
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(90, vec![]))));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.reads, [], "the watch follows again");
@@ -440,18 +453,18 @@ fn a_lost_watch_of_pauses_is_made_up_for_by_lists_and_then_holds() {
 #[test]
 fn more_pauses_than_are_kept_hold_everything_until_there_are_fewer() {
     let mut bench = Bench::cascade(1, 0);
-    for number in 0..PAUSES_MAX {
+    for number in 0..GUARDS_MAX {
         bench.press(of_namespace("elsewhere", pause(&format!("p{number}"), 1)));
     }
     assert_eq!(bench.leader.queries().status().held, 0);
     bench.press(of_namespace("elsewhere", pause("one-more", 2)));
     assert_eq!(bench.leader.queries().status().held, 1);
-    assert!(bench.leader.queries().status().pauses_unknown.unwrap().contains("1000"));
+    assert!(bench.leader.queries().status().guards_unknown.unwrap().contains("1000"));
     bench.resume("p0");
     assert_eq!(bench.leader.queries().status().held, 1, "which one was left out is not known");
-    let rest = (1..PAUSES_MAX).map(|number| of_namespace("elsewhere", pause(&format!("p{number}"), 1))).collect();
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(3, rest))));
-    assert_eq!((bench.leader.queries().status().held, bench.leader.queries().status().pauses_unknown), (0, None));
+    let rest = (1..GUARDS_MAX).map(|number| of_namespace("elsewhere", pause(&format!("p{number}"), 1))).collect();
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(3, rest))));
+    assert_eq!((bench.leader.queries().status().held, bench.leader.queries().status().guards_unknown), (0, None));
 }
 
 #[test]
@@ -460,10 +473,10 @@ fn after_the_store_went_back_pauses_are_asked_for_and_those_known_hold_on() {
     bench.press(pause("p", 104));
     bench.press(pause("q", 105));
     bench.bookmark("configmaps", 50);
-    assert!(bench.leader.queries().status().pauses_unknown.is_some());
-    assert_eq!(bench.leader.queries().pauses().len(), 2);
-    bench.answer_reads(&Ok(PauseAnswer::Served(list(51, vec![of_namespace("elsewhere", pause("p", 40))]))));
-    let pauses = bench.leader.queries().pauses();
+    assert!(bench.leader.queries().status().guards_unknown.is_some());
+    assert_eq!(bench.leader.queries().guards().len(), 2);
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(51, vec![of_namespace("elsewhere", pause("p", 40))]))));
+    let pauses = bench.leader.queries().guards();
     assert_eq!(pauses.len(), 1, "what the store holds now counts, at whatever version");
     assert_eq!(pauses[0].scope.targets.len(), 1);
 }

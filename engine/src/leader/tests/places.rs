@@ -1,7 +1,7 @@
 //! Namespaces and definitions, and their contents, in plans and explanations.
 
 use super::*;
-use crate::hold::Pause;
+use crate::guard::Guard;
 use crate::plan::PlanOptions;
 use crate::scope::Scope;
 use crate::view::{Effect, Plan, ReasonCode, VerdictView};
@@ -21,7 +21,7 @@ fn bench() -> Bench {
     bench
 }
 
-fn plan(bench: &Bench, target: &str) -> Plan {
+pub(super) fn plan(bench: &Bench, target: &str) -> Plan {
     let options = PlanOptions {
         targets: vec![uid(target)],
         propagation_policy: Some(PropagationPolicy::Background),
@@ -131,8 +131,8 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
     bench.seen("configmaps", object("configmaps", "below", 112).owned_by("configmaps", "held"));
     let free = plan(&bench, "root");
     assert_eq!(steps(&free), ["1 Delete root", "2 Delete held", "3 Delete below"]);
-    let pause = |name: &str| Pause {
-        name: name.into(),
+    let pause = |name: &str| Guard {
+        id: pauses::pause_id(name),
         uid: uid(name),
         resource_version: version(120),
         generation: 1,
@@ -140,11 +140,12 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         reason: "because".to_string(),
         actor: String::new(),
         created: Duration::ZERO,
-        lifetime: Duration::from_secs(600),
+        lifetime: Some(Duration::from_secs(600)),
         elapsed: Duration::ZERO,
         problem: String::new(),
+        rule: crate::guard::Rule::Hold,
     };
-    bench.input(Input::PauseSeen(pause("brake")));
+    bench.input(Input::GuardSeen(pause("brake")));
     let held = plan(&bench, "root");
     assert_eq!(steps(&held), ["1 Held held", "1 Delete root"], "a person's own DELETE is not held");
     let reason = &held.entries[0].reasons[0];

@@ -127,7 +127,7 @@ fn a_replica_that_comes_to_lead_remembers_what_it_watched() {
         orphaned(&mut bench);
         assert_eq!(bench.leader.world.graph().has_orphaned(&uid("o")), !crowded, "no round passes without a term");
         bench.input(Input::TermGained(term(2)));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        bench.answer_reads(&Ok(GuardAnswer::NotServed));
         bench.hello(STREAM, hello("e1", "i1"));
         forgotten(&mut bench);
         bench.pass(Duration::from_secs(30));

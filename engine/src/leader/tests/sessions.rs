@@ -390,7 +390,7 @@ fn a_deposed_leader_grants_nothing() {
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.grants(), NOTHING);
     bench.input(Input::TermGained(term(3)));
-    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    bench.answer_reads(&Ok(GuardAnswer::NotServed));
     bench.hello(StreamId(9), hello("e1", "i1"));
     let leases = core::mem::take(&mut bench.granted);
     assert_eq!(leases.len(), 2);

@@ -16,7 +16,7 @@ fn an_answer_about_a_kind_that_ceases_to_be_served_does_not_keep_the_store_unset
     let mut unserved = false;
     for _ in 0..120 {
         bench.pass(Duration::from_secs(1));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        bench.answer_reads(&Ok(GuardAnswer::NotServed));
         for probe in core::mem::take(&mut bench.probes) {
             let stale = !unserved;
             if stale {
@@ -45,7 +45,7 @@ fn reads_go_on_where_the_last_one_from_behind_was_of_a_kind_that_ceases_to_be_se
     let mut reads = 0;
     for _ in 0..120 {
         bench.pass(Duration::from_secs(1));
-        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        bench.answer_reads(&Ok(GuardAnswer::NotServed));
         for probe in core::mem::take(&mut bench.probes) {
             let asked = bench.leader.prober.under_way().get(&probe.id).map(|asked| &asked.purpose);
             reads += usize::from(matches!(asked, Some(Purpose::Settle(..))));

@@ -5,7 +5,7 @@ use crate::grpc::followers::STREAM_AGE;
 use crate::grpc::small_world::{config, reason, shared};
 use crate::messages::Control;
 use crate::messages::Leadership;
-use engine::hold;
+use engine::guard::{Guard, GuardId, GuardKind, Rule};
 use engine::leader::{Input, Leader, Mode};
 use engine::object::Uid;
 use engine::time::Time;
@@ -24,7 +24,7 @@ struct World {
     _control: mpsc::Receiver<Control>,
 }
 
-fn pause(number: usize, filters: usize) -> hold::Pause {
+fn pause(number: usize, filters: usize) -> Guard {
     let filter = |at: usize| {
         let namespace = |n: usize| format!("{}-{at}-{n}", "n".repeat(50)).as_str().into();
         engine::scope::Filter {
@@ -33,13 +33,14 @@ fn pause(number: usize, filters: usize) -> hold::Pause {
             ..engine::scope::Filter::default()
         }
     };
-    hold::Pause {
-        name: format!("p{number:05}").as_str().into(),
+    Guard {
+        id: GuardId { kind: GuardKind::Pause, name: format!("p{number:05}").as_str().into() },
+        rule: Rule::Hold,
         uid: Uid::parse(&format!("uid-{number}")).unwrap(),
         scope: engine::scope::Scope { targets: (0..filters).map(filter).collect() },
         reason: "restoring".to_owned(),
         created: Duration::from_secs(1),
-        lifetime: Duration::from_secs(24 * 60 * 60),
+        lifetime: Some(Duration::from_secs(24 * 60 * 60)),
         resource_version: engine::object::ResourceVersion::parse("5"),
         generation: 1,
         elapsed: Duration::ZERO,
@@ -48,10 +49,10 @@ fn pause(number: usize, filters: usize) -> hold::Pause {
     }
 }
 
-fn world(pauses: impl IntoIterator<Item = hold::Pause>) -> World {
+fn world(pauses: impl IntoIterator<Item = Guard>) -> World {
     let mut leader = Leader::new(config(Mode::Observe), 7);
     for pause in pauses {
-        leader.handle(Time::ZERO, Input::PauseSeen(pause));
+        leader.handle(Time::ZERO, Input::GuardSeen(pause));
     }
     let (leadership, known) = watch::channel(Leadership::default());
     let shared = shared(leader, DecisionLog::in_memory(), known);
@@ -74,7 +75,7 @@ impl World {
     }
 
     fn change(&self, number: usize) {
-        self.service.shared.reader.alter(|leader| leader.handle(Time::ZERO, Input::PauseSeen(pause(number, 0))));
+        self.service.shared.reader.alter(|leader| leader.handle(Time::ZERO, Input::GuardSeen(pause(number, 0))));
     }
 }
 

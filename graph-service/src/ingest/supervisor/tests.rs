@@ -127,8 +127,8 @@ impl Running {
                 Input::KindServed(_) | Input::KindUnserved(_) | Input::KindEmptied { .. } => None,
                 Input::Undiscovered(_) => None,
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
-                Input::PausesListed(_) | Input::PausesFollowed { .. } | Input::PausesLost { .. } => None,
-                Input::PauseSeen(_) | Input::PauseGone { .. } | Input::PausesRead { .. } => None,
+                Input::GuardsListed { .. } | Input::GuardsFollowed { .. } | Input::GuardsLost { .. } => None,
+                Input::GuardSeen(_) | Input::GuardGone { .. } | Input::GuardsRead { .. } => None,
                 Input::Wrote { .. }
                 | Input::TermGained(_)
                 | Input::OpenAtTermStart(_)

@@ -3,8 +3,8 @@ use engine::time::Time;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn standing(json: &str, sight: Sight) -> Pause {
-    match read(json, sight).unwrap() {
+fn standing(json: &str, sight: Sight) -> Guard {
+    match read(GuardKind::Pause, json, sight).unwrap() {
         Seen::Standing(pause) => pause,
         Seen::Leaving { name, .. } => panic!("{name} is leaving"),
     }
@@ -30,10 +30,10 @@ fn what_is_written_is_read_again() {
         ),
         Sight::Fresh,
     );
-    assert_eq!((&*pause.name, pause.reason.as_str(), pause.problem.as_str()), ("p", "why", ""));
-    assert_eq!((pause.lifetime, pause.elapsed), (Duration::from_secs(60), Duration::ZERO));
-    assert!(pause.scope.covers("apps", "deployments", "b") && pause.scope.covers("", "pods", "a"));
-    assert!(!pause.scope.covers("", "pods", "c") && !pause.scope.covers("", "deployments", "a"));
+    assert_eq!((&*pause.id.name, pause.reason.as_str(), pause.problem.as_str()), ("p", "why", ""));
+    assert_eq!((pause.lifetime, pause.elapsed), (Some(Duration::from_secs(60)), Duration::ZERO));
+    assert!(pause.scope.may_cover("apps", "deployments", "b") && pause.scope.may_cover("", "pods", "a"));
+    assert!(!pause.scope.may_cover("", "pods", "c") && !pause.scope.may_cover("", "deployments", "a"));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_cannot_be_read_holds_more_and_never_less() {
     let everything = |spec: &str| {
         let pause = standing(&with_spec(spec), Sight::Fresh);
         assert_eq!(pause.scope, Scope::default(), "{spec}");
-        assert_eq!(pause.lifetime, LIFETIME_MAX, "{spec}");
+        assert_eq!(pause.lifetime, Some(LIFETIME_MAX), "{spec}");
         pause.problem
     };
     assert!(everything("null").contains("lifetimeSeconds is not a number"));
@@ -94,16 +94,17 @@ fn an_answer_says_what_time_it_is_at_the_server() {
 #[test]
 fn one_that_is_being_deleted_is_gone_and_what_is_no_pause_is_refused() {
     let leaving = r#"{"metadata":{"name":"p","uid":"u","deletionTimestamp":"2026-01-01T12:00:00Z"}}"#;
-    assert!(matches!(read(leaving, Sight::Fresh), Ok(Seen::Leaving { name, .. }) if name == "p"));
+    assert!(matches!(read(GuardKind::Pause, leaving, Sight::Fresh), Ok(Seen::Leaving { name, .. }) if name == "p"));
     for bad in ["", "[]", "{}", r#"{"metadata":{"name":"p"}}"#, r#"{"metadata":{"uid":"u"}}"#] {
-        assert!(read(bad, Sight::Fresh).is_err(), "{bad}");
+        assert!(read(GuardKind::Pause, bad, Sight::Fresh).is_err(), "{bad}");
     }
 }
 
 #[test]
 fn the_status_is_for_people() {
-    let view = PauseView {
-        name: "p".into(),
+    let view = GuardView {
+        id: GuardId { kind: GuardKind::Pause, name: "p".into() },
+        rule: Rule::Hold,
         uid: Uid::parse("u").unwrap(),
         generation: 2,
         scope: Scope {
@@ -116,8 +117,8 @@ fn the_status_is_for_people() {
         reason: "why".to_owned(),
         actor: "jane".to_owned(),
         created: Duration::from_secs(60),
-        lifetime: Duration::from_secs(30),
-        until: Time::ZERO,
+        lifetime: Some(Duration::from_secs(30)),
+        until: Some(Time::ZERO),
         over: false,
         effective: false,
         sessions_remaining: 1,
@@ -144,14 +145,14 @@ fn the_status_is_for_people() {
     });
     assert_eq!(pending, expected);
     assert_eq!(status(&view, &pending, at(65)), pending, "what stays keeps its time");
-    let effective = PauseView { effective: true, pending: String::new(), problem: String::new(), ..view.clone() };
+    let effective = GuardView { effective: true, pending: String::new(), problem: String::new(), ..view.clone() };
     let effective = status(&effective, &pending, at(70));
     let expected = [
         condition("Effective", "True", "NoWriteRemains", "", 70),
         condition("Expired", "False", "LifetimeLeft", "", 60),
     ];
     assert_eq!(effective["conditions"], json!(expected));
-    let over = PauseView { over: true, pending: String::new(), problem: String::new(), ..view };
+    let over = GuardView { over: true, pending: String::new(), problem: String::new(), ..view };
     let over = status(&over, &effective, at(90));
     assert_eq!((over["state"].as_str(), over["message"].as_str()), (Some("Expired"), Some("")));
     let expected =
@@ -201,13 +202,13 @@ proptest! {
         let mut object = write("p", &order, None);
         object["metadata"]["uid"] = json!("u");
         let pause = standing(&object.to_string(), Sight::Fresh);
-        prop_assert_eq!((pause.scope, pause.reason, pause.lifetime), (order.scope, order.reason, order.lifetime));
+        prop_assert_eq!((pause.scope, pause.reason, pause.lifetime), (order.scope, order.reason, Some(order.lifetime)));
         prop_assert_eq!(pause.problem, "");
     }
 
     #[test]
     fn any_text_is_survived(text in "\\PC{0,200}", spec in "\\PC{0,60}") {
-        let _no_pause = read(&text, Sight::Fresh);
-        let _no_pause = read(&with_spec(&spec), Sight::Fresh);
+        let _no_pause = read(GuardKind::Pause, &text, Sight::Fresh);
+        let _no_pause = read(GuardKind::Pause, &with_spec(&spec), Sight::Fresh);
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::convert::Clock;
 use engine::evidence::{Presence, Proof};
+use engine::guard::{GuardId, GuardKind};
 use engine::leader::Event;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::time::Time;
@@ -124,13 +125,13 @@ fn a_usual_event_is_told_whole() {
 
 #[test]
 fn a_change_of_the_collector_has_no_target_and_says_what_and_why() {
-    let event = Event::PauseTaken {
-        name: "p".into(),
+    let event = Event::GuardTaken {
+        id: GuardId { kind: GuardKind::Pause, name: "p".into() },
         scope: engine::scope::Scope::default(),
         reason: "maintenance".to_owned(),
         actor: "jane".to_owned(),
         problem: String::new(),
-        lasts: std::time::Duration::from_secs(60),
+        lasts: Some(std::time::Duration::from_secs(60)),
     };
     let term = Term { election: "election".into(), number: 3 };
     let told = decision_event(&event, &term, clock()).unwrap();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::strategy;
+use engine::guard::{GuardId, GuardKind, Rule};
 use engine::object::Uid;
 use engine::time::Time;
 use proptest::prelude::*;
@@ -75,16 +76,17 @@ fn what_is_wrong_with_an_order_is_said() {
 #[test]
 fn a_pause_shows_its_times_in_the_calendar() {
     let second = Duration::from_secs(1);
-    let view = PauseView {
-        name: "p".into(),
+    let view = GuardView {
+        id: GuardId { kind: GuardKind::Pause, name: "p".into() },
+        rule: Rule::Hold,
         uid: Uid::parse("u").unwrap(),
         generation: 1,
         scope: engine::scope::Scope::default(),
         reason: "why".to_owned(),
         actor: "jane".to_owned(),
         created: 90 * second,
-        lifetime: 60 * second,
-        until: Time::ZERO + 70 * second,
+        lifetime: Some(60 * second),
+        until: Some(Time::ZERO + 70 * second),
         over: false,
         effective: true,
         sessions_remaining: 0,
@@ -93,7 +95,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
         problem: String::new(),
     };
     let clock = Clock { now: Time::ZERO + 10 * second, calendar: SystemTime::UNIX_EPOCH + 100 * second };
-    let unwritten = pause(PauseView { created: Duration::ZERO, ..view.clone() }, clock);
+    let unwritten = pause(GuardView { created: Duration::ZERO, ..view.clone() }, clock);
     assert_eq!((unwritten.create_time, unwritten.expire_time.unwrap().seconds), (None, 160));
     let shown = pause(view, clock);
     assert_eq!((shown.name.as_str(), shown.held_items, shown.effective), ("pauses/p", 7, true));

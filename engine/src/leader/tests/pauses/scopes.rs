@@ -61,8 +61,8 @@ fn a_kind_is_held_in_each_spelling_and_an_unknown_one_holds_everything() {
         let wanted =
             Scope { targets: vec![Filter { resources: vec![canonical], namespaces: vec![], ..Filter::default() }] };
         assert_eq!(bench.leader.queries().resolve_scope(&scope), Ok(wanted.clone()), "{spelling}");
-        bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.queries().pauses()[0];
+        bench.input(Input::GuardSeen(Guard { scope, ..pause("p", 110) }));
+        let view = &bench.leader.queries().guards()[0];
         assert_eq!((&view.scope, view.problem.as_str()), (&wanted, ""), "{spelling}");
     }
     for spelling in ["nonsense", "deploy.extensions", "rs.v1", "pods.apps", "podz"] {
@@ -73,8 +73,8 @@ fn a_kind_is_held_in_each_spelling_and_an_unknown_one_holds_everything() {
         };
         let refused = bench.leader.queries().resolve_scope(&scope).unwrap_err();
         assert!(refused.contains(&written(spelling).to_string()), "{refused}");
-        bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.queries().pauses()[0];
+        bench.input(Input::GuardSeen(Guard { scope, ..pause("p", 110) }));
+        let view = &bench.leader.queries().guards()[0];
         assert_eq!(view.scope, Scope::default(), "{spelling}: what cannot be read holds everything");
         assert!(view.problem.contains("holds everything"), "{}", view.problem);
     }
@@ -87,14 +87,14 @@ fn a_pause_of_a_kind_that_comes_later_holds_everything_until_then_and_that_kind_
     bench.report(&lease, Outcome::Done);
     let scope =
         Scope { targets: vec![Filter { resources: vec![written("ro")], namespaces: vec![], ..Filter::default() }] };
-    bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
+    bench.input(Input::GuardSeen(Guard { scope, ..pause("p", 110) }));
     bench.seen("configmaps", object("configmaps", "late", 112).owned_by("things", "o"));
     assert_eq!(bench.grants(), Vec::<String>::new(), "everything is held");
     serve_workloads(&mut bench);
-    assert_eq!(bench.leader.queries().pauses()[0].problem, "");
+    assert_eq!(bench.leader.queries().guards()[0].problem, "");
     assert_eq!(bench.grants(), ["delete(Background) late"], "ConfigMaps are none of it");
     bench.input(Input::KindUnserved(written("rollouts.example.com")));
-    assert_eq!(bench.leader.queries().pauses()[0].problem, "", "what a name meant, it goes on to mean");
+    assert_eq!(bench.leader.queries().guards()[0].problem, "", "what a name meant, it goes on to mean");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn what_is_not_there_is_no_scope() {
 
 #[test]
 fn a_scope_holds_what_is_in_it() {
-    let covered = |edit: fn(Pause) -> Pause| {
+    let covered = |edit: fn(Guard) -> Guard| {
         let mut bench = Bench::cascade(0, 100);
         bench.press(edit(pause("p", 1)));
         bench.seen("things", object("things", "o2", 110));
@@ -141,7 +141,7 @@ fn a_scope_holds_what_is_in_it() {
     assert_eq!(covered(|pause| of_namespace("ns", pause)), ["n2"], "cluster-scoped objects are in no namespace");
     assert_eq!(covered(|pause| of_namespace("other", pause)), ["a", "b", "n2"]);
     assert_eq!(covered(|pause| of_resources(&["nodes"], of_resources(&["things"], pause))), ["a"], "either will do");
-    let both = |mut pause: Pause| {
+    let both = |mut pause: Guard| {
         let things = vec![collection("things")];
         pause.scope.targets.push(Filter { resources: things, namespaces: vec!["other".into()], ..Filter::default() });
         pause

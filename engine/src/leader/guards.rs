@@ -1,35 +1,72 @@
-//! The knowledge of this replica about pauses. The queue decides which items they hold.
+//! The knowledge of this replica about guards: one source for each kind. `holding` decides which items they hold.
 
-use super::PauseRead;
+use super::GuardRead;
+use crate::guard::GuardKind;
 use crate::object::ResourceVersion;
 use crate::time::Time;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Time after the last confirmation for which the set of pauses counts as known.
+/// Time after the last confirmation for which the set of guards counts as known.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Default)]
-pub(super) struct Pauses {
-    /// The version up to which the watch has shown the pauses.
+/// The sources of guards by kind.
+#[derive(Debug)]
+pub(super) struct Guards([Source; GuardKind::ALL.len()]);
+
+impl Default for Guards {
+    fn default() -> Guards {
+        Guards(GuardKind::ALL.map(Source::new))
+    }
+}
+
+impl Guards {
+    pub(super) fn of(&self, kind: GuardKind) -> &Source {
+        &self.0[kind as usize]
+    }
+
+    pub(super) fn of_mut(&mut self, kind: GuardKind) -> &mut Source {
+        &mut self.0[kind as usize]
+    }
+}
+
+/// The list and the watch of one kind of guards.
+#[derive(Debug)]
+pub(super) struct Source {
+    kind: GuardKind,
+    /// The version up to which the watch has shown the guards.
     position: Option<ResourceVersion>,
     /// The reason why the watch is lost; `None` while it follows.
     lost: Option<String>,
     /// The consistent list in progress.
-    reading: Option<PauseRead>,
+    reading: Option<GuardRead>,
     last_read: u64,
-    /// The time at which all pauses were last known for certain.
+    /// The time at which all guards were last known for certain.
     confirmed: Time,
-    /// The reason why the set of pauses is unknown.
+    /// The reason why the set of guards is unknown.
     doubt: String,
     /// True if an event has reported the doubt.
     doubt_reported: bool,
-    /// True if a pause was left out for lack of room since the current list began.
+    /// True if a guard was left out for lack of room since the current list began.
     left_out: bool,
 }
 
-impl Pauses {
-    /// Returns the most recent reason why the set of pauses was unknown.
+impl Source {
+    fn new(kind: GuardKind) -> Source {
+        Source {
+            kind,
+            position: None,
+            lost: None,
+            reading: None,
+            last_read: 0,
+            confirmed: Time::ZERO,
+            doubt: String::new(),
+            doubt_reported: false,
+            left_out: false,
+        }
+    }
+
+    /// Returns the most recent reason why the set of guards was unknown.
     pub(super) fn doubt(&self) -> &str {
         &self.doubt
     }
@@ -50,18 +87,18 @@ impl Pauses {
     }
 
     /// Begins a consistent list, unless one is in progress.
-    pub(super) fn begin_read(&mut self) -> Option<PauseRead> {
+    pub(super) fn begin_read(&mut self) -> Option<GuardRead> {
         if self.reading.is_some() {
             return None;
         }
         self.last_read += 1;
-        self.reading = Some(PauseRead(self.last_read));
+        self.reading = Some(GuardRead { kind: self.kind, number: self.last_read });
         self.left_out = false;
         self.reading
     }
 
     /// Ends a consistent list. Returns false if another list was requested since.
-    pub(super) fn end_read(&mut self, read: PauseRead) -> bool {
+    pub(super) fn end_read(&mut self, read: GuardRead) -> bool {
         let is_awaited = self.reading == Some(read);
         if is_awaited {
             self.reading = None;
@@ -69,7 +106,7 @@ impl Pauses {
         is_awaited
     }
 
-    /// Returns whether lists must replace the watch or find a pause that was left out.
+    /// Returns whether lists must replace the watch or find a guard that was left out.
     pub(super) fn needs_reads(&self) -> bool {
         self.lost.is_some() || self.left_out
     }
@@ -95,23 +132,23 @@ impl Pauses {
         }
     }
 
-    /// Returns whether the watch has shown all pauses of a list at this version.
+    /// Returns whether the watch has shown all guards of a list at this version.
     pub(super) fn has_reached(&self, version: &ResourceVersion) -> bool {
         self.position.as_ref().is_some_and(|position| position.reached(version))
     }
 
-    /// Records that all pauses are known. Returns true if an event has reported that they were unknown.
+    /// Records that all guards are known. Returns true if an event has reported that they were unknown.
     pub(super) fn confirm(&mut self, now: Time) -> bool {
         self.confirmed = now;
         core::mem::take(&mut self.doubt_reported)
     }
 
-    /// Returns whether the pauses count as known although the last list failed.
+    /// Returns whether the guards count as known although the last list failed.
     pub(super) fn is_recent(&self, now: Time) -> bool {
         now.since(self.confirmed) < KNOWN_FOR
     }
 
-    /// Records the reason why the pauses are unknown. Returns true if the reason is to be reported.
+    /// Records the reason why the guards are unknown. Returns true if the reason is to be reported.
     pub(super) fn report_doubt(&mut self, why: &str) -> bool {
         let is_news = !self.doubt_reported || self.doubt != why;
         self.doubt_reported = true;
@@ -119,7 +156,7 @@ impl Pauses {
         is_news
     }
 
-    /// Records that there was no room for a pause.
+    /// Records that there was no room for a guard.
     pub(super) fn leave_out(&mut self) {
         self.left_out = true;
     }

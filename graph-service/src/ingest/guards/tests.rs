@@ -1,7 +1,7 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, ok, refuse, routed};
 use engine::follow::WatchEnd;
-use engine::leader::PauseAnswer;
+use engine::leader::GuardAnswer;
 use serde_json::value::RawValue;
 
 const NO_GROUPS: &str = r#"{"kind":"APIGroupList","groups":[{"name":"apps"}]}"#;
@@ -27,7 +27,7 @@ fn definitions(names: &[&str]) -> String {
 }
 
 /// The conclusion from these answers about pauses, their definition, and the groups.
-async fn concluded(pauses: Reply, definitions: Reply, groups: Reply) -> Result<PauseAnswer, String> {
+async fn concluded(pauses: Reply, definitions: Reply, groups: Reply) -> Result<GuardAnswer, String> {
     let (clients, _) = routed(move |uri| {
         Some(match uri {
             uri if uri.contains("/pauses?") => pauses.clone(),
@@ -38,7 +38,7 @@ async fn concluded(pauses: Reply, definitions: Reply, groups: Reply) -> Result<P
             other => panic!("{other} is not to be asked"),
         })
     });
-    read_all(&clients).await
+    read_all(GuardKind::Pause, &clients).await
 }
 
 fn good(body: &str) -> Reply {
@@ -50,12 +50,12 @@ async fn only_a_list_says_which_there_are_or_that_there_can_be_none() {
     let missing = || refuse(404, "NotFound");
     let none = || good(&definitions(&[]));
     let nothing = || refuse(500, "InternalError");
-    let Ok(PauseAnswer::Served(list)) = concluded(good(&pauses(&["a", "b"])), nothing(), nothing()).await else {
+    let Ok(GuardAnswer::Served(list)) = concluded(good(&pauses(&["a", "b"])), nothing(), nothing()).await else {
         panic!("a list of pauses says which there are")
     };
-    assert_eq!((list.pauses.len(), list.position.to_string().as_str(), list.more), (2, "9", false));
-    assert_eq!(concluded(missing(), none(), nothing()).await, Ok(PauseAnswer::NotServed));
-    assert_eq!(concluded(missing(), missing(), good(NO_GROUPS)).await, Ok(PauseAnswer::NotServed));
+    assert_eq!((list.guards.len(), list.position.to_string().as_str(), list.more), (2, "9", false));
+    assert_eq!(concluded(missing(), none(), nothing()).await, Ok(GuardAnswer::NotServed));
+    assert_eq!(concluded(missing(), missing(), good(NO_GROUPS)).await, Ok(GuardAnswer::NotServed));
 
     for (pauses, definitions, groups) in [
         // A server that has not loaded its definitions yet.
@@ -79,13 +79,13 @@ async fn a_newer_question_takes_the_place_of_one_that_hangs() {
     let (questions, waiting) = mpsc::channel(QUEUE_MAX);
     let (control, mut orders) = mpsc::channel(4);
     for number in 1..=2 {
-        questions.try_send(PauseRead(number)).unwrap();
+        questions.try_send(GuardRead { kind: GuardKind::Pause, number }).unwrap();
     }
     let answering = answer(clients, waiting, control);
     let heard = async {
         let order = orders.recv().await;
-        let Some(Control::Input(Input::PausesRead { read, answer })) = order else { panic!("{order:?}") };
-        assert_eq!(read, PauseRead(2));
+        let Some(Control::Input(Input::GuardsRead { read, answer })) = order else { panic!("{order:?}") };
+        assert_eq!(read, GuardRead { kind: GuardKind::Pause, number: 2 });
         assert!(answer.unwrap_err().contains("no answer within 20 s"));
         drop(questions);
     };
@@ -97,7 +97,7 @@ async fn a_newer_question_takes_the_place_of_one_that_hangs() {
 async fn told(steps: impl AsyncFnOnce(&mut Follower)) -> Vec<Input> {
     let (control, mut orders) = mpsc::channel(16);
     let (clients, asked) = routed(|_| Some(good(&pauses(&[]))));
-    let mut follower = Follower::new(clients, control);
+    let mut follower = Follower::new(GuardKind::Pause, clients, control);
     steps(&mut follower).await;
     assert_eq!(*asked.lock().unwrap(), ["/apis/ownergraph.dev/v1alpha1/pauses?limit=1"], "what time it is, once");
     drop(follower);
@@ -136,15 +136,15 @@ async fn a_watch_becomes_facts() {
 }
 
 fn word(input: &Input) -> String {
-    if let Input::PausesListed(list) = input {
-        format!("listed {} at {} {}", list.pauses.len(), list.position, list.more)
-    } else if let Input::PauseSeen(pause) = input {
-        format!("seen {}", pause.name)
-    } else if let Input::PauseGone { name, uid } = input {
-        format!("gone {name} {uid}")
-    } else if let Input::PausesFollowed { position } = input {
+    if let Input::GuardsListed { list, .. } = input {
+        format!("listed {} at {} {}", list.guards.len(), list.position, list.more)
+    } else if let Input::GuardSeen(pause) = input {
+        format!("seen {}", pause.id.name)
+    } else if let Input::GuardGone { id, uid } = input {
+        format!("gone {} {uid}", id.name)
+    } else if let Input::GuardsFollowed { position, .. } = input {
         format!("followed {position:?}")
-    } else if let Input::PausesLost { error } = input {
+    } else if let Input::GuardsLost { error, .. } = input {
         format!("lost {error}")
     } else {
         format!("{input:?}")

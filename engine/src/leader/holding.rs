@@ -1,0 +1,116 @@
+//! What holds an object: the one place that matches standing guards with objects. Grants, plans and readers ask it.
+//!
+//! What is not known holds: a label that no list has shown with the selector, a namespace that no list has shown, and a
+//! lineage that is too large to walk.
+
+use super::context::Context;
+use super::world::World;
+use crate::graph::NodeId;
+use crate::hold::{Entry, Hold, Holds, is_exempt};
+use crate::object::{GroupResource, ObjectRef};
+use crate::queue::Draft;
+use crate::scope::{Filter, OwnerScope};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
+
+/// Maximum number of ancestors that are visited to find out whether an object is below another.
+const LINEAGE_MAX: usize = 1000;
+
+/// Matches guards with objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holding<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) world: &'a World,
+    pub(super) holds: &'a Holds,
+}
+
+/// An object that a write would destroy.
+struct Subject<'a> {
+    collection: GroupResource,
+    object: &'a ObjectRef,
+    node: Option<NodeId>,
+    lineage: OnceCell<Lineage>,
+}
+
+/// The objects above an object, and the object itself.
+struct Lineage {
+    objects: BTreeSet<ObjectRef>,
+    /// False if there are more than [`LINEAGE_MAX`].
+    complete: bool,
+}
+
+impl<'a> Holding<'a> {
+    /// The strictest hold on a decision.
+    pub(super) fn first(&self, draft: &Draft) -> Option<Hold> {
+        if !draft.destroys { None } else { self.on(&draft.target).next() }
+    }
+
+    /// All holds on a destructive write to this object, the strictest first.
+    pub(super) fn on<'o>(&self, object: &'o ObjectRef) -> impl Iterator<Item = Hold> + use<'a, 'o> {
+        let here = *self;
+        let subject = Subject {
+            collection: object.group_resource(),
+            object,
+            node: self.world.graph().primary(&object.uid),
+            lineage: OnceCell::new(),
+        };
+        let exempt = is_exempt(&object.group, &object.resource);
+        let standing = self.holds.standing().filter(move |entry| !exempt && here.covers(entry, &subject));
+        let standing = standing.map(|entry| Hold::Guard(entry.guard.id.clone()));
+        standing.chain(self.holds.blind().filter(|_| !exempt))
+    }
+
+    /// Whether the scope of a guard has this object.
+    pub(super) fn has(&self, entry: &Entry, object: &ObjectRef) -> bool {
+        let node = self.world.graph().primary(&object.uid);
+        let subject = Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() };
+        !is_exempt(&object.group, &object.resource) && self.covers(entry, &subject)
+    }
+
+    fn covers(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
+        let scope = &entry.meaning.scope;
+        scope.targets.is_empty() || scope.targets.iter().any(|filter| self.matches(filter, subject))
+    }
+
+    fn matches(&self, filter: &Filter, subject: &Subject<'_>) -> bool {
+        let object = subject.object;
+        filter.may_cover(&subject.collection.group, &subject.collection.resource, &object.namespace)
+            && (filter.names.is_empty() || filter.names.iter().any(|name| **name == *object.name))
+            && (filter.marks.is_empty() || self.is_marked(filter, subject))
+            && (filter.namespace_marks.is_empty() || self.is_in_marked_namespace(filter, &object.namespace))
+            && filter.owner.as_ref().is_none_or(|owner| self.is_below(owner, subject))
+    }
+
+    fn is_marked(&self, _filter: &Filter, _subject: &Subject<'_>) -> bool {
+        true
+    }
+
+    fn is_in_marked_namespace(&self, _filter: &Filter, namespace: &str) -> bool {
+        !namespace.is_empty()
+    }
+
+    fn is_below(&self, owner: &OwnerScope, subject: &Subject<'_>) -> bool {
+        let lineage = subject.lineage.get_or_init(|| self.lineage(subject));
+        !lineage.complete || lineage.objects.iter().any(|object| owner.is(object))
+    }
+
+    /// Walks up along references, and along the cascade, whose owners may be gone.
+    fn lineage(&self, subject: &Subject<'_>) -> Lineage {
+        let mut objects = BTreeSet::from([subject.object.clone()]);
+        let Some(node) = subject.node else { return Lineage { objects, complete: true } };
+        let chain = self.world.chain(self.cx, &subject.object.uid, &self.world.causes(node));
+        let mut open: Vec<NodeId> = chain.iter().filter_map(|object| self.world.best_known(&object.uid)).collect();
+        objects.extend(chain);
+        open.push(node);
+        let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            if seen.len() > LINEAGE_MAX {
+                return Lineage { objects, complete: false };
+            }
+            objects.insert(self.world.object_ref(id));
+            open.extend(self.world.graph().node(id).owners().filter(|&owner| seen.insert(owner)));
+        }
+        Lineage { objects, complete: true }
+    }
+}

@@ -1,0 +1,135 @@
+//! Queries for guards and for the items that they hold.
+
+use super::super::holding::Holding;
+use super::Queries;
+use crate::guard::GuardKind;
+use crate::hold::meaning::resolved;
+use crate::hold::{Entry, GUARDS_MAX, Hold};
+use crate::late_writes::Writers;
+use crate::object::{GroupResource, Name, ObjectRef};
+use crate::plan::Brake;
+use crate::scope::Scope;
+use crate::view::GuardView;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl<'a> Queries<'a> {
+    pub(super) fn judge_of_holds(&self) -> Holding<'a> {
+        Holding { cx: self.cx, world: self.world, holds: self.dispatcher.queue().holds() }
+    }
+
+    /// Returns all guards by kind and name, including ended ones.
+    pub fn guards(&self) -> Vec<GuardView> {
+        let view = |entry: &Entry| {
+            let writers =
+                if entry.effective || entry.over { Writers::default() } else { self.dispatcher.writers(entry) };
+            let guard = &entry.guard;
+            GuardView {
+                id: guard.id.clone(),
+                uid: guard.uid.clone(),
+                generation: guard.generation,
+                scope: entry.meaning.scope.clone(),
+                rule: guard.rule.clone(),
+                reason: guard.reason.clone(),
+                actor: guard.actor.clone(),
+                created: guard.created,
+                lifetime: guard.lifetime,
+                until: entry.until,
+                over: entry.over,
+                effective: entry.effective && !entry.over && self.cx.term.is_some(),
+                sessions_remaining: if self.cx.term.is_some() { writers.count() } else { 0 },
+                pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
+                held: self.dispatcher.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
+                problem: entry.problem(),
+            }
+        };
+        self.dispatcher.queue().holds().guards().map(view).collect()
+    }
+
+    /// Returns the guards of this kind.
+    pub fn guards_of(&self, kind: GuardKind) -> Vec<GuardView> {
+        let mut guards = self.guards();
+        guards.retain(|view| view.id.kind == kind);
+        guards
+    }
+
+    /// Returns why all destructive actions are held regardless of the scopes of guards, if they are.
+    pub(super) fn guards_unknown(&self) -> Option<String> {
+        self.dispatcher.queue().holds().blind().map(|hold| self.hold_text(&hold))
+    }
+
+    /// Returns all holds on an item whose state is this hold, that hold first.
+    pub(super) fn all_holds(&self, target: &ObjectRef, state: &Hold) -> Vec<Hold> {
+        let others = self.judge_of_holds().on(target).filter(|hold| hold != state);
+        core::iter::once(state.clone()).chain(others).collect()
+    }
+
+    /// Resolves a requested scope to the names that the API server knows. The error names the part of the scope that
+    /// matches nothing, in a sentence.
+    pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
+        let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
+        let synced = self.world.coverage().find(&namespaces).filter(|&id| self.world.coverage().kind(id).is_synced());
+        let has_namespace = |name: &Name| {
+            synced?;
+            let there = self.uids_at("", "Namespace", "", name, 1);
+            Some(
+                there
+                    .iter()
+                    .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph().node(id).is_observed())),
+            )
+        };
+        resolved(scope, self.world.coverage(), has_namespace)
+    }
+
+    /// Returns the resources that a kind name of a request may mean: see [`Self::resolve_scope`].
+    pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
+        self.world.coverage().called(name)
+    }
+
+    /// Describes the hold of an item for readers: `pauses/NAME: REASON`, or the reason why the guards of a kind are
+    /// unknown.
+    pub(super) fn hold_text(&self, hold: &Hold) -> String {
+        match hold {
+            Hold::Guard(id) => {
+                let reason = self.dispatcher.queue().holds().get(id).map_or("", |entry| &entry.guard.reason);
+                format!("{}/{}: {reason}", id.kind.plural(), id.name)
+            }
+            Hold::Unknown(kind) => {
+                format!("cannot read {} objects: {}", kind.as_kind(), self.guards.of(*kind).doubt())
+            }
+            Hold::TooMany(kind) => format!("there are more than {GUARDS_MAX} {}; delete some", kind.plural()),
+        }
+    }
+
+    /// Returns the texts of the holds of destructive actions.
+    pub(super) fn brakes(&self) -> BTreeMap<Hold, Brake> {
+        let holds = self.dispatcher.queue().holds();
+        let standing = holds.standing().map(|entry| (Hold::Guard(entry.guard.id.clone()), entry.until));
+        let brake = |(hold, until): (Hold, _)| (hold.clone(), Brake { words: self.hold_text(&hold), until });
+        standing.chain(holds.blind().map(|hold| (hold, None))).map(brake).collect()
+    }
+
+    fn pending(&self, writers: &Writers) -> String {
+        if self.cx.term.is_none() {
+            return String::from(
+                "this replica does not lead; the leader applies the guard as soon as its watch shows it",
+            );
+        }
+        let mut parts = Vec::new();
+        if !writers.sessions.is_empty() {
+            parts.push(format!(
+                "{} executors have not finished attempts that they started before",
+                writers.sessions.len()
+            ));
+        }
+        if writers.departed > 0 {
+            parts.push(format!("{} executors disconnected without a final report", writers.departed));
+        }
+        if writers.earlier_terms {
+            parts.push(String::from("executors of an earlier leader may not know the guard"));
+        }
+        parts.join(", ")
+    }
+}

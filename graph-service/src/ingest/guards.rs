@@ -1,0 +1,228 @@
+//! Follows the objects of one kind of guards in full, and reads them consistently. A read finds the existing guards, or
+//! proves that there can be none.
+
+use super::Clients;
+use super::follow::{Halt, Sink, Step};
+use super::request::{self, Failure};
+use crate::messages::Control;
+use crate::pauses::resource::{self, Seen, Sight};
+use crate::pauses::{definition, path};
+use engine::guard::{Guard, GuardId, GuardKind};
+use engine::hold::GUARDS_MAX;
+use engine::leader::{GuardAnswer, GuardList, GuardRead, Input};
+use engine::object::{GroupResource, ResourceVersion, Uid};
+use kube_api::metadata::{self, Encoding, Item};
+use kube_api::path::{collection_path, name_selector};
+use kube_api::{Answer, media};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
+
+/// Maximum number of waiting reads. A newer read supersedes the older ones.
+pub(super) const QUEUE_MAX: usize = 16;
+/// Time for all requests of one read: three, of up to five seconds each.
+const READ_WITHIN: Duration = Duration::from_secs(20);
+
+/// The kind of guards of this collection, if it is one.
+pub(super) fn kind_of(collection: &GroupResource) -> Option<GuardKind> {
+    let kind = GuardKind::ALL.into_iter().find(|kind| kind.plural() == &*collection.resource);
+    kind.filter(|_| *collection.group == *engine::hold::GROUP)
+}
+
+/// Sends guards to the engine, before all other facts.
+#[derive(Debug)]
+pub(super) struct Follower {
+    kind: GuardKind,
+    clients: Clients,
+    control: mpsc::Sender<Control>,
+    /// The content of the current list.
+    listing: Vec<Guard>,
+    /// The time of the API server when the first guard of the list arrived.
+    sight: Option<Sight>,
+    more: bool,
+}
+
+impl Follower {
+    pub(super) fn new(kind: GuardKind, clients: Clients, control: mpsc::Sender<Control>) -> Follower {
+        Follower { kind, clients, control, listing: Vec::new(), sight: None, more: false }
+    }
+
+    fn gone(&self, name: String, uid: Uid) -> Input {
+        Input::GuardGone { id: GuardId { kind: self.kind, name: Arc::from(name) }, uid }
+    }
+
+    async fn send(&self, input: Input) -> Result<(), Halt> {
+        self.control.send(Control::Input(input)).await.map_err(|_| Halt::Closed)
+    }
+
+    async fn listed(&mut self, item: Item<'_>) {
+        let sight = match self.sight {
+            Some(sight) => sight,
+            None => Sight::Found { now: now(self.kind, &self.clients).await },
+        };
+        self.sight = Some(sight);
+        match read(self.kind, item, sight) {
+            Ok(Seen::Standing(guard)) if self.listing.len() < GUARDS_MAX => self.listing.push(guard),
+            Ok(Seen::Standing(_)) => self.more = true,
+            Ok(Seen::Leaving { .. }) => {}
+            Err(why) => {
+                tracing::warn!(why, kind = self.kind.as_kind(), "a guard cannot be read; all deletions are held");
+                self.more = true;
+            }
+        }
+    }
+}
+
+impl Sink for Follower {
+    async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
+        match step {
+            Step::ListBegun => {
+                self.listing.clear();
+                self.sight = None;
+                self.more = false;
+                Ok(())
+            }
+            Step::Listed(item) => {
+                self.listed(item).await;
+                Ok(())
+            }
+            Step::ListEnded(position) => {
+                let guards = std::mem::take(&mut self.listing);
+                let list = GuardList { position, guards, more: self.more };
+                self.send(Input::GuardsListed { kind: self.kind, list }).await
+            }
+            Step::Seen(item) => match read(self.kind, item, Sight::Fresh) {
+                Ok(Seen::Standing(guard)) => self.send(Input::GuardSeen(guard)).await,
+                Ok(Seen::Leaving { name, uid }) => self.send(self.gone(name, uid)).await,
+                Err(why) => Err(Halt::Relist(why)),
+            },
+            Step::Deleted(item) => match read(self.kind, item, Sight::Fresh) {
+                Ok(Seen::Standing(Guard { id, uid, .. })) => self.send(Input::GuardGone { id, uid }).await,
+                Ok(Seen::Leaving { name, uid }) => self.send(self.gone(name, uid)).await,
+                Err(why) => Err(Halt::Relist(why)),
+            },
+            Step::Bookmark(position) => {
+                self.send(Input::GuardsFollowed { kind: self.kind, position: Some(position) }).await
+            }
+            Step::WatchResumed => self.send(Input::GuardsFollowed { kind: self.kind, position: None }).await,
+            Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
+                self.send(Input::GuardsLost { kind: self.kind, error: failure.sentence.clone() }).await
+            }
+        }
+    }
+}
+
+/// Guards are requested in full, and therefore as JSON.
+fn read(kind: GuardKind, item: Item<'_>, sight: Sight) -> Result<Seen, String> {
+    resource::read(kind, item.json()?.get(), sight)
+}
+
+/// The time of the API server, if known.
+async fn now(kind: GuardKind, clients: &Clients) -> Option<Duration> {
+    let (what, uri) = (format!("list {}", definition(kind)), format!("{}?limit=1", path(kind)));
+    let asking = request::answer(clients, &what, &uri, media::JSON);
+    resource::date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
+}
+
+/// Answers the engine's reads. A newer read replaces the current one.
+pub(super) async fn answer(
+    clients: Clients,
+    mut questions: mpsc::Receiver<GuardRead>,
+    control: mpsc::Sender<Control>,
+) -> anyhow::Result<()> {
+    let mut next = questions.recv().await;
+    while let Some(read) = next.take() {
+        tokio::select! {
+            biased;
+            newer = questions.recv() => next = newer,
+            answer = timeout(READ_WITHIN, read_all(read.kind, &clients)) => {
+                let kind = read.kind.plural();
+                let too_late = |_| Err(format!("{kind}: no answer within {} s", READ_WITHIN.as_secs()));
+                let answer = answer.unwrap_or_else(too_late);
+                if control.send(Control::Input(Input::GuardsRead { read, answer })).await.is_err() {
+                    return Ok(());
+                }
+                next = questions.recv().await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Finds the existing guards of a kind. Only a list of them proves their set, or a list of definitions without theirs. A 404 proves nothing, because it may come from a server that has not loaded its definitions yet.
+async fn read_all(kind: GuardKind, clients: &Clients) -> Result<GuardAnswer, String> {
+    let definition = definition(kind);
+    let what = format!("list {definition}");
+    let uri = format!("{}?limit={}", path(kind), GUARDS_MAX + 1);
+    let unserved = match request::answer(clients, &what, &uri, media::JSON).await {
+        Ok(answer) => {
+            return list(kind, &answer).map(GuardAnswer::Served).map_err(|why| format!("{what}: the answer {why}"));
+        }
+        Err(failure) if failure.status == Some(404) => failure,
+        Err(failure) => return Err(failure.sentence),
+    };
+    let what = format!("list the definition {definition}");
+    let definitions = collection_path("apiextensions.k8s.io", "v1", "customresourcedefinitions", "");
+    let uri = format!("{definitions}?fieldSelector={}&limit=1", name_selector(&definition));
+    match request::get(clients, &what, &uri, media::JSON).await {
+        Ok(body) => {
+            let mut page = metadata::page(Encoding::Json, &body).map_err(|why| format!("{what}: the answer {why}"))?;
+            // A server without field selectors would return other definitions.
+            if page.items.next().is_none() && page.continues.is_none() {
+                return Ok(GuardAnswer::NotServed);
+            }
+            Err(format!("{definition} is defined, but not served: {}", unserved.sentence))
+        }
+        Err(failure) if failure.status == Some(404) => no_definitions(clients, &failure).await,
+        Err(failure) => Err(failure.sentence),
+    }
+}
+
+/// A server whose complete discovery has neither our group nor definitions has no guards.
+async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<GuardAnswer, String> {
+    let body = request::get(clients, "list API groups", "/apis", media::JSON).await.map_err(|other| other.sentence)?;
+    let groups: Groups = serde_json::from_slice(&body).map_err(|_| failure.sentence.clone())?;
+    let serves = |name: &str| groups.groups.iter().any(|group| group.name == name);
+    if groups.kind == "APIGroupList" && !serves("apiextensions.k8s.io") && !serves(engine::hold::GROUP) {
+        return Ok(GuardAnswer::NotServed);
+    }
+    Err(failure.sentence.clone())
+}
+
+fn list(kind: GuardKind, answer: &Answer) -> Result<GuardList, String> {
+    let page = request::page(answer)?;
+    if page.resource_version.is_empty() {
+        return Err("has no resourceVersion".to_owned());
+    }
+    let now = resource::date(answer);
+    let mut list = GuardList {
+        position: ResourceVersion::parse(&page.resource_version),
+        guards: Vec::new(),
+        more: page.continues.is_some(),
+    };
+    for item in page.items {
+        match read(kind, item, Sight::Found { now })? {
+            Seen::Standing(guard) if list.guards.len() < GUARDS_MAX => list.guards.push(guard),
+            Seen::Standing(_) => list.more = true,
+            Seen::Leaving { .. } => {}
+        }
+    }
+    Ok(list)
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    kind: String,
+    #[serde(default)]
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+}
