@@ -88,6 +88,8 @@ pub struct Guard {
     pub lifetime: Option<Duration>,
     /// The elapsed part of the lifetime, as far as known. It counts only when the guard is first seen.
     pub elapsed: Duration,
+    /// The time since 1970 at which the resource was read. Ends that the rule names are compared with it.
+    pub read_at: Duration,
     /// An error in the resource; empty if there is none.
     pub problem: String,
     pub rule: Rule,
@@ -143,8 +145,8 @@ pub struct Approval {
 pub struct Approved {
     pub root: Uid,
     pub digest: u64,
-    /// The remaining lifetime when the resource was read.
-    pub left: Duration,
+    /// The end of the approval since 1970.
+    pub until: Duration,
     pub actor: String,
     /// An earlier leader has compared the digest.
     pub accepted: bool,
@@ -160,8 +162,8 @@ pub struct Gate {
     pub max_hold: Duration,
     /// True: allow after the longest hold; false: deny.
     pub allow_after_max_hold: bool,
-    /// The remaining time of a bypass when the resource was read; zero: none.
-    pub bypass_left: Duration,
+    /// The end of a bypass since 1970; zero: none.
+    pub bypass_until: Duration,
     /// Who bypasses the gate, and why.
     pub bypass: String,
 }

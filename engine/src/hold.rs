@@ -13,6 +13,7 @@ use crate::view::ReasonCode;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 use meaning::Meaning;
 
 pub(crate) mod meaning;
@@ -61,6 +62,8 @@ pub(crate) struct Entry {
     /// Its end; `None` if it does not expire.
     pub(crate) until: Option<Time>,
     pub(crate) over: bool,
+    /// When its resource was last read.
+    read: Time,
     /// When it was taken with its present scope and rule. What is granted after that is out of its scope.
     pub(crate) since: Time,
     /// No write in the guard's scope can still be sent or be in flight.
@@ -127,6 +130,16 @@ impl Holds {
         self.guards.values().filter(|entry| !entry.over && entry.guard.rule == Rule::Hold)
     }
 
+    /// The guards that are asked when a decision would be granted, in the order in which they are asked.
+    pub(crate) fn asking(&self) -> impl Iterator<Item = &Entry> {
+        self.guards.values().filter(|entry| !entry.over && entry.guard.rule != Rule::Hold)
+    }
+
+    /// Whether there is a guard that is asked at the grant.
+    pub(crate) fn any_asks(&self) -> bool {
+        self.asking().next().is_some()
+    }
+
     /// The hold that is due to a lack of knowledge, and covers everything.
     pub(crate) fn blind(&self) -> Option<Hold> {
         self.unknown.first().map(Hold::Unknown).or_else(|| self.too_many.first().map(Hold::TooMany))
@@ -183,7 +196,8 @@ impl Holds {
         let until = guard.lifetime.map(|lifetime| now + lifetime.saturating_sub(guard.elapsed));
         let over = until.is_some_and(|until| until <= now);
         let meaning = Meaning::of(&guard.scope, coverage);
-        self.guards.insert(guard.id.clone(), Entry { guard, meaning, until, over, since: now, effective: false });
+        self.guards
+            .insert(guard.id.clone(), Entry { guard, meaning, until, over, read: now, since: now, effective: false });
         if over { Taken::Same } else { Taken::New }
     }
 
@@ -226,6 +240,11 @@ impl Entry {
         problems.join("; ")
     }
 
+    /// The time since 1970, by the clock with which the resource was read.
+    pub(crate) fn calendar(&self, now: Time) -> Duration {
+        self.guard.read_at + now.since(self.read)
+    }
+
     fn change(&mut self, now: Time, guard: Guard, coverage: &Coverage) -> Taken {
         let scope = self.guard.scope != guard.scope;
         let (rule, lifetime) = (self.guard.rule != guard.rule, self.guard.lifetime != guard.lifetime);
@@ -240,6 +259,7 @@ impl Entry {
             };
         }
         self.guard = guard;
+        self.read = now;
         if scope {
             self.meaning = Meaning::of(&self.guard.scope, coverage);
         }

@@ -17,6 +17,7 @@ mod asking;
 mod audit;
 mod claims;
 mod closing;
+mod consent;
 mod context;
 mod contract;
 mod dispatcher;
@@ -53,6 +54,7 @@ pub use queries::{
     Scan, Walked,
 };
 
+use consent::Consent;
 use context::Context;
 use dispatcher::Dispatcher;
 use guards::Guards;
@@ -114,6 +116,14 @@ enum Timer {
     Recount(KindId),
     /// Ends a guard at the end of its lifetime.
     GuardEnd(GuardId),
+    /// Fails a question to a gate that has no answer.
+    Question(u64),
+    /// Asks a gate again about the items that it holds.
+    AskAgain(GuardId),
+    /// Counts cascades.
+    Cascades,
+    /// Releases items of a budget whose window has moved.
+    Budget(GuardId),
     /// Reads the list of a kind of guards again.
     GuardRead(GuardKind),
     /// Ends the time in which writes of ended leases and sessions can still arrive at the API server.
@@ -139,6 +149,7 @@ pub struct Leader {
     history: History,
     dispatcher: Dispatcher,
     guards: Guards,
+    consent: Consent,
     barrier: Barrier,
     prober: Prober,
     claims: claims::Claims,
@@ -155,6 +166,7 @@ impl Leader {
             dispatcher: Dispatcher::new(seed, &mut secrets),
             history: History::new(&mut secrets),
             guards: Guards::default(),
+            consent: Consent::default(),
             barrier: Barrier::default(),
             prober: Prober::default(),
             claims: claims::Claims::default(),
@@ -171,6 +183,7 @@ impl Leader {
             history: &self.history,
             dispatcher: &self.dispatcher,
             guards: &self.guards,
+            consent: &self.consent,
             prober: &self.prober,
             claims: &self.claims,
             ledger: &self.ledger,
@@ -234,6 +247,8 @@ impl Leader {
             Input::GuardSeen(guard) => self.guard_seen(guard),
             Input::GuardGone { id, uid } => self.guard_gone(&id, &uid),
             Input::GuardsRead { read, answer } => self.guards_read(read, answer),
+            Input::GateAnswered(answered) => self.gate_answered(answered),
+            Input::GateReopened { gate } => self.gate_reopened(gate),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {
@@ -283,6 +298,10 @@ impl Leader {
                 Timer::Audit(kind) => self.audit_due(kind),
                 Timer::Recount(kind) => self.audit(kind, true),
                 Timer::GuardEnd(id) => self.guard_end_due(&id),
+                Timer::Question(number) => self.question_due(number),
+                Timer::AskAgain(id) => self.ask_again_due(&id),
+                Timer::Cascades => self.count_cascades(),
+                Timer::Budget(id) => self.budget_due(&id),
                 Timer::GuardRead(kind) => self.guard_read_due(kind),
                 Timer::LateWrites => self.dispatcher.late_writes_due(&self.cx),
                 Timer::Inherited => self.inherited_due(),

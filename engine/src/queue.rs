@@ -146,6 +146,11 @@ impl Item {
         [forbidden, Blocker::Throttled { collection }].into_iter()
     }
 
+    /// The root of its cascade, if known.
+    pub(crate) fn root(&self) -> Option<&Uid> {
+        self.root.as_ref()
+    }
+
     /// The lease under which the item is.
     pub(crate) fn lease(&self) -> Option<LeaseId> {
         match self.state {

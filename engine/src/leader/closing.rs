@@ -45,8 +45,10 @@ impl Leader {
     /// Records that a deletion was carried out.
     pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
         if let Some(version) = &lease.gone {
+            self.refund(&target.uid);
             return self.cx.confirm(target.clone(), version.clone(), lease.grounds.clone());
         }
+        self.spend(target);
         self.delete_accepted(&target.uid, lease.grounds.decision, outcome == Outcome::Done);
     }
 
@@ -86,7 +88,13 @@ impl Leader {
         let deletion = self.dispatcher.queue().get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(Item::lease);
         let by_us = lease.is_some() || accepted.is_some_and(|accepted| accepted.ours);
+        let was_decided = deletion.is_some();
         let Left::Collection { deleted } = left else { return by_us };
+        if was_decided {
+            let target = self.world.object_ref(id);
+            self.spend(&target);
+        }
+        let deletion = self.dispatcher.queue().get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         if let Some(AcceptedDelete { decision, .. }) = accepted {
             self.ledger.ends_inherited(&uid, decision);
             let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));

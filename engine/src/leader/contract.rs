@@ -4,7 +4,7 @@ use crate::coverage::{ALL_RESOURCES, State, Undiscovered};
 use crate::decision::{Cause, Grounds, Logged};
 use crate::evidence::{CheckBy, Proof};
 use crate::follow::{Failure, WatchEnd};
-use crate::guard::{Guard, GuardId, GuardKind};
+use crate::guard::{Answer, Answered, Cascade, Guard, GuardId, GuardKind, Question};
 use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
@@ -159,6 +159,11 @@ pub enum Input {
     /// The answer to [`Output::ReadGuards`]. An answer that does not establish the set of guards is an error.
     GuardsRead { read: GuardRead, answer: Result<GuardAnswer, String> },
 
+    /// The answer to [`Output::AskGate`].
+    GateAnswered(Answered),
+    /// The policy of a gate has changed, so its denials are void.
+    GateReopened { gate: Name },
+
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },
     /// The stream has ended.
@@ -256,6 +261,20 @@ pub enum Output {
         stream: StreamId,
     },
     Probe(Probe),
+    /// Asks a policy engine. The shell answers with [`Input::GateAnswered`].
+    AskGate(Question),
+    /// The answer to a question is not awaited any more.
+    CancelQuestion {
+        gate: Name,
+        number: u64,
+    },
+    /// Creates a Pause, because a budget is exhausted or a breaker has opened.
+    CreatePause {
+        by: GuardId,
+        scope: Scope,
+        reason: String,
+        lifetime: Duration,
+    },
     /// Reads all guards of a kind consistently. The shell answers with [`Input::GuardsRead`].
     ReadGuards(GuardRead),
     /// Discards the watch of the collection and lists the collection again.
@@ -511,6 +530,40 @@ pub enum Event {
     GuardsKnown {
         kind: GuardKind,
     },
+    /// A budget is exhausted.
+    BudgetExceeded {
+        id: GuardId,
+        /// The collection of the object that waits.
+        collection: GroupResource,
+        /// The deletions in the window.
+        count: u64,
+    },
+    /// A cascade waits for the approval of a person.
+    ApprovalNeeded {
+        id: GuardId,
+        root: ObjectRef,
+        extent: Cascade,
+    },
+    /// The leader has accepted an approval.
+    Approved {
+        id: GuardId,
+        root: ObjectRef,
+        /// Who approved it, according to the resource.
+        actor: String,
+        digest: u64,
+    },
+    /// A policy engine has answered, or has failed.
+    GateAnswered {
+        id: GuardId,
+        /// The target of the decision, or the root of the cascade.
+        target: ObjectRef,
+        answer: Answer,
+        /// What follows from the answer and the failure policy.
+        allowed: bool,
+        by: String,
+        message: String,
+        observe_only: bool,
+    },
     /// The leader ignored an invalid input.
     Rejected {
         why: String,
@@ -557,6 +610,10 @@ impl Event {
             Event::GuardEnded { .. } => "guard ended",
             Event::GuardsUnknown { .. } => "guards unknown",
             Event::GuardsKnown { .. } => "guards known",
+            Event::BudgetExceeded { .. } => "budget exceeded",
+            Event::ApprovalNeeded { .. } => "approval needed",
+            Event::Approved { .. } => "approved",
+            Event::GateAnswered { .. } => "gate answered",
             Event::Rejected { .. } => "rejected",
         }
     }

@@ -100,6 +100,12 @@ impl Leader {
         // This check is the last one before a grant. A held item is never granted.
         let hold = self.dispatcher.queue().get(uid).and_then(|item| self.holding().first(&item.draft));
         self.dispatcher.set_hold(uid, hold);
+        if self.dispatcher.queue().get(uid).is_some_and(|item| item.state == ItemState::Ready)
+            && let Some(hold) = self.unconsented(uid)
+        {
+            self.dispatcher.hold(uid, hold);
+            return None;
+        }
         let item = self.dispatcher.queue().get(uid).filter(|item| item.state == ItemState::Ready)?;
         let kind = item.draft.action.kind();
         let id = self.world.graph().primary(uid);
@@ -142,7 +148,11 @@ impl Leader {
             gone: None,
             grounds: kept,
         };
+        let taken = self.dispatcher.queue().get(uid).map(|item| (item.draft.clone(), item.root().cloned()));
         let id = self.dispatcher.grant(&mut self.cx, term.number, lease);
+        if let Some((draft, root)) = taken {
+            self.take_consent(&draft, root.as_ref());
+        }
         Some(WorkLease {
             id,
             term: term.clone(),
@@ -301,6 +311,7 @@ impl Leader {
     /// Judges again the item of a lease that ended without a report, and queues it. If the lease was started, its write
     /// may have taken effect.
     pub(super) fn requeue(&mut self, lease: &Lease) {
+        self.refund(&lease.target);
         match self.dispatcher.lease_ended(lease) {
             None => return,
             Some(LeaseEnd::Ready) => {}

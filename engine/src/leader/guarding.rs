@@ -165,7 +165,10 @@ impl Leader {
             self.dispatcher.queue().holds().guards().filter_map(|entry| gone(&entry.guard)).collect();
         let mut changed = false;
         for (id, uid) in gone {
-            changed |= self.dispatcher.drop_guard(&mut self.cx, &id, &uid);
+            if self.dispatcher.drop_guard(&mut self.cx, &id, &uid) {
+                self.reconsider(&id);
+                changed = true;
+            }
         }
         let mut more = list.more;
         for guard in list.guards.into_iter().filter(|guard| guard.id.kind == kind) {
@@ -198,6 +201,7 @@ impl Leader {
 
     pub(super) fn guard_gone(&mut self, id: &GuardId, uid: &Uid) {
         if self.dispatcher.drop_guard(&mut self.cx, id, uid) {
+            self.reconsider(id);
             self.rehold();
         }
         if self.dispatcher.queue().holds().has_too_many(id.kind) && self.cx.term.is_some() {
@@ -207,6 +211,7 @@ impl Leader {
 
     pub(super) fn guard_end_due(&mut self, id: &GuardId) {
         if self.dispatcher.end_guard(&mut self.cx, id) {
+            self.reconsider(id);
             self.rehold();
         }
     }
@@ -216,6 +221,7 @@ impl Leader {
         let taken = self.dispatcher.take_guard(&mut self.cx, guard, self.world.coverage());
         if matches!(taken, Taken::New | Taken::Rescoped) {
             self.report_guard(&id);
+            self.reconsider(&id);
         }
         taken
     }

@@ -1,6 +1,7 @@
 //! Read access to the leader. Queries change no state.
 
 use super::claims::Claims;
+use super::consent::Consent;
 use super::context::Context;
 use super::dispatcher::Dispatcher;
 use super::guards::Guards;
@@ -50,6 +51,7 @@ pub struct Queries<'a> {
     pub(super) history: &'a History,
     pub(super) dispatcher: &'a Dispatcher,
     pub(super) guards: &'a Guards,
+    pub(super) consent: &'a Consent,
     pub(super) prober: &'a Prober,
     pub(super) claims: &'a Claims,
     pub(super) ledger: &'a Ledger,

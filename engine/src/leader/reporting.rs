@@ -173,6 +173,7 @@ impl Leader {
             self.claim_target(session, target, decided_at, sighting, report.outcome);
         }
         if !report.outcome.is_success() {
+            self.refund(uid);
             self.dispatcher.note_trouble(uid, report);
         }
         let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::follow::{Failure, WatchEnd};
 use crate::graph::Graph;
-use crate::guard::GuardKind;
+use crate::guard::{GuardKind, Question};
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::time::Time;
@@ -24,6 +24,7 @@ mod audits;
 mod balancing;
 mod blocking;
 mod cascades;
+mod consent;
 mod doubts;
 mod emptied;
 mod ends;
@@ -77,6 +78,9 @@ struct Bench {
     refused: Vec<Refusal>,
     probes: Vec<Probe>,
     reads: Vec<GuardRead>,
+    asked: Vec<Question>,
+    cancelled: Vec<u64>,
+    pauses_wanted: Vec<String>,
     relists: Vec<GroupResource>,
     granted: Vec<WorkLease>,
 }
@@ -254,6 +258,9 @@ impl Bench {
             refused: Vec::new(),
             probes: Vec::new(),
             reads: Vec::new(),
+            asked: Vec::new(),
+            cancelled: Vec::new(),
+            pauses_wanted: Vec::new(),
             relists: Vec::new(),
             granted: Vec::new(),
         };
@@ -303,6 +310,9 @@ impl Bench {
                 Output::Refuse { refusal, .. } => self.refused.push(refusal),
                 Output::Close { .. } => {}
                 Output::Probe(probe) => self.probes.push(probe),
+                Output::AskGate(question) => self.asked.push(question),
+                Output::CancelQuestion { number, .. } => self.cancelled.push(number),
+                Output::CreatePause { by, reason, .. } => self.pauses_wanted.push(format!("{by}: {reason}")),
                 Output::ReadGuards(read) => self.reads.push(read),
                 Output::Relist { collection, .. } => self.relists.push(collection),
                 Output::Event(event) => self.events.push(event),

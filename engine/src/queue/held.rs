@@ -47,6 +47,15 @@ impl Queue {
         self.held.get(hold).unwrap_or(NONE).iter()
     }
 
+    /// Makes at most `max` items ready that this hold holds. Returns their number.
+    pub(crate) fn release_held(&mut self, hold: &Hold, max: usize) -> usize {
+        let uids: Vec<Uid> = self.held_by(hold).take(max).cloned().collect();
+        for uid in &uids {
+            self.make_ready(uid);
+        }
+        uids.len()
+    }
+
     /// The next item whose guard has changed, with the guard.
     pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<GuardId>)> {
         loop {

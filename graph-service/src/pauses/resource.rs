@@ -96,6 +96,7 @@ pub(crate) fn read(kind: GuardKind, json: &str, sight: Sight) -> Result<Seen, St
         created: created.unwrap_or_default(),
         lifetime: Some(lifetime),
         elapsed,
+        read_at: Duration::ZERO,
         problem: clip(&problems.join("; "), REASON_MAX_BYTES),
     }))
 }

@@ -1,5 +1,6 @@
 //! Retries of items: backoff, holds and blockers.
 
+use super::super::consent;
 use super::super::context::Context;
 use super::super::{Logged, Timer};
 use super::Dispatcher;
@@ -82,6 +83,23 @@ impl Dispatcher {
     /// Applies the present hold of standing guards to an item.
     pub(in crate::leader) fn set_hold(&mut self, uid: &Uid, hold: Option<Hold>) {
         self.queue.set_hold(uid, hold);
+    }
+
+    /// Holds a ready item that lacks a consent.
+    pub(in crate::leader) fn hold(&mut self, uid: &Uid, hold: Hold) {
+        self.queue.place(uid, ItemState::Held(hold));
+    }
+
+    /// Makes at most `max` items ready that this hold holds, in the order of their uids. Returns their number.
+    pub(in crate::leader) fn release(&mut self, hold: &Hold, max: usize) -> usize {
+        self.queue.release_held(hold, max)
+    }
+
+    /// Makes an item ready that lacked a consent.
+    pub(in crate::leader) fn release_item(&mut self, uid: &Uid) {
+        if self.queue.get(uid).is_some_and(|item| consent::waits(&item.state)) {
+            self.queue.make_ready(uid);
+        }
     }
 
     /// Puts an item behind a blocker.

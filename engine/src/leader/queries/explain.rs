@@ -270,7 +270,7 @@ impl Queries<'_> {
             ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
             ItemState::Held(hold) => {
                 for hold in self.all_holds(&item.draft.target, hold) {
-                    add(hold.code(), self.hold_text(&hold));
+                    add(hold.code(), self.hold_of(item, &hold));
                 }
             }
             ItemState::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),

@@ -8,6 +8,7 @@ use crate::hold::{Entry, GUARDS_MAX, Hold};
 use crate::late_writes::Writers;
 use crate::object::{GroupResource, Name, ObjectRef};
 use crate::plan::Brake;
+use crate::queue::Item;
 use crate::scope::Scope;
 use crate::view::GuardView;
 use alloc::collections::BTreeMap;
@@ -101,6 +102,14 @@ impl<'a> Queries<'a> {
             }
             Hold::TooMany(kind) => format!("there are more than {GUARDS_MAX} {}; delete some", kind.plural()),
         }
+    }
+
+    /// Describes the hold of one item, with what the item waits for.
+    pub(super) fn hold_of(&self, item: &Item, hold: &Hold) -> String {
+        let text = self.hold_text(hold);
+        let Hold::Guard(id) = hold else { return text };
+        let waits = self.consent.describe(id, &item.draft.target.uid, item.root());
+        if waits.is_empty() { text } else { format!("{text} ({waits})") }
     }
 
     /// Returns the texts of the holds of destructive actions.

@@ -30,6 +30,7 @@ pub(super) fn pause(name: &str, rv: u64) -> Guard {
         created: Duration::ZERO,
         lifetime: Some(HOUR),
         elapsed: Duration::ZERO,
+        read_at: Duration::ZERO,
         problem: String::new(),
         rule: Rule::Hold,
     }

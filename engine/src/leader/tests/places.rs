@@ -142,6 +142,7 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         created: Duration::ZERO,
         lifetime: Some(Duration::from_secs(600)),
         elapsed: Duration::ZERO,
+        read_at: Duration::ZERO,
         problem: String::new(),
         rule: crate::guard::Rule::Hold,
     };

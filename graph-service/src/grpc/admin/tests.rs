@@ -44,6 +44,7 @@ fn pause(number: usize, filters: usize) -> Guard {
         resource_version: engine::object::ResourceVersion::parse("5"),
         generation: 1,
         elapsed: Duration::ZERO,
+        read_at: Duration::ZERO,
         problem: String::new(),
         actor: String::new(),
     }

@@ -1,0 +1,503 @@
+//! Consent at the grant: approvals, gates and budgets. Each is asked about an item that no standing guard holds, in this
+//! order; the first that does not consent holds the item.
+//!
+//! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `budgets` keeps windows.
+
+use super::holding::Holding;
+use super::{Event, Leader, Output, Timer};
+use crate::guard::{Answered, Approval, Budget, Cascade, Gate, GuardId, GuardKind, Limit, OnExceeded, Question, Rule};
+use crate::hold::{Entry, Hold, is_exempt};
+use crate::object::{GroupResource, ObjectRef, Uid};
+use crate::queue::{Draft, ItemState};
+use crate::work::ActionKind;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use budgets::Budgets;
+use cascades::{InScope, Known, ROOTS_MAX, SLICE};
+use core::time::Duration;
+use gates::{Gates, Pass, State, Subject};
+
+mod budgets;
+mod cascades;
+mod gates;
+
+/// Time between two slices of the count of cascades, in which the leader handles other inputs.
+const COUNT_EVERY: Duration = Duration::from_millis(1);
+/// Maximum number of items that a budget releases at once.
+const RELEASED_AT_ONCE: u64 = 1000;
+/// Number of subjects of questions above which the leader forgets those that do not exist any more.
+const SUBJECTS_SPARE: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Consent {
+    budgets: Budgets,
+    gates: Gates,
+    /// By the uid of the root.
+    cascades: BTreeMap<Uid, Known>,
+    /// The number of subjects after the last sweep.
+    swept: usize,
+}
+
+/// An item that is to be granted.
+struct Candidate {
+    draft: Draft,
+    root: Uid,
+}
+
+impl Leader {
+    /// The hold on a ready item by what is asked at the grant. Asks what must be asked.
+    pub(super) fn unconsented(&mut self, uid: &Uid) -> Option<Hold> {
+        if !self.dispatcher.queue().holds().any_asks() {
+            return None;
+        }
+        let item = self.dispatcher.queue().get(uid)?;
+        let target = &item.draft.target;
+        if !item.draft.destroys || is_exempt(&target.group, &target.resource) {
+            return None;
+        }
+        let candidate = Candidate { draft: item.draft.clone(), root: item.root().unwrap_or(uid).clone() };
+        let asking: Vec<GuardId> =
+            self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone()).collect();
+        asking.into_iter().find(|id| !self.consents(id, &candidate)).map(Hold::Guard)
+    }
+
+    fn consents(&mut self, id: &GuardId, candidate: &Candidate) -> bool {
+        let Some(entry) = self.dispatcher.queue().holds().get(id) else { return true };
+        // The root of a cascade waits as a whole; whether the cascade matters to an approval is known when it is
+        // counted.
+        let covers = |leader: &Leader, entry: &Entry| leader.holding().has(entry, &candidate.draft.target);
+        match entry.guard.rule.clone() {
+            Rule::Hold => true,
+            Rule::Approval(approval) => self.is_approved(id, &approval, candidate),
+            Rule::Gate(gate) if gate.roots_only => !covers(self, entry) || self.passes_root(id, &gate, candidate),
+            Rule::Gate(gate) => !covers(self, entry) || self.passes(id, &gate, candidate),
+            Rule::Budget(budget) => !covers(self, entry) || self.is_in_budget(id, &budget, candidate),
+        }
+    }
+
+    // ---- cascades and approvals
+
+    /// Returns the cascade of a root if it is counted, and begins to count it otherwise. `None` also if too many roots
+    /// are being counted.
+    fn cascade(&mut self, candidate: &Candidate) -> Option<&mut Known> {
+        if !self.consent.cascades.contains_key(&candidate.root) {
+            if self.consent.cascades.len() >= ROOTS_MAX {
+                self.forget_cascades();
+            }
+            if self.consent.cascades.len() >= ROOTS_MAX {
+                return None;
+            }
+            let known = self.begin_cascade(candidate);
+            self.consent.cascades.insert(candidate.root.clone(), known);
+            self.cx.timers.set(self.cx.now, Timer::Cascades);
+        }
+        self.consent.cascades.get_mut(&candidate.root).filter(|known| known.is_counted())
+    }
+
+    fn begin_cascade(&self, candidate: &Candidate) -> Known {
+        let target = &candidate.draft.target;
+        let id = self.world.graph().primary(&target.uid);
+        let causes = id.map(|id| self.world.causes(id)).unwrap_or_default();
+        let chain = self.world.chain(&self.cx, &target.uid, &causes);
+        let root = chain.last().unwrap_or(target).clone();
+        // The root may have left the graph. Then the walk begins at the nearest owner that the graph has.
+        let known = |object: &ObjectRef| {
+            let nodes: Vec<_> = self.world.graph().by_uid(&object.uid).collect();
+            (!nodes.is_empty()).then_some(nodes)
+        };
+        let from = chain.iter().rev().find_map(known).or_else(|| known(target)).unwrap_or_default();
+        Known::begin(&self.holding(), root, from)
+    }
+
+    /// Forgets roots without items.
+    fn forget_cascades(&mut self) {
+        let queue = self.dispatcher.queue();
+        let roots: alloc::collections::BTreeSet<&Uid> =
+            queue.uids().filter_map(|uid| Some(queue.get(uid)?.root().unwrap_or(uid))).collect();
+        self.consent.cascades.retain(|root, _| roots.contains(root));
+    }
+
+    /// Counts one slice of the cascades.
+    pub(super) fn count_cascades(&mut self) {
+        let mut cascades = core::mem::take(&mut self.consent.cascades);
+        let holding = self.holding();
+        let approvals: Vec<&Entry> =
+            holding.holds.asking().filter(|entry| entry.guard.id.kind == GuardKind::Approval).collect();
+        let mut budget = SLICE;
+        let mut counted = Vec::new();
+        for known in cascades.values_mut().filter(|known| !known.is_counted()) {
+            budget = known.step(&holding, &approvals, budget);
+            if known.is_counted() {
+                counted.push(known.root.uid.clone());
+            }
+            if budget == 0 {
+                break;
+            }
+        }
+        if cascades.values().any(|known| !known.is_counted()) {
+            self.cx.timers.set(self.cx.now + COUNT_EVERY, Timer::Cascades);
+        }
+        self.consent.cascades = cascades;
+        if !counted.is_empty() {
+            self.release_asking(|kind| matches!(kind, GuardKind::Approval | GuardKind::Gate));
+        }
+    }
+
+    fn is_approved(&mut self, id: &GuardId, approval: &Approval, candidate: &Candidate) -> bool {
+        let collection = candidate.draft.target.group_resource();
+        let calendar = self.calendar(id);
+        let Some(known) = self.cascade(candidate) else { return false };
+        let InScope { objects, listed } = known.in_scope.get(id).copied().unwrap_or_default();
+        let is_large = approval.more_than.is_some_and(|max| objects > max) || !known.extent.complete;
+        if !is_large && listed == 0 {
+            return true;
+        }
+        if known.permitted.is_none() {
+            let is_it = |root: &Uid, digest: u64, accepted: bool| {
+                *root == known.root.uid && (accepted || digest == known.extent.digest)
+            };
+            let approved = approval.approved.iter().find(|approved| {
+                calendar < approved.until && is_it(&approved.root, approved.digest, approved.accepted)
+            });
+            let Some(approved) = approved else {
+                let (root, extent, first) = (known.root.clone(), known.extent.clone(), !known.told);
+                known.told = true;
+                if first && self.cx.term.is_some() {
+                    self.cx.event(Event::ApprovalNeeded { id: id.clone(), root, extent });
+                }
+                return false;
+            };
+            known.permitted = Some(known.extent.totals.iter().cloned().collect());
+            known.until = approved.until;
+            let (root, actor, digest) = (known.root.clone(), approved.actor.clone(), known.extent.digest);
+            self.cx.event(Event::Approved { id: id.clone(), root, actor, digest });
+        }
+        let Some(known) = self.consent.cascades.get_mut(&candidate.root) else { return false };
+        if known.may_take(&collection) && calendar < known.until {
+            return true;
+        }
+        // The approval has ended, or objects joined the cascade after it. The cascade is counted again, and needs a new
+        // approval.
+        self.consent.cascades.remove(&candidate.root);
+        false
+    }
+
+    // ---- gates
+
+    fn passes(&mut self, id: &GuardId, gate: &Gate, candidate: &Candidate) -> bool {
+        let about = super::world::reasons::decision(&candidate.draft);
+        self.asks(id, gate, Subject::Item(candidate.draft.target.uid.clone()), about, candidate, None)
+    }
+
+    fn passes_root(&mut self, id: &GuardId, gate: &Gate, candidate: &Candidate) -> bool {
+        let Some(known) = self.cascade(candidate) else { return gate.observe_only };
+        let extent = known.extent.clone();
+        self.asks(id, gate, Subject::Root(candidate.root.clone()), extent.digest, candidate, Some(extent))
+    }
+
+    fn asks(
+        &mut self,
+        id: &GuardId,
+        gate: &Gate,
+        subject: Subject,
+        about: u64,
+        candidate: &Candidate,
+        cascade: Option<Cascade>,
+    ) -> bool {
+        if self.calendar(id) < gate.bypass_until {
+            return true;
+        }
+        match self.consent.gates.pass(self.cx.now, id, &subject, about) {
+            Pass::Allowed => return true,
+            Pass::Held => return gate.observe_only,
+            Pass::Ask => {}
+        }
+        self.sweep_questions();
+        let number = self.consent.gates.ask(self.cx.now, id, subject, about);
+        let target = cascade.as_ref().map_or(&candidate.draft.target, |cascade| &cascade.root).clone();
+        let node = self.world.graph().primary(&candidate.draft.target.uid);
+        let causes = node.map(|id| self.world.causes(id)).unwrap_or_default();
+        let question = Question {
+            gate: id.name.clone(),
+            number,
+            timeout: gate.timeout,
+            action: candidate.draft.action.kind(),
+            target,
+            resource_version: candidate.draft.preconditions.resource_version.clone(),
+            chain: self.world.chain(&self.cx, &candidate.draft.target.uid, &causes),
+            decision: super::world::reasons::decision(&candidate.draft),
+            cascade,
+            observe_only: gate.observe_only,
+        };
+        self.cx.outputs.push_back(Output::AskGate(question));
+        self.cx.timers.set(self.cx.now + gate.timeout, Timer::Question(number));
+        gate.observe_only
+    }
+
+    fn calendar(&self, id: &GuardId) -> Duration {
+        self.dispatcher.queue().holds().get(id).map_or(Duration::MAX, |entry| entry.calendar(self.cx.now))
+    }
+
+    /// Handles the answer of a policy engine.
+    pub(super) fn gate_answered(&mut self, answered: Answered) {
+        let Answered { number, answer, by, message, valid_for, .. } = answered;
+        let Some(id) = self.consent.gates.gate_of(number).cloned() else {
+            let why = format!("an answer of gate {} to a question that is not open", answered.gate);
+            return self.cx.event(Event::Rejected { why });
+        };
+        let Some(Rule::Gate(gate)) = self.dispatcher.queue().holds().get(&id).map(|entry| entry.guard.rule.clone())
+        else {
+            return;
+        };
+        let now = self.cx.now;
+        let answer_was = answer.clone();
+        let Some((subject, state)) = self.consent.gates.answer(now, number, &gate, answer, valid_for, &message) else {
+            return;
+        };
+        if let State::Again { at } = state {
+            self.cx.timers.set(at, Timer::AskAgain(id.clone()));
+        }
+        let (Subject::Item(uid) | Subject::Root(uid)) = &subject;
+        let target = match self.dispatcher.queue().get(uid) {
+            Some(item) => Some(item.draft.target.clone()),
+            None => self.consent.cascades.get(uid).map(|known| known.root.clone()),
+        };
+        let allowed = matches!(state, State::Allowed { .. });
+        if let Some(target) = target {
+            self.cx.event(Event::GateAnswered {
+                id: id.clone(),
+                target,
+                answer: answer_was,
+                allowed,
+                by,
+                message,
+                observe_only: gate.observe_only,
+            });
+        }
+        if gate.observe_only {
+            return;
+        }
+        match subject {
+            Subject::Item(uid) if allowed => self.dispatcher.release_item(&uid),
+            Subject::Item(_) => {}
+            Subject::Root(_) if allowed => {
+                self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
+            }
+            Subject::Root(_) => {}
+        }
+        // The window of the gate has room for another item.
+        self.dispatcher.release(&Hold::Guard(id), 1);
+    }
+
+    pub(super) fn question_due(&mut self, number: u64) {
+        let Some(gate) = self.consent.gates.gate_of(number).filter(|_| self.consent.gates.is_waiting(number)) else {
+            return;
+        };
+        let gate = gate.name.clone();
+        self.cx.outputs.push_back(Output::CancelQuestion { gate: gate.clone(), number });
+        self.gate_answered(Answered {
+            gate,
+            number,
+            answer: crate::guard::Answer::Failed,
+            by: String::new(),
+            message: String::from("no answer within the timeout"),
+            valid_for: Duration::ZERO,
+        });
+    }
+
+    pub(super) fn ask_again_due(&mut self, id: &GuardId) {
+        self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
+    }
+
+    /// Voids the denials of a gate: its policy has changed.
+    pub(super) fn gate_reopened(&mut self, name: crate::object::Name) {
+        let id = GuardId { kind: GuardKind::Gate, name };
+        self.consent.gates.reopen(&id, true);
+        self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+    }
+
+    // ---- budgets
+
+    fn is_in_budget(&mut self, id: &GuardId, budget: &Budget, candidate: &Candidate) -> bool {
+        if candidate.draft.action.kind() != ActionKind::Delete {
+            return true;
+        }
+        let collection = candidate.draft.target.group_resource();
+        let size = self.size_of(&collection);
+        let now = self.cx.now;
+        let spent = self.consent.budgets.at(now, id, budget);
+        if spent.has_room(budget, &collection, size) {
+            return true;
+        }
+        let (first, count) = (!core::mem::replace(&mut spent.exceeded, true), spent.count(None));
+        if let Some(next) = spent.next(budget.window).filter(|_| budget.on_exceeded != OnExceeded::Approve) {
+            self.cx.timers.set(next.max(now), Timer::Budget(id.clone()));
+        }
+        if first && self.cx.term.is_some() {
+            self.cx.event(Event::BudgetExceeded { id: id.clone(), collection, count });
+            if let OnExceeded::Pause(lifetime) = budget.on_exceeded {
+                let reason = format!("budget {} is exhausted: {count} deletions within its window", id.name);
+                let scope = self.dispatcher.queue().holds().get(id).map(|entry| entry.meaning.scope.clone());
+                let scope = scope.unwrap_or_default();
+                self.cx.outputs.push_back(Output::CreatePause { by: id.clone(), scope, reason, lifetime });
+            }
+        }
+        false
+    }
+
+    fn size_of(&self, collection: &GroupResource) -> u64 {
+        let kind = self.world.coverage().find(collection);
+        kind.map_or(0, |kind| self.world.coverage().kind(kind).observed() as u64)
+    }
+
+    /// Releases as many items as the window of the budget has room for.
+    pub(super) fn budget_due(&mut self, id: &GuardId) {
+        let Some(Rule::Budget(budget)) = self.dispatcher.queue().holds().get(id).map(|entry| entry.guard.rule.clone())
+        else {
+            return;
+        };
+        let now = self.cx.now;
+        let spent = self.consent.budgets.at(now, id, &budget);
+        if budget.on_exceeded == OnExceeded::Approve && spent.exceeded {
+            return;
+        }
+        let room = match budget.limit {
+            Limit::Objects(max) => max.saturating_sub(spent.count(None)),
+            // How much room each collection has is determined at the grant.
+            Limit::Percent(_) => RELEASED_AT_ONCE,
+        };
+        let next = spent.next(budget.window);
+        let hold = Hold::Guard(id.clone());
+        self.dispatcher.release(&hold, room.min(RELEASED_AT_ONCE) as usize);
+        // While items wait, each deletion that is counted sets the timer.
+        let waits = self.dispatcher.queue().held_by(&hold).len() > 0;
+        self.consent.budgets.at(now, id, &budget).exceeded = waits;
+        if let Some(next) = next.filter(|_| waits) {
+            self.cx.timers.set(next.max(now + Duration::from_millis(1)), Timer::Budget(id.clone()));
+        }
+    }
+
+    /// Takes what approvals and budgets permit, for a grant.
+    pub(super) fn take_consent(&mut self, draft: &Draft, root: Option<&Uid>) {
+        if !self.dispatcher.queue().holds().any_asks() || !draft.destroys {
+            return;
+        }
+        let uid = &draft.target.uid;
+        let collection = draft.target.group_resource();
+        if let Some(known) = self.consent.cascades.get_mut(root.unwrap_or(uid)) {
+            known.take(&collection);
+        }
+        if draft.action.kind() == ActionKind::Delete {
+            for (id, budget) in self.budgets_over(&draft.target) {
+                self.consent.budgets.at(self.cx.now, &id, &budget).lease(uid, collection.clone());
+            }
+        }
+    }
+
+    /// Counts a deletion of the collector that was carried out.
+    pub(super) fn spend(&mut self, target: &ObjectRef) {
+        if !self.dispatcher.queue().holds().any_asks() {
+            return;
+        }
+        let now = self.cx.now;
+        for (id, budget) in self.budgets_over(target) {
+            let spent = self.consent.budgets.at(now, &id, &budget);
+            spent.spend(now, budget.window, &target.uid, target.group_resource());
+            if let Some(next) = spent.next(budget.window).filter(|_| spent.exceeded) {
+                self.cx.timers.set(next, Timer::Budget(id));
+            }
+        }
+    }
+
+    /// Gives back what a lease took from budgets, when it ended without effect.
+    pub(super) fn refund(&mut self, uid: &Uid) {
+        if self.consent.budgets.release(uid) {
+            for id in self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
+                self.budget_due(&id);
+            }
+        }
+    }
+
+    fn budgets_over(&self, target: &ObjectRef) -> Vec<(GuardId, Budget)> {
+        let holding: Holding<'_> = self.holding();
+        let asking = holding.holds.asking();
+        let over = asking.filter_map(|entry| match &entry.guard.rule {
+            Rule::Budget(budget) if holding.has(entry, target) => Some((entry.guard.id.clone(), budget.clone())),
+            _ => None,
+        });
+        over.collect()
+    }
+
+    // ---- changes of guards
+
+    /// Asks anew after guards have changed.
+    pub(super) fn reconsider(&mut self, changed: &GuardId) {
+        match changed.kind {
+            GuardKind::Pause | GuardKind::Protection => return,
+            GuardKind::Approval => self.consent.cascades.retain(|_, known| known.permitted.is_some()),
+            GuardKind::Gate => self.consent.gates.reopen(changed, false),
+            GuardKind::Budget => {}
+        }
+        let holds = self.dispatcher.queue().holds();
+        self.consent.budgets.retain(|id| holds.get(id).is_some());
+        self.consent.gates.retain(|id, _| holds.get(id).is_some());
+        self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
+    }
+
+    fn release_asking(&mut self, of: impl Fn(GuardKind) -> bool) {
+        let asking = self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone());
+        for id in asking.filter(|id| of(id.kind)).collect::<Vec<_>>() {
+            self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+        }
+    }
+
+    /// Forgets questions about items that do not exist any more.
+    fn sweep_questions(&mut self) {
+        if self.consent.gates.len() <= 2 * self.consent.swept + SUBJECTS_SPARE {
+            return;
+        }
+        let queue = self.dispatcher.queue();
+        let cascades = &self.consent.cascades;
+        self.consent.gates.retain(|_, subject| match subject {
+            Subject::Item(uid) => queue.get(uid).is_some(),
+            Subject::Root(uid) => cascades.contains_key(uid),
+        });
+        self.consent.swept = self.consent.gates.len();
+    }
+}
+
+impl Consent {
+    /// Describes what an item waits for at a guard, for readers; empty if the guard has nothing to add.
+    pub(super) fn describe(&self, id: &GuardId, uid: &Uid, root: Option<&Uid>) -> String {
+        let root = root.unwrap_or(uid);
+        let subject = [Subject::Item(uid.clone()), Subject::Root(root.clone())];
+        let asked = subject.iter().find_map(|subject| self.gates.get(id, subject));
+        match (id.kind, asked.map(|asked| &asked.state)) {
+            (GuardKind::Gate, Some(State::Waiting { .. })) => String::from("asked"),
+            (GuardKind::Gate, Some(State::Again { .. })) => String::from("not decided yet"),
+            (GuardKind::Gate, Some(State::Denied { why })) if why.is_empty() => String::from("denied"),
+            (GuardKind::Gate, Some(State::Denied { why })) => format!("denied: {why}"),
+            (GuardKind::Gate, Some(State::Allowed { .. }) | None) => String::from("waits to be asked"),
+            (GuardKind::Approval, _) => match self.cascades.get(root) {
+                Some(known) if known.is_counted() => {
+                    let Cascade { objects, digest, .. } = known.extent;
+                    format!("{} takes {objects} objects, digest {digest:016x}", known.root)
+                }
+                Some(_) | None => String::from("the cascade is being counted"),
+            },
+            (GuardKind::Budget, _) => {
+                let count = self.budgets.get(id).map_or(0, |spent| spent.count(None));
+                format!("{count} deletions in its window")
+            }
+            (GuardKind::Pause | GuardKind::Protection, _) => String::new(),
+        }
+    }
+}
+
+/// Whether an item waits for consent.
+pub(super) fn waits(state: &ItemState) -> bool {
+    matches!(state, ItemState::Held(Hold::Guard(GuardId { kind, .. }))
+        if !matches!(kind, GuardKind::Pause | GuardKind::Protection))
+}

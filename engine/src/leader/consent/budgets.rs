@@ -1,0 +1,107 @@
+//! Budgets: how many deletions each budget has seen in its window.
+//!
+//! A deletion counts when its lease is granted, and for as long as the lease lasts; then when an executor reports that
+//! the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
+//! only the last. So each replica knows the window, also one that begins to lead in its middle.
+
+use crate::guard::{Budget, GuardId, Limit};
+use crate::object::{GroupResource, Uid};
+use crate::time::Time;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
+
+/// The number of parts of a window. A deletion leaves the window with its part.
+const PARTS: u32 = 60;
+
+/// The windows of all budgets.
+#[derive(Debug, Default)]
+pub(super) struct Budgets(BTreeMap<GuardId, Spent>);
+
+/// The deletions of one budget.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    /// Deletions by collection, in parts of the window, the oldest first.
+    parts: VecDeque<(Time, BTreeMap<GroupResource, u64>)>,
+    /// The targets of leases.
+    leased: BTreeMap<Uid, GroupResource>,
+    /// The value of the field when the window last began.
+    count_from: Duration,
+    /// An event has reported that the budget is exhausted.
+    pub(super) exceeded: bool,
+}
+
+impl Budgets {
+    pub(super) fn get(&self, id: &GuardId) -> Option<&Spent> {
+        self.0.get(id)
+    }
+
+    /// Returns the window of a budget as it is now.
+    pub(super) fn at(&mut self, now: Time, id: &GuardId, budget: &Budget) -> &mut Spent {
+        let spent = self.0.entry(id.clone()).or_default();
+        if spent.count_from != budget.count_from {
+            // A person has approved what follows.
+            *spent =
+                Spent { count_from: budget.count_from, leased: core::mem::take(&mut spent.leased), ..Spent::default() };
+        }
+        while spent.parts.front().is_some_and(|(begun, _)| *begun + part(budget.window) + budget.window <= now) {
+            spent.parts.pop_front();
+        }
+        spent
+    }
+
+    /// Forgets budgets that do not exist any more.
+    pub(super) fn retain(&mut self, exists: impl Fn(&GuardId) -> bool) {
+        self.0.retain(|id, _| exists(id));
+    }
+
+    /// Ends the lease of a target in all budgets. Returns true if one of them has room again.
+    pub(super) fn release(&mut self, uid: &Uid) -> bool {
+        self.0.values_mut().fold(false, |any, spent| spent.leased.remove(uid).is_some() | any)
+    }
+}
+
+impl Spent {
+    /// Whether one more deletion of this collection is within the budget. `size` is the number of objects in the
+    /// collection.
+    pub(super) fn has_room(&self, budget: &Budget, collection: &GroupResource, size: u64) -> bool {
+        match budget.limit {
+            Limit::Objects(max) => self.count(None) < max,
+            Limit::Percent(percent) => {
+                let gone: u64 = self.parts.iter().filter_map(|(_, part)| part.get(collection)).sum();
+                // A small collection loses one object at a time.
+                let max = ((size + gone) * u64::from(percent) / 100).max(1);
+                self.count(Some(collection)) < max
+            }
+        }
+    }
+
+    /// The deletions of the window, of one collection or of all.
+    pub(super) fn count(&self, collection: Option<&GroupResource>) -> u64 {
+        let is_it = |of: &GroupResource| collection.is_none_or(|collection| collection == of);
+        let gone: u64 =
+            self.parts.iter().flat_map(|(_, part)| part).filter(|(of, _)| is_it(of)).map(|(_, count)| count).sum();
+        gone + self.leased.values().filter(|of| is_it(of)).count() as u64
+    }
+
+    pub(super) fn lease(&mut self, uid: &Uid, collection: GroupResource) {
+        self.leased.insert(uid.clone(), collection);
+    }
+
+    /// Counts a deletion that was carried out.
+    pub(super) fn spend(&mut self, now: Time, window: Duration, uid: &Uid, collection: GroupResource) {
+        self.leased.remove(uid);
+        match self.parts.back_mut() {
+            Some((begun, part_of)) if now < *begun + part(window) => *part_of.entry(collection).or_default() += 1,
+            _ => self.parts.push_back((now, BTreeMap::from([(collection, 1)]))),
+        }
+    }
+
+    /// The time at which the oldest part leaves the window.
+    pub(super) fn next(&self, window: Duration) -> Option<Time> {
+        self.parts.front().map(|(begun, _)| *begun + part(window) + window)
+    }
+}
+
+fn part(window: Duration) -> Duration {
+    (window / PARTS).max(Duration::from_millis(1))
+}

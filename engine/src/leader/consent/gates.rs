@@ -1,0 +1,191 @@
+//! Questions to gates: what was asked about an item or a cascade, and what the answer permits.
+
+use crate::guard::{Answer, FailurePolicy, Gate, GuardId};
+use crate::object::Uid;
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::time::Duration;
+
+/// Maximum number of questions of a gate that wait for an answer. Further items wait unasked.
+pub(super) const WINDOW: usize = 1000;
+/// Time between two questions about one decision while the gate fails.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The subject of a question.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    /// The target of an item.
+    Item(Uid),
+    /// The root of a cascade.
+    Root(Uid),
+}
+
+/// What is known of one subject at one gate.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// What the question was about: the decision of an item, the digest of a cascade. Another one is asked about anew.
+    pub(super) about: u64,
+    /// When it was first asked. The longest hold counts from then.
+    first: Time,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A question waits for its answer.
+    Waiting {
+        number: u64,
+    },
+    /// To be asked again at this time.
+    Again {
+        at: Time,
+    },
+    /// Until this time, or for as long as the decision stands.
+    Allowed {
+        until: Option<Time>,
+    },
+    Denied {
+        why: String,
+    },
+}
+
+/// All questions.
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    asked: BTreeMap<(GuardId, Subject), Asked>,
+    /// The questions that wait for an answer.
+    waiting: BTreeMap<u64, (GuardId, Subject)>,
+    in_flight: BTreeMap<GuardId, usize>,
+    last: u64,
+}
+
+/// What follows for the item that is to be granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Allowed,
+    /// The item waits; nothing is to be done.
+    Held,
+    /// The gate must be asked.
+    Ask,
+}
+
+impl Gates {
+    pub(super) fn get(&self, gate: &GuardId, subject: &Subject) -> Option<&Asked> {
+        self.asked.get(&(gate.clone(), subject.clone()))
+    }
+
+    /// Whether the subject passes a gate now.
+    pub(super) fn pass(&mut self, now: Time, gate: &GuardId, subject: &Subject, about: u64) -> Pass {
+        let key = (gate.clone(), subject.clone());
+        let Some(asked) = self.asked.get(&key) else { return self.may_ask(gate) };
+        if asked.about != about {
+            self.forget(&key);
+            return self.may_ask(gate);
+        }
+        match &asked.state {
+            State::Allowed { until } if until.is_none_or(|until| now < until) => Pass::Allowed,
+            State::Waiting { .. } | State::Denied { .. } => Pass::Held,
+            State::Again { at } if now < *at => Pass::Held,
+            State::Again { .. } | State::Allowed { .. } => self.may_ask(gate),
+        }
+    }
+
+    fn may_ask(&self, gate: &GuardId) -> Pass {
+        if self.in_flight.get(gate).is_some_and(|&count| count >= WINDOW) { Pass::Held } else { Pass::Ask }
+    }
+
+    /// Records a question, and returns its number.
+    pub(super) fn ask(&mut self, now: Time, gate: &GuardId, subject: Subject, about: u64) -> u64 {
+        self.last += 1;
+        let number = self.last;
+        let key = (gate.clone(), subject);
+        let first = self.asked.get(&key).filter(|asked| asked.about == about).map_or(now, |asked| asked.first);
+        self.waiting.insert(number, key.clone());
+        *self.in_flight.entry(gate.clone()).or_default() += 1;
+        self.asked.insert(key, Asked { about, first, state: State::Waiting { number } });
+        number
+    }
+
+    /// Takes the answer to a question. `None` if the question is not open: the answer is late, or it is a second one.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        number: u64,
+        rule: &Gate,
+        answer: Answer,
+        valid_for: Duration,
+        message: &str,
+    ) -> Option<(Subject, State)> {
+        let key = self.waiting.remove(&number)?;
+        self.landed(&key.0);
+        let asked = self.asked.get_mut(&key)?;
+        let end = asked.first + rule.max_hold;
+        let again = |after: Duration| {
+            if now < end {
+                return State::Again { at: (now + after).min(end) };
+            }
+            match rule.allow_after_max_hold {
+                true => State::Allowed { until: None },
+                false => State::Denied { why: String::from("the longest hold has passed") },
+            }
+        };
+        asked.state = match (answer, rule.failure_policy) {
+            (Answer::Allow | Answer::Abstain, _) | (Answer::Failed, FailurePolicy::Allow) => {
+                State::Allowed { until: (!valid_for.is_zero()).then(|| now + valid_for) }
+            }
+            (Answer::Deny, _) | (Answer::Failed, FailurePolicy::Deny) => State::Denied { why: String::from(message) },
+            (Answer::Hold { again_after }, _) => again(again_after),
+            (Answer::Failed, FailurePolicy::Hold) => again(AGAIN_AFTER),
+        };
+        Some((key.1, asked.state.clone()))
+    }
+
+    /// Whether a question waits for its answer.
+    pub(super) fn is_waiting(&self, number: u64) -> bool {
+        self.waiting.contains_key(&number)
+    }
+
+    /// Returns the gate of an open question.
+    pub(super) fn gate_of(&self, number: u64) -> Option<&GuardId> {
+        self.waiting.get(&number).map(|(gate, _)| gate)
+    }
+
+    /// Voids what a gate has answered, or only its denials. What waits for an answer stays.
+    pub(super) fn reopen(&mut self, gate: &GuardId, denials_only: bool) {
+        let voided = |asked: &Asked| match asked.state {
+            State::Waiting { .. } => false,
+            State::Denied { .. } | State::Again { .. } => true,
+            State::Allowed { .. } => !denials_only,
+        };
+        self.asked.retain(|(of, _), asked| of != gate || !voided(asked));
+    }
+
+    /// Forgets subjects that do not exist any more, and gates.
+    pub(super) fn retain(&mut self, exists: impl Fn(&GuardId, &Subject) -> bool) {
+        let gone: alloc::vec::Vec<_> =
+            self.asked.keys().filter(|(gate, subject)| !exists(gate, subject)).cloned().collect();
+        for key in gone {
+            self.forget(&key);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn forget(&mut self, key: &(GuardId, Subject)) {
+        let Some(asked) = self.asked.remove(key) else { return };
+        if let State::Waiting { number } = asked.state
+            && self.waiting.remove(&number).is_some()
+        {
+            self.landed(&key.0);
+        }
+    }
+
+    fn landed(&mut self, gate: &GuardId) {
+        if let Some(count) = self.in_flight.get_mut(gate) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Budgets, approvals and gates: what they hold at the grant, and what releases it.
+
+use super::*;
+use crate::guard::{
+    Answer, Answered, Approval, Approved, Budget, FailurePolicy, Gate, Guard, GuardId, Limit, OnExceeded, Rule,
+};
+use crate::view::ReasonCode;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const NOON: Duration = Duration::from_secs(1_000_000);
+
+fn guard(kind: GuardKind, version: u64, rule: Rule) -> Guard {
+    let id = GuardId { kind, name: "g".into() };
+    Guard { id, rule, lifetime: None, read_at: NOON, ..pauses::pause("g", version) }
+}
+
+fn budget(objects: u64, on_exceeded: OnExceeded) -> Budget {
+    Budget { limit: Limit::Objects(objects), window: MINUTE, on_exceeded, count_from: Duration::ZERO }
+}
+
+fn approval(more_than: u64) -> Approval {
+    Approval { more_than: Some(more_than), resources: Vec::new(), approved: Vec::new() }
+}
+
+fn gate(failure_policy: FailurePolicy) -> Gate {
+    Gate {
+        roots_only: false,
+        observe_only: false,
+        timeout: Duration::from_secs(2),
+        failure_policy,
+        max_hold: Duration::from_secs(10),
+        allow_after_max_hold: false,
+        bypass_until: Duration::ZERO,
+        bypass: String::new(),
+    }
+}
+
+impl Bench {
+    fn guard(&mut self, guard: Guard) {
+        self.input(Input::GuardSeen(guard));
+    }
+
+    /// Lists `o` with dependents `d0`… and deletes it.
+    fn delete_owner_of(&mut self, dependents: usize) {
+        self.seen("things", object("things", "o", 101));
+        for number in 0..dependents {
+            self.seen("configmaps", object("configmaps", &format!("d{number}"), 102).owned_by("things", "o"));
+        }
+        self.deleted("things", "o", 103);
+        self.pass(Duration::from_millis(1));
+    }
+
+    /// Reports all granted deletions as done, and lets the watch show them. Returns the number of them.
+    fn carry_out(&mut self, rv: u64) -> usize {
+        let leases = core::mem::take(&mut self.granted);
+        for lease in &leases {
+            self.report(lease, Outcome::Done);
+            self.deleted("configmaps", &lease.item.target.name, rv);
+        }
+        self.pass(Duration::from_millis(1));
+        leases.len()
+    }
+
+    fn answer(&mut self, question: &Question, answer: Answer) {
+        self.input(Input::GateAnswered(Answered {
+            gate: question.gate.clone(),
+            number: question.number,
+            answer,
+            by: "policy".to_string(),
+            message: "says so".to_string(),
+            valid_for: Duration::ZERO,
+        }));
+        self.pass(Duration::from_millis(1));
+    }
+
+    fn first_reason(&self, name: &str) -> (ReasonCode, String) {
+        let reason = self.leader.queries().explain(&uid(name)).unwrap().reasons.remove(0);
+        (reason.code, reason.detail)
+    }
+}
+
+#[test]
+fn a_budget_lets_so_many_go_and_the_next_ones_when_the_window_moves() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(3, OnExceeded::Hold))));
+    bench.delete_owner_of(10);
+    assert_eq!(bench.granted.len(), 3, "leases count before they are carried out");
+    assert_eq!(bench.carry_out(104), 3);
+    assert_eq!(bench.granted.len(), 0);
+    let (code, text) = bench.first_reason("d9");
+    assert_eq!((code, text.as_str()), (ReasonCode::OverBudget, "budgets/g: because (3 deletions in its window)"));
+    assert_eq!(bench.leader.queries().guards()[0].held, 7);
+    bench.pass(MINUTE + Duration::from_secs(2));
+    assert_eq!(bench.granted.len(), 3, "the window has moved");
+    let exceeded = bench.events.iter().filter(|event| matches!(event, Event::BudgetExceeded { .. })).count();
+    assert_eq!(exceeded, 1, "once until nothing waits");
+    let mut gone = 3;
+    for minute in 0..4 {
+        gone += bench.carry_out(110 + minute);
+        bench.pass(MINUTE + Duration::from_secs(2));
+    }
+    assert_eq!((gone, bench.leader.queries().guards()[0].held), (10, 0));
+}
+
+#[test]
+fn a_lease_that_fails_gives_its_share_back() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Hold))));
+    bench.delete_owner_of(2);
+    let leases = core::mem::take(&mut bench.granted);
+    assert_eq!(leases.len(), 1);
+    bench.report(&leases[0], Outcome::Transient);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.granted.len(), 1, "the other one");
+}
+
+#[test]
+fn a_percentage_is_of_each_collection_as_it_was() {
+    let mut bench = Bench::synced();
+    let rule = Budget { limit: Limit::Percent(20), ..budget(0, OnExceeded::Hold) };
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(rule)));
+    bench.delete_owner_of(10);
+    let mut gone = 0;
+    for rv in 104..110 {
+        gone += bench.carry_out(rv);
+    }
+    assert_eq!(gone, 2);
+}
+
+#[test]
+fn an_exhausted_breaker_wants_a_pause_once() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Pause(MINUTE)))));
+    bench.delete_owner_of(5);
+    assert_eq!(bench.pauses_wanted.len(), 1, "{:?}", bench.pauses_wanted);
+    assert!(bench.pauses_wanted[0].starts_with("budget/g: budget g is exhausted"), "{:?}", bench.pauses_wanted);
+}
+
+#[test]
+fn a_budget_that_asks_a_person_stays_closed_until_the_person_moves_its_beginning() {
+    let mut bench = Bench::synced();
+    let rule = budget(1, OnExceeded::Approve);
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(rule.clone())));
+    bench.delete_owner_of(3);
+    assert_eq!(bench.carry_out(104), 1);
+    bench.pass(10 * MINUTE);
+    assert_eq!(bench.granted.len(), 0, "the window alone releases nothing");
+    bench.guard(guard(GuardKind::Budget, 2, Rule::Budget(Budget { count_from: NOON, ..rule })));
+    assert_eq!(bench.granted.len(), 1);
+}
+
+#[test]
+fn a_large_cascade_waits_for_an_approval_of_its_digest_and_a_small_one_does_not() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Approval, 1, Rule::Approval(approval(3))));
+    bench.delete_owner_of(3);
+    assert_eq!(bench.carry_out(104), 3, "three are not more than three");
+    bench.seen("things", object("things", "o2", 201));
+    for number in 0..4 {
+        bench.seen("configmaps", object("configmaps", &format!("e{number}"), 202).owned_by("things", "o2"));
+    }
+    bench.deleted("things", "o2", 203);
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 0);
+    let needed = bench.events.iter().find_map(|event| match event {
+        Event::ApprovalNeeded { root, extent, .. } => Some((root.uid.clone(), extent.clone())),
+        _ => None,
+    });
+    let (root, extent) = needed.unwrap();
+    assert_eq!((root.clone(), extent.objects), (uid("o2"), 4));
+    let approved = |digest: u64, until: Duration| Approved {
+        root: root.clone(),
+        digest,
+        until,
+        actor: "jane".to_string(),
+        accepted: false,
+    };
+    let with = |entry: Approved| Rule::Approval(Approval { approved: vec![entry], ..approval(3) });
+    bench.guard(guard(GuardKind::Approval, 2, with(approved(extent.digest ^ 1, 2 * NOON))));
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 0, "another digest");
+    bench.guard(guard(GuardKind::Approval, 3, with(approved(extent.digest, NOON))));
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 0, "an approval that has ended");
+    assert_eq!(bench.first_reason("e0").0, ReasonCode::AwaitingApproval);
+    bench.guard(guard(GuardKind::Approval, 4, with(approved(extent.digest, 2 * NOON))));
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 4);
+    bench.seen("configmaps", object("configmaps", "late", 204).owned_by("things", "o2"));
+    bench.pass(Duration::from_millis(5));
+    let names: Vec<&str> = bench.granted.iter().map(|lease| &*lease.item.target.name).collect();
+    assert_eq!((names.len(), names.contains(&"late")), (4, false), "an object that joins was not approved");
+    assert_eq!(bench.first_reason("late").0, ReasonCode::AwaitingApproval);
+}
+
+#[test]
+fn each_decision_is_asked_about_once_and_goes_when_it_is_allowed() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(gate(FailurePolicy::Hold))));
+    bench.delete_owner_of(2);
+    let asked = core::mem::take(&mut bench.asked);
+    assert_eq!((asked.len(), bench.granted.len()), (2, 0));
+    assert_eq!(asked[0].chain.last().unwrap().uid, uid("o"));
+    bench.answer(&asked[0], Answer::Allow);
+    bench.answer(&asked[0], Answer::Deny);
+    bench.answer(&asked[1], Answer::Deny);
+    assert_eq!(bench.carry_out(104), 1, "a second answer changes nothing");
+    bench.pass(MINUTE);
+    assert_eq!((bench.granted.len(), bench.asked.len()), (0, 0), "denied, and not asked again");
+    let denied = &*asked[1].target.name;
+    assert_eq!(bench.first_reason(denied), (ReasonCode::Gated, "gates/g: because (denied: says so)".to_string()));
+    bench.input(Input::GateReopened { gate: "g".into() });
+    assert_eq!(bench.asked.len(), 1, "the policy has changed");
+}
+
+#[test]
+fn a_gate_that_fails_does_what_its_policy_says() {
+    for (policy, allow_after, granted_at_once, granted_after) in [
+        (FailurePolicy::Allow, false, 1, 1),
+        (FailurePolicy::Deny, true, 0, 0),
+        (FailurePolicy::Hold, true, 0, 1),
+        (FailurePolicy::Hold, false, 0, 0),
+    ] {
+        let mut bench = Bench::synced();
+        let rule = Gate { allow_after_max_hold: allow_after, ..gate(policy) };
+        bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(rule)));
+        bench.delete_owner_of(1);
+        let number = bench.asked[0].number;
+        bench.pass(Duration::from_secs(2));
+        assert!(bench.cancelled.contains(&number), "the engine gives up after the timeout");
+        assert_eq!(bench.granted.len(), granted_at_once, "{policy:?}");
+        bench.pass(Duration::from_secs(12));
+        assert_eq!(bench.granted.len(), granted_after, "{policy:?} {allow_after}");
+        assert!(bench.asked.len() < 20, "{}", bench.asked.len());
+    }
+}
+
+#[test]
+fn a_gate_about_roots_is_asked_once_for_a_cascade() {
+    let mut bench = Bench::synced();
+    let rule = Gate { roots_only: true, ..gate(FailurePolicy::Deny) };
+    bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(rule)));
+    bench.delete_owner_of(50);
+    bench.pass(Duration::from_millis(5));
+    assert_eq!((bench.asked.len(), bench.granted.len()), (1, 0));
+    let question = bench.asked.remove(0);
+    let cascade = question.cascade.clone().unwrap();
+    assert_eq!((cascade.objects, cascade.totals, cascade.complete), (50, vec![(collection("configmaps"), 50)], true));
+    bench.answer(&question, Answer::Allow);
+    let mut gone = 0;
+    for rv in 104..120 {
+        gone += bench.carry_out(rv);
+    }
+    assert_eq!((gone, bench.asked.len()), (50, 0));
+}
+
+#[test]
+fn a_bypass_and_a_gate_that_only_observes_hold_nothing() {
+    let mut bench = Bench::synced();
+    let rule = Gate { observe_only: true, ..gate(FailurePolicy::Deny) };
+    bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(rule)));
+    bench.delete_owner_of(2);
+    assert_eq!((bench.asked.len(), bench.granted.len()), (2, 2));
+    let mut bench = Bench::synced();
+    let rule = Gate { bypass_until: NOON + MINUTE, ..gate(FailurePolicy::Deny) };
+    bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(rule)));
+    bench.delete_owner_of(1);
+    assert_eq!((bench.asked.len(), bench.carry_out(104)), (0, 1));
+    bench.pass(2 * MINUTE);
+    bench.seen("things", object("things", "o2", 201));
+    bench.seen("configmaps", object("configmaps", "late", 202).owned_by("things", "o2"));
+    bench.deleted("things", "o2", 203);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!((bench.asked.len(), bench.granted.len()), (1, 0), "the bypass has ended");
+}
