@@ -222,6 +222,19 @@ pub enum Answer {
     Failed,
 }
 
+impl Answer {
+    /// The word for the answer.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Answer::Allow => "allow",
+            Answer::Deny => "deny",
+            Answer::Hold { .. } => "hold",
+            Answer::Abstain => "abstain",
+            Answer::Failed => "no answer",
+        }
+    }
+}
+
 /// An answer with its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {

@@ -8,7 +8,7 @@ use crate::grpc::freshness::Freshness;
 use crate::grpc::web::{Origin, Origins};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
-use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership};
+use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, GUARD_ORDERS_MAX, GuardOrder, Leadership};
 use crate::metrics::Metrics;
 use crate::pauses::keeper;
 use crate::pauses::press::Press;
@@ -175,6 +175,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE_MAX);
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
+    let (orders, guard_orders) = mpsc::channel(GUARD_ORDERS_MAX);
     let counted = |client| crate::metrics::counted(client, &metrics.requests);
     let clients = ingest::Clients {
         lists: counted(edges.cluster.client.clone()),
@@ -200,7 +201,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
-        ask(ingest.clone()),
+        ask(ingest.clone(), orders),
         (render, PendingDecisions::new(log.queue().cloned())),
         clock,
         heartbeat,
@@ -230,6 +231,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
     tasks.spawn_until_end("pause keeper", keeper);
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
+    let orders = crate::pauses::orders::run(press.clone(), guard_orders, control.clone());
+    tasks.spawn_until_end("orders about guards", orders);
     let shared = Shared {
         freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),
         reader,
@@ -381,8 +384,14 @@ fn another(cluster: &Cluster) -> anyhow::Result<kube::Client> {
     cluster.another_client().context("cannot build a second client for the API server")
 }
 
-fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
+fn ask(ingest: ingest::Handle, orders: mpsc::Sender<GuardOrder>) -> Box<dyn FnMut(Ask) + Send> {
     Box::new(move |ask| match ask {
+        Ask::Guard(order) => {
+            // The engine gives up a question without an answer after its timeout.
+            if let Err(mpsc::error::TrySendError::Full(order)) = orders.try_send(order) {
+                tracing::error!(?order, "too many orders about guards wait; dropped one");
+            }
+        }
         Ask::Probe(probe) => ingest.probe(probe),
         Ask::Relist { collection, why } => ingest.relist(collection, why),
         Ask::ReadGuards(read) => ingest.read_guards(read),

@@ -5,7 +5,7 @@
 //! arrive in thousands. A round takes a bounded number of inputs from each queue, so that no queue starves another.
 
 use crate::election::Validity;
-use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
+use crate::messages::{Ask, Control, Ending, GuardOrder, OUTBOX_MAX, Outbox, SessionInput};
 use crate::render::Render;
 use crate::traces::Traces;
 use engine::leader::{Input, Leader, Output, Queries, StreamId};
@@ -305,6 +305,13 @@ impl Driver {
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
                 Output::ReadGuards(read) => (self.ask)(Ask::ReadGuards(read)),
+                Output::AskGate(question) => (self.ask)(Ask::Guard(GuardOrder::Ask(question))),
+                Output::CancelQuestion { gate, number } => {
+                    (self.ask)(Ask::Guard(GuardOrder::Cancel { gate, number }));
+                }
+                Output::CreatePause { by, scope, reason, lifetime } => {
+                    (self.ask)(Ask::Guard(GuardOrder::Pause { by, scope, reason, lifetime }));
+                }
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
                 Output::Event(event) => {
                     if let Some(traces) = &mut self.traces {

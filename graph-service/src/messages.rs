@@ -1,9 +1,12 @@
 //! Messages between the tasks of the service: orders and messages for the driver, its requests, and the leadership.
 
+use engine::guard::{GuardId, Question};
 use engine::leader::{GuardRead, Input, Probe, StreamId};
-use engine::object::GroupResource;
+use engine::object::{GroupResource, Name};
+use engine::scope::Scope;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Maximum number of waiting orders of election and shutdown.
@@ -77,6 +80,21 @@ pub(crate) enum Ask {
     Probe(Probe),
     Relist { collection: GroupResource, why: String },
     ReadGuards(GuardRead),
+    Guard(GuardOrder),
+}
+
+/// Maximum number of waiting orders about guards. Each gate has at most a thousand questions in flight.
+pub(crate) const GUARD_ORDERS_MAX: usize = 65_536;
+
+/// An order about guards.
+#[derive(Debug)]
+pub(crate) enum GuardOrder {
+    /// Asks a policy engine. The answer is an [`Input::GateAnswered`].
+    Ask(Question),
+    /// The answer to a question is not awaited any more.
+    Cancel { gate: Name, number: u64 },
+    /// Creates a Pause.
+    Pause { by: GuardId, scope: Scope, reason: String, lifetime: Duration },
 }
 
 /// The leader, as far as this replica knows.

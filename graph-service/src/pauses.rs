@@ -4,6 +4,7 @@
 //! their status and deletes expired ones). `ingest::pauses` follows them.
 
 pub(crate) mod keeper;
+pub(crate) mod orders;
 pub(crate) mod press;
 pub(crate) mod resource;
 

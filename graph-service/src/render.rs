@@ -249,6 +249,20 @@ impl Render {
                 let kind = kind.as_kind();
                 tracing::warn!(why, kind, "cannot read the guards of a kind; deletions are suspended");
             }
+            Event::BudgetExceeded { id, collection, count } => {
+                tracing::warn!(guard = %id, %collection, count, "the budget is exhausted; further deletions in its scope wait");
+            }
+            Event::ApprovalNeeded { id, root, extent } => {
+                let digest = format_args!("{:016x}", extent.digest);
+                tracing::warn!(guard = %id, %root, objects = extent.objects, %digest, "a cascade waits for approval; `ownergraph approve` gives it");
+            }
+            Event::Approved { id, root, actor, digest } => {
+                tracing::info!(guard = %id, %root, actor, digest = format_args!("{digest:016x}"), "a cascade is approved");
+            }
+            Event::GateAnswered { id, target, answer, allowed, by, message, .. } => {
+                let answer = answer.as_str();
+                tracing::debug!(guard = %id, %target, answer, allowed, by, message, "a gate has answered");
+            }
             Event::GuardsKnown { kind } => {
                 let kind = kind.as_kind();
                 tracing::info!(kind, "the guards of the kind are readable again; deletions resume");

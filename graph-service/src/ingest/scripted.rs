@@ -191,6 +191,8 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::GuardSeen(_)
         | Input::GuardGone { .. }
         | Input::GuardsRead { .. }
+        | Input::GateAnswered(_)
+        | Input::GateReopened { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

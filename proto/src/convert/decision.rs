@@ -114,6 +114,30 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         Event::GuardsUnknown { kind, why } => change(system(Kind::GuardsUnknown, kind.plural(), why)),
         Event::GuardsKnown { kind: GuardKind::Pause } => change(system(Kind::PausesKnown, "", "")),
         Event::GuardsKnown { kind } => change(system(Kind::GuardsKnown, kind.plural(), "")),
+        Event::BudgetExceeded { id, collection, count } => {
+            let why = format!("{count} deletions in the window; {collection} wait");
+            change(of_guard(id, Kind::BudgetExceeded, Kind::BudgetExceeded, &why))
+        }
+        Event::ApprovalNeeded { id, root, extent } => {
+            let why = format!("{root}: {} objects, digest {:016x}", extent.objects, extent.digest);
+            change(of_guard(id, Kind::ApprovalNeeded, Kind::ApprovalNeeded, &why))
+        }
+        Event::Approved { id, root, actor, digest } => {
+            let why = format!("{root}: digest {digest:016x}");
+            let event = of_guard(id, Kind::Approved, Kind::Approved, &why);
+            change(SystemEvent { actor: actor.clone(), ..event })
+        }
+        Event::GateAnswered { id, target, answer, allowed, by, message, observe_only } => {
+            let follows = match (allowed, observe_only) {
+                (_, true) => "nothing follows, the gate only observes",
+                (true, false) => "allowed",
+                (false, false) => "held",
+            };
+            let colon = if message.is_empty() { "" } else { ": " };
+            let why = format!("{target}: {}, {follows}{colon}{message}", answer.as_str());
+            let event = of_guard(id, Kind::GateAnswered, Kind::GateAnswered, &why);
+            change(SystemEvent { actor: by.clone(), ..event })
+        }
         Event::GrantsStopped { why } => change(system(Kind::GrantsStopped, "", why)),
         Event::GrantsResumed => change(system(Kind::GrantsResumed, "", "")),
         Event::Rewound { collection, why } => {

@@ -330,6 +330,9 @@ impl World {
                 let delay = self.api.delay(self.options.api_ms);
                 self.after(delay, Happening::GuardsRead { replica: at, epoch, read, fails });
             }
+            Output::AskGate(_) | Output::CancelQuestion { .. } | Output::CreatePause { .. } => {
+                panic!("there is no guard in this world")
+            }
             Output::Relist { collection, why } => {
                 self.note(|| format!("replica {at} relists {collection}: {why}"));
                 if let Some(kind) = by_resource(&collection.group, &collection.resource) {
@@ -544,6 +547,8 @@ fn brief(input: &Input) -> String {
         | Input::GuardSeen(_)
         | Input::GuardGone { .. }
         | Input::GuardsRead { .. }
+        | Input::GateAnswered(_)
+        | Input::GateReopened { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }
