@@ -1,7 +1,10 @@
 //! Scopes of guards: which objects a guard is about.
 
 use crate::object::{GroupResource, Name, ObjectRef, Uid};
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 #[cfg(test)]
 mod tests;
@@ -79,6 +82,58 @@ impl Scope {
 
     pub(crate) fn covers_target(&self, place: &Target) -> bool {
         self.may_cover(&place.collection.group, &place.collection.resource, &place.namespace)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.targets.is_empty() {
+            return f.write_str("everything");
+        }
+        for (at, filter) in self.targets.iter().enumerate() {
+            write!(f, "{}{filter}", if at > 0 { "; " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Filter::default() {
+            return f.write_str("everything");
+        }
+        let mut gap = "";
+        let mut part = |f: &mut fmt::Formatter<'_>, word: &str, parts: &[String]| {
+            if parts.is_empty() {
+                return Ok(());
+            }
+            let space = if word.is_empty() { "" } else { " " };
+            write!(f, "{gap}{word}{space}{}", parts.join(","))?;
+            gap = " ";
+            Ok(())
+        };
+        let all = |of: &[Requirement]| -> Vec<String> { of.iter().map(ToString::to_string).collect() };
+        part(f, "", &self.resources.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        part(f, "in", &self.namespaces.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        part(f, "named", &self.names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        part(f, "with", &all(&self.marks))?;
+        part(f, "in namespaces with", &all(&self.namespace_marks))?;
+        let owner = self.owner.as_ref().map(|owner| format!("{}/{}", owner.resource, owner.name));
+        part(f, "below", &owner.into_iter().collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        match &self.test {
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
+            Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
+            Test::Exists => write!(f, "{key}"),
+            Test::DoesNotExist => write!(f, "!{key}"),
+            Test::Lists(word) => write!(f, "{key} listing {word}"),
+        }
     }
 }
 

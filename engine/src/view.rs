@@ -2,7 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Presence;
-use crate::guard::{GuardId, Rule};
+use crate::guard::{Cascade, GuardId, Rule};
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::scope::Scope;
 use crate::time::Time;
@@ -128,6 +128,32 @@ pub struct GuardView {
     pub held: usize,
     /// An error in its resource; empty if there is none.
     pub problem: String,
+    pub usage: GuardUsage,
+}
+
+/// What a guard that is asked at the grant has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardUsage {
+    /// It holds whatever is in its scope.
+    Standing,
+    Budget {
+        /// The deletions in its window.
+        spent: u64,
+        /// Items wait for the window.
+        exceeded: bool,
+    },
+    Approval {
+        /// The cascades that wait for an approval, at most [`LISTED_MAX`].
+        waiting: Vec<Cascade>,
+        /// The cascades whose approval was accepted, at most [`LISTED_MAX`].
+        accepted: Vec<Cascade>,
+    },
+    Gate {
+        /// Questions that wait for an answer.
+        in_flight: usize,
+        /// Decisions and cascades that the gate denies.
+        denied: usize,
+    },
 }
 
 /// Why there is no verdict.

@@ -13,6 +13,7 @@ use std::time::Duration;
 mod clock;
 mod decision;
 mod field;
+mod guard;
 mod item;
 mod object;
 mod pause;
@@ -28,6 +29,7 @@ pub use decision::{
     standing, stub,
 };
 pub use field::is_dns_subdomain;
+pub use guard::guard;
 pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};

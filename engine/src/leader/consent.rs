@@ -9,13 +9,14 @@ use crate::guard::{Answered, Approval, Budget, Cascade, Gate, GuardId, GuardKind
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
 use crate::queue::{Draft, ItemState};
+use crate::view::{GuardUsage, LISTED_MAX};
 use crate::work::ActionKind;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use budgets::Budgets;
-use cascades::{InScope, Known, ROOTS_MAX, SLICE};
+use cascades::{Known, ROOTS_MAX, SLICE};
 use core::time::Duration;
 use gates::{Gates, Pass, State, Subject};
 
@@ -149,9 +150,7 @@ impl Leader {
         let collection = candidate.draft.target.group_resource();
         let calendar = self.calendar(id);
         let Some(known) = self.cascade(candidate) else { return false };
-        let InScope { objects, listed } = known.in_scope.get(id).copied().unwrap_or_default();
-        let is_large = approval.more_than.is_some_and(|max| objects > max) || !known.extent.complete;
-        if !is_large && listed == 0 {
+        if !known.needs(id, approval) {
             return true;
         }
         if known.permitted.is_none() {
@@ -469,6 +468,32 @@ impl Leader {
 }
 
 impl Consent {
+    /// What a guard has seen.
+    pub(super) fn usage(&self, id: &GuardId, rule: &Rule) -> GuardUsage {
+        match rule {
+            Rule::Hold => GuardUsage::Standing,
+            Rule::Budget(_) => {
+                let spent = self.budgets.get(id);
+                GuardUsage::Budget {
+                    spent: spent.map_or(0, |spent| spent.count(None)),
+                    exceeded: spent.is_some_and(|spent| spent.exceeded),
+                }
+            }
+            Rule::Approval(approval) => {
+                let concerned = self.cascades.values().filter(|known| known.needs(id, approval));
+                let (accepted, waiting): (Vec<&Known>, Vec<&Known>) =
+                    concerned.partition(|known| known.permitted.is_some());
+                let first =
+                    |of: Vec<&Known>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
+                GuardUsage::Approval { waiting: first(waiting), accepted: first(accepted) }
+            }
+            Rule::Gate(_) => {
+                let (in_flight, denied) = self.gates.counts(id);
+                GuardUsage::Gate { in_flight, denied }
+            }
+        }
+    }
+
     /// Describes what an item waits for at a guard, for readers; empty if the guard has nothing to add.
     pub(super) fn describe(&self, id: &GuardId, uid: &Uid, root: Option<&Uid>) -> String {
         let root = root.unwrap_or(uid);

@@ -218,30 +218,12 @@ pub(crate) fn status(view: &GuardView, before: &Value, now: Timestamp) -> Value 
     let expires = expires.and_then(|seconds| Timestamp::from_second(seconds).ok());
     json!({
         "state": state,
-        "scope": summary(&view.scope),
+        "scope": clip(&view.scope.to_string(), SUMMARY_MAX_BYTES),
         "expireTime": expires.map(|time| time.to_string()),
         "message": message,
         "observedGeneration": view.generation,
         "conditions": conditions,
     })
-}
-
-/// A short text for a scope.
-fn summary(scope: &Scope) -> String {
-    if scope.targets.is_empty() {
-        return "everything".to_owned();
-    }
-    let of = |filter: &Filter| {
-        let resources: Vec<String> = filter.resources.iter().map(GroupResource::to_string).collect();
-        let namespaces: Vec<&str> = filter.namespaces.iter().map(|name| &**name).collect();
-        match (resources.is_empty(), namespaces.is_empty()) {
-            (true, true) => "everything".to_owned(),
-            (false, true) => resources.join(","),
-            (true, false) => format!("in {}", namespaces.join(",")),
-            (false, false) => format!("{} in {}", resources.join(","), namespaces.join(",")),
-        }
-    };
-    clip(&scope.targets.iter().map(of).collect::<Vec<_>>().join("; "), SUMMARY_MAX_BYTES)
 }
 
 #[derive(Deserialize)]

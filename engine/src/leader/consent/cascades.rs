@@ -5,7 +5,7 @@
 
 use super::super::holding::Holding;
 use crate::graph::NodeId;
-use crate::guard::{Cascade, GuardId};
+use crate::guard::{Approval, Cascade, GuardId};
 use crate::hold::Entry;
 use crate::object::{Digest, GroupResource, ObjectRef, Uid};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -126,6 +126,13 @@ impl Known {
             in_scope.objects += 1;
             in_scope.listed += u64::from(approval.resources.contains(&collection));
         }
+    }
+
+    /// Whether the cascade is counted and needs this approval.
+    pub(super) fn needs(&self, id: &GuardId, approval: &Approval) -> bool {
+        let InScope { objects, listed } = self.in_scope.get(id).copied().unwrap_or_default();
+        let is_large = approval.more_than.is_some_and(|max| objects > max) || !self.extent.complete;
+        self.is_counted() && (is_large || listed > 0)
     }
 
     /// Whether approvals permit one more object of this collection.

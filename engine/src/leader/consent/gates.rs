@@ -170,6 +170,14 @@ impl Gates {
         }
     }
 
+    /// The number of questions of a gate that wait for an answer, and of its denials.
+    pub(super) fn counts(&self, gate: &GuardId) -> (usize, usize) {
+        let denied = |((of, _), asked): &(&(GuardId, Subject), &Asked)| {
+            of == gate && matches!(asked.state, State::Denied { .. })
+        };
+        (self.in_flight.get(gate).copied().unwrap_or_default(), self.asked.iter().filter(denied).count())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.asked.len()
     }

@@ -44,6 +44,7 @@ impl<'a> Queries<'a> {
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
                 held: self.dispatcher.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
                 problem: entry.problem(),
+                usage: self.consent.usage(&guard.id, &guard.rule),
             }
         };
         self.dispatcher.queue().holds().guards().map(view).collect()

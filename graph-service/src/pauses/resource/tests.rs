@@ -125,6 +125,7 @@ fn the_status_is_for_people() {
         pending: "one is late".to_owned(),
         held: 0,
         problem: "odd".to_owned(),
+        usage: engine::view::GuardUsage::Standing,
     };
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     let condition = |kind: &str, is: &str, why: &str, message: &str, since: i64| {

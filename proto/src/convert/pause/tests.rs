@@ -3,6 +3,7 @@ use crate::strategy;
 use engine::guard::{GuardId, GuardKind, Rule};
 use engine::object::Uid;
 use engine::time::Time;
+use engine::view::GuardUsage;
 use proptest::prelude::*;
 use prost::Message as _;
 
@@ -93,6 +94,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
         pending: String::new(),
         held: 7,
         problem: String::new(),
+        usage: GuardUsage::Standing,
     };
     let clock = Clock { now: Time::ZERO + 10 * second, calendar: SystemTime::UNIX_EPOCH + 100 * second };
     let unwritten = pause(GuardView { created: Duration::ZERO, ..view.clone() }, clock);
