@@ -6,7 +6,7 @@
 
 use crate::coverage::Coverage;
 use crate::guard::{Guard, GuardId, GuardKind, Rule};
-use crate::object::{ResourceVersion, Uid};
+use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::scope::Target;
 use crate::time::Time;
 use crate::view::ReasonCode;
@@ -34,6 +34,8 @@ pub(crate) fn is_exempt(group: &str, resource: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hold {
     Guard(GuardId),
+    /// The built-in breaker of a collection.
+    Breaker(GroupResource),
     /// Guards of this kind cannot be read.
     Unknown(GuardKind),
     /// There are too many guards of this kind.
@@ -42,7 +44,10 @@ pub(crate) enum Hold {
 
 impl Hold {
     pub(crate) fn code(&self) -> ReasonCode {
-        let (Hold::Guard(GuardId { kind, .. }) | Hold::Unknown(kind) | Hold::TooMany(kind)) = self;
+        let kind = match self {
+            Hold::Guard(GuardId { kind, .. }) | Hold::Unknown(kind) | Hold::TooMany(kind) => *kind,
+            Hold::Breaker(_) => GuardKind::Budget,
+        };
         match kind {
             GuardKind::Pause => ReasonCode::Paused,
             GuardKind::Protection => ReasonCode::Protected,

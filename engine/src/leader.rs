@@ -46,8 +46,8 @@ pub use crate::evidence::CheckBy;
 pub use crate::lease::StreamId;
 pub use crate::tombstones::Tombstone;
 pub use contract::{
-    Config, Event, FINALIZERS_TOLD_MAX, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode, Named,
-    OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
+    BreakerMode, Config, Event, FINALIZERS_TOLD_MAX, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode,
+    Named, OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
 };
 pub use queries::{
     ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Queries,
@@ -122,6 +122,8 @@ enum Timer {
     AskAgain(GuardId),
     /// Counts cascades.
     Cascades,
+    /// Looks whether the number of unexplained deletions of a collection is known.
+    Breaker(GroupResource),
     /// Releases items of a budget whose window has moved.
     Budget(GuardId),
     /// Reads the list of a kind of guards again.
@@ -300,6 +302,7 @@ impl Leader {
                 Timer::GuardEnd(id) => self.guard_end_due(&id),
                 Timer::Question(number) => self.question_due(number),
                 Timer::AskAgain(id) => self.ask_again_due(&id),
+                Timer::Breaker(collection) => self.breaker_due(collection),
                 Timer::Cascades => self.count_cascades(),
                 Timer::Budget(id) => self.budget_due(&id),
                 Timer::GuardRead(kind) => self.guard_read_due(kind),

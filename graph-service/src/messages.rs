@@ -1,6 +1,6 @@
 //! Messages between the tasks of the service: orders and messages for the driver, its requests, and the leadership.
 
-use engine::guard::{GuardId, Question};
+use engine::guard::Question;
 use engine::leader::{GuardRead, Input, Probe, StreamId};
 use engine::object::{GroupResource, Name};
 use engine::scope::Scope;
@@ -94,7 +94,7 @@ pub(crate) enum GuardOrder {
     /// The answer to a question is not awaited any more.
     Cancel { gate: Name, number: u64 },
     /// Creates a Pause.
-    Pause { by: GuardId, scope: Scope, reason: String, lifetime: Duration },
+    Pause { by: String, scope: Scope, reason: String, lifetime: Duration },
 }
 
 /// The leader, as far as this replica knows.

@@ -56,6 +56,7 @@ pub(crate) struct Metrics {
     pub(crate) misplaced: Counter,
     pub(crate) readopted: Counter,
     pub(crate) reported_late: Counter,
+    pub(crate) breakers: Counter,
     /// Orphaning owners that were forgotten early for lack of room.
     pub(crate) orphaning_forgotten: Counter,
     pub(crate) rejected: Counter,
@@ -165,6 +166,15 @@ impl Metrics {
                 "ownergraph_readopted_references",
                 [],
                 ("References that came back to objects whose owner had orphaned them", "The collector removes them again. A controller with an outdated view writes them. Events on the dependents name the owner and the field manager."),
+                Counter::default(),
+            ),
+            breakers: book.put(
+                "ownergraph_breakers_opened",
+                [],
+                (
+                    "Times that the built-in breaker stopped deletions that nothing explains",
+                    "Read the reason in the Pause that it created. Find why the owners look absent before you delete the Pause.",
+                ),
                 Counter::default(),
             ),
             reported_late: book.put(

@@ -203,6 +203,20 @@ pub struct Policy {
         value_parser = clap::value_parser!(u32).range(1..=WRITES_PER_SECOND_MAX)
     )]
     pub max_writes_per_second: Option<u32>,
+
+    /// The breaker of mass deletions. It holds the deletions of a collection of more than 1,000 objects, and creates a
+    /// Pause, if more than 30 % of the collection lost their owners within five minutes and the watch showed no deletion
+    /// of these owners, or if executors prevented more than ten wrong deletions.
+    #[arg(long, env = "OWNERGRAPH_BREAKER", value_name = "MODE", value_enum, default_value_t)]
+    pub breaker: Breaker,
+}
+
+/// Whether the built-in breaker is active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Breaker {
+    #[default]
+    On,
+    Off,
 }
 
 /// The storage of the decision log.
@@ -291,6 +305,10 @@ impl From<Policy> for leader::Policy {
             assume_no_dependents: policy.assume_no_dependents,
             separate_stores: policy.separate_stores,
             max_writes_per_second: policy.max_writes_per_second.map(Rate::per_second),
+            breaker: match policy.breaker {
+                Breaker::On => leader::BreakerMode::On,
+                Breaker::Off => leader::BreakerMode::Off,
+            },
         }
     }
 }

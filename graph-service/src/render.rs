@@ -252,6 +252,10 @@ impl Render {
             Event::BudgetExceeded { id, collection, count } => {
                 tracing::warn!(guard = %id, %collection, count, "the budget is exhausted; further deletions in its scope wait");
             }
+            Event::BreakerOpened { collection, why } => {
+                self.metrics.breakers.inc();
+                tracing::error!(%collection, why, "the breaker has opened: deletions of the collection are held; look for the cause, then delete the Pause");
+            }
             Event::ApprovalNeeded { id, root, extent } => {
                 let digest = format_args!("{:016x}", extent.digest);
                 tracing::warn!(guard = %id, %root, objects = extent.objects, %digest, "a cascade waits for approval; `ownergraph approve` gives it");
@@ -261,7 +265,7 @@ impl Render {
             }
             Event::GateAnswered { id, target, answer, allowed, by, message, .. } => {
                 let answer = answer.as_str();
-                tracing::debug!(guard = %id, %target, answer, allowed, by, message, "a gate has answered");
+                tracing::debug!(guard = %id, %target, answer, allowed, by, said = message, "a gate has answered");
             }
             Event::GuardsKnown { kind } => {
                 let kind = kind.as_kind();

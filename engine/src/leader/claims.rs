@@ -174,7 +174,7 @@ impl Leader {
                     format!("the report contradicts the known state of {owner} at version {known}"),
                 );
             } else if let Some(target) = prevents.filter(|_| same || is_alive) {
-                self.cx.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
+                self.prevented(target.clone(), owner.clone());
             }
             return;
         }
@@ -265,7 +265,7 @@ impl Leader {
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone().filter(|_| shown.is_some()) {
             let owner = claim.object.clone();
-            self.cx.event(Event::Prevented { target, owner });
+            self.prevented(target, owner);
         }
         if let Some(object) = shown {
             self.claim_shown(kind, object, &at);
@@ -334,7 +334,7 @@ impl Leader {
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone() {
             let owner = claim.object.clone();
-            self.cx.event(Event::Prevented { target, owner });
+            self.prevented(target, owner);
         }
         self.settle_claim(&uid);
     }

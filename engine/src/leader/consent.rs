@@ -4,7 +4,7 @@
 //! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `budgets` keeps windows.
 
 use super::holding::Holding;
-use super::{Event, Leader, Output, Timer};
+use super::{BreakerMode, Event, Leader, Output, Timer};
 use crate::guard::{Answered, Approval, Budget, Cascade, Gate, GuardId, GuardKind, Limit, OnExceeded, Question, Rule};
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
@@ -13,13 +13,16 @@ use crate::view::{GuardUsage, LISTED_MAX};
 use crate::work::ActionKind;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use breaker::Breaker;
 use budgets::Budgets;
-use cascades::{Known, ROOTS_MAX, SLICE};
+use cascades::{CascadeOf, ROOTS_MAX, SLICE};
 use core::time::Duration;
 use gates::{Gates, Pass, State, Subject};
 
+mod breaker;
+mod breaking;
 mod budgets;
 mod cascades;
 mod gates;
@@ -35,8 +38,11 @@ const SUBJECTS_SPARE: usize = 10_000;
 pub(super) struct Consent {
     budgets: Budgets,
     gates: Gates,
+    breaker: Breaker,
+    /// The authors of Pauses of the breaker.
+    pauses: BTreeMap<GuardId, String>,
     /// By the uid of the root.
-    cascades: BTreeMap<Uid, Known>,
+    cascades: BTreeMap<Uid, CascadeOf>,
     /// The number of subjects after the last sweep.
     swept: usize,
 }
@@ -50,14 +56,18 @@ struct Candidate {
 impl Leader {
     /// The hold on a ready item by what is asked at the grant. Asks what must be asked.
     pub(super) fn unconsented(&mut self, uid: &Uid) -> Option<Hold> {
-        if !self.dispatcher.queue().holds().any_asks() {
-            return None;
-        }
         let item = self.dispatcher.queue().get(uid)?;
         let target = &item.draft.target;
         if !item.draft.destroys || is_exempt(&target.group, &target.resource) {
             return None;
         }
+        if let Some(hold) = self.breaks(&item.draft.clone()) {
+            return Some(hold);
+        }
+        if !self.dispatcher.queue().holds().any_asks() {
+            return None;
+        }
+        let item = self.dispatcher.queue().get(uid)?;
         let candidate = Candidate { draft: item.draft.clone(), root: item.root().unwrap_or(uid).clone() };
         let asking: Vec<GuardId> =
             self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone()).collect();
@@ -82,7 +92,7 @@ impl Leader {
 
     /// Returns the cascade of a root if it is counted, and begins to count it otherwise. `None` also if too many roots
     /// are being counted.
-    fn cascade(&mut self, candidate: &Candidate) -> Option<&mut Known> {
+    fn cascade(&mut self, candidate: &Candidate) -> Option<&mut CascadeOf> {
         if !self.consent.cascades.contains_key(&candidate.root) {
             if self.consent.cascades.len() >= ROOTS_MAX {
                 self.forget_cascades();
@@ -97,7 +107,7 @@ impl Leader {
         self.consent.cascades.get_mut(&candidate.root).filter(|known| known.is_counted())
     }
 
-    fn begin_cascade(&self, candidate: &Candidate) -> Known {
+    fn begin_cascade(&self, candidate: &Candidate) -> CascadeOf {
         let target = &candidate.draft.target;
         let id = self.world.graph().primary(&target.uid);
         let causes = id.map(|id| self.world.causes(id)).unwrap_or_default();
@@ -109,7 +119,7 @@ impl Leader {
             (!nodes.is_empty()).then_some(nodes)
         };
         let from = chain.iter().rev().find_map(known).or_else(|| known(target)).unwrap_or_default();
-        Known::begin(&self.holding(), root, from)
+        CascadeOf::begin(&self.holding(), root, from)
     }
 
     /// Forgets roots without items.
@@ -340,7 +350,7 @@ impl Leader {
                 let reason = format!("budget {} is exhausted: {count} deletions within its window", id.name);
                 let scope = self.dispatcher.queue().holds().get(id).map(|entry| entry.meaning.scope.clone());
                 let scope = scope.unwrap_or_default();
-                self.cx.outputs.push_back(Output::CreatePause { by: id.clone(), scope, reason, lifetime });
+                self.cx.outputs.push_back(Output::CreatePause { by: id.to_string(), scope, reason, lifetime });
             }
         }
         false
@@ -380,6 +390,9 @@ impl Leader {
 
     /// Takes what approvals and budgets permit, for a grant.
     pub(super) fn take_consent(&mut self, draft: &Draft, root: Option<&Uid>) {
+        if draft.destroys && self.cx.config.policy.breaker == BreakerMode::On && self.is_unexplained(draft) {
+            self.consent.breaker.spend(self.cx.now, &draft.target.group_resource(), &draft.target.uid);
+        }
         if !self.dispatcher.queue().holds().any_asks() || !draft.destroys {
             return;
         }
@@ -422,9 +435,9 @@ impl Leader {
     fn budgets_over(&self, target: &ObjectRef) -> Vec<(GuardId, Budget)> {
         let holding: Holding<'_> = self.holding();
         let asking = holding.holds.asking();
-        let over = asking.filter_map(|entry| match &entry.guard.rule {
-            Rule::Budget(budget) if holding.has(entry, target) => Some((entry.guard.id.clone(), budget.clone())),
-            _ => None,
+        let over = asking.filter_map(|entry| {
+            let Rule::Budget(budget) = &entry.guard.rule else { return None };
+            holding.has(entry, target).then(|| (entry.guard.id.clone(), budget.clone()))
         });
         over.collect()
     }
@@ -434,7 +447,8 @@ impl Leader {
     /// Asks anew after guards have changed.
     pub(super) fn reconsider(&mut self, changed: &GuardId) {
         match changed.kind {
-            GuardKind::Pause | GuardKind::Protection => return,
+            GuardKind::Pause => return self.breaker_paused(changed),
+            GuardKind::Protection => return,
             GuardKind::Approval => self.consent.cascades.retain(|_, known| known.permitted.is_some()),
             GuardKind::Gate => self.consent.gates.reopen(changed, false),
             GuardKind::Budget => {}
@@ -481,10 +495,10 @@ impl Consent {
             }
             Rule::Approval(approval) => {
                 let concerned = self.cascades.values().filter(|known| known.needs(id, approval));
-                let (accepted, waiting): (Vec<&Known>, Vec<&Known>) =
+                let (accepted, waiting): (Vec<&CascadeOf>, Vec<&CascadeOf>) =
                     concerned.partition(|known| known.permitted.is_some());
                 let first =
-                    |of: Vec<&Known>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
+                    |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
                 GuardUsage::Approval { waiting: first(waiting), accepted: first(accepted) }
             }
             Rule::Gate(_) => {

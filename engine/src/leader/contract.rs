@@ -47,6 +47,15 @@ pub struct Policy {
     pub separate_stores: Vec<GroupResource>,
     /// The maximum write rate of all executors together; `None` for no limit.
     pub max_writes_per_second: Option<Rate>,
+    pub breaker: BreakerMode,
+}
+
+/// Whether the built-in breaker holds mass deletions that nothing explains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BreakerMode {
+    #[default]
+    On,
+    Off,
 }
 
 /// Maximum number of finalizers that [`Event::AwaitingFinalizers`] names.
@@ -270,7 +279,8 @@ pub enum Output {
     },
     /// Creates a Pause, because a budget is exhausted or a breaker has opened.
     CreatePause {
-        by: GuardId,
+        /// The guard, or the breaker of a collection: the author of the Pause.
+        by: String,
         scope: Scope,
         reason: String,
         lifetime: Duration,
@@ -538,6 +548,11 @@ pub enum Event {
         /// The deletions in the window.
         count: u64,
     },
+    /// The breaker of a collection has opened: deletions that nothing explains are held.
+    BreakerOpened {
+        collection: GroupResource,
+        why: String,
+    },
     /// A cascade waits for the approval of a person.
     ApprovalNeeded {
         id: GuardId,
@@ -611,6 +626,7 @@ impl Event {
             Event::GuardsUnknown { .. } => "guards unknown",
             Event::GuardsKnown { .. } => "guards known",
             Event::BudgetExceeded { .. } => "budget exceeded",
+            Event::BreakerOpened { .. } => "breaker opened",
             Event::ApprovalNeeded { .. } => "approval needed",
             Event::Approved { .. } => "approved",
             Event::GateAnswered { .. } => "gate answered",

@@ -23,6 +23,7 @@ mod apart;
 mod audits;
 mod balancing;
 mod blocking;
+mod breaker;
 mod cascades;
 mod consent;
 mod doubts;

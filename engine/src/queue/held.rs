@@ -16,7 +16,7 @@ impl Item {
     pub(super) fn held_by(&self) -> Option<&GuardId> {
         match &self.state {
             ItemState::Held(Hold::Guard(id)) => Some(id),
-            ItemState::Held(Hold::Unknown(_) | Hold::TooMany(_))
+            ItemState::Held(Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_))
             | ItemState::Ready
             | ItemState::Observed
             | ItemState::Backoff { .. }

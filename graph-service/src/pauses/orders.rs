@@ -2,7 +2,7 @@
 
 use super::press::{Failure, Press};
 use crate::messages::{Control, GuardOrder};
-use engine::guard::{Answer, Answered, GuardId};
+use engine::guard::{Answer, Answered};
 use engine::leader::Input;
 use engine::scope::Scope;
 use proto::convert::{LIFETIME_MAX, PauseOrder};
@@ -38,18 +38,18 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn pause(press: &Press, by: &GuardId, scope: Scope, reason: String, lifetime: Duration) {
+async fn pause(press: &Press, by: &str, scope: Scope, reason: String, lifetime: Duration) {
     let lifetime = lifetime.clamp(Duration::from_secs(1), LIFETIME_MAX);
     let order = PauseOrder { scope, reason, lifetime, request_id: Uuid::new_v4().to_string() };
-    match press.pause(&order, Some(&by.to_string())).await {
-        Ok(view) => tracing::warn!(guard = %by, pause = %view.id.name, reason = order.reason, "created a pause"),
+    match press.pause(&order, Some(by)).await {
+        Ok(view) => tracing::warn!(by, pause = %view.id.name, reason = order.reason, "created a pause"),
         Err(failure) => {
             let why = match failure {
                 Failure::NotInstalled => "the definition of pauses is not installed".to_owned(),
                 Failure::NotFound => "no pause has that name".to_owned(),
                 Failure::Refused(why) => why,
             };
-            tracing::error!(guard = %by, why, "cannot create a pause; the guard itself still holds what exceeds it");
+            tracing::error!(by, why, "cannot create a pause; the guard itself still holds what exceeds it");
         }
     }
 }

@@ -118,6 +118,10 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             let why = format!("{count} deletions in the window; {collection} wait");
             change(of_guard(id, Kind::BudgetExceeded, Kind::BudgetExceeded, &why))
         }
+        Event::BreakerOpened { collection, why } => {
+            let collection = collection.to_string();
+            change(SystemEvent { collection, ..system(Kind::BreakerOpened, "", why) })
+        }
         Event::ApprovalNeeded { id, root, extent } => {
             let why = format!("{root}: {} objects, digest {:016x}", extent.objects, extent.digest);
             change(of_guard(id, Kind::ApprovalNeeded, Kind::ApprovalNeeded, &why))

@@ -38,14 +38,12 @@ impl Budgets {
     /// Returns the window of a budget as it is now.
     pub(super) fn at(&mut self, now: Time, id: &GuardId, budget: &Budget) -> &mut Spent {
         let spent = self.0.entry(id.clone()).or_default();
-        if spent.count_from != budget.count_from {
-            // A person has approved what follows.
+        if budget.count_from > spent.count_from {
+            // A person has approved what follows. An earlier time approves nothing.
             *spent =
                 Spent { count_from: budget.count_from, leased: core::mem::take(&mut spent.leased), ..Spent::default() };
         }
-        while spent.parts.front().is_some_and(|(begun, _)| *begun + part(budget.window) + budget.window <= now) {
-            spent.parts.pop_front();
-        }
+        spent.trim(now, budget.window);
         spent
     }
 
@@ -61,6 +59,13 @@ impl Budgets {
 }
 
 impl Spent {
+    /// Forgets what has left the window.
+    pub(super) fn trim(&mut self, now: Time, window: Duration) {
+        while self.parts.front().is_some_and(|(begun, _)| *begun + part(window) + window <= now) {
+            self.parts.pop_front();
+        }
+    }
+
     /// Whether one more deletion of this collection is within the budget. `size` is the number of objects in the
     /// collection.
     pub(super) fn has_room(&self, budget: &Budget, collection: &GroupResource, size: u64) -> bool {

@@ -21,7 +21,7 @@ pub(super) const ROOTS_MAX: usize = 1000;
 
 /// The cascade of one root.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CascadeOf {
     pub(super) root: ObjectRef,
     walk: Option<Walk>,
     pub(super) extent: Cascade,
@@ -48,14 +48,14 @@ struct Walk {
     open: VecDeque<(NodeId, usize)>,
 }
 
-impl Known {
+impl CascadeOf {
     /// Begins the walk below these nodes.
-    pub(super) fn begin(holding: &Holding<'_>, root: ObjectRef, from: Vec<NodeId>) -> Known {
+    pub(super) fn begin(holding: &Holding<'_>, root: ObjectRef, from: Vec<NodeId>) -> CascadeOf {
         let graph = holding.world.graph();
         let open = from.iter().map(|&id| (id, graph.node(id).dependent_count())).collect();
         let extent = Cascade { root: root.clone(), objects: 0, totals: Vec::new(), digest: 0, complete: false };
         let walk = Walk { seen: from.into_iter().collect(), open };
-        Known {
+        CascadeOf {
             root,
             walk: Some(walk),
             extent,

@@ -98,6 +98,9 @@ impl<'a> Queries<'a> {
                 let reason = self.dispatcher.queue().holds().get(id).map_or("", |entry| &entry.guard.reason);
                 format!("{}/{}: {reason}", id.kind.plural(), id.name)
             }
+            Hold::Breaker(collection) => {
+                format!("the breaker: many {collection} lost their owners without a deletion that the watch showed")
+            }
             Hold::Unknown(kind) => {
                 format!("cannot read {} objects: {}", kind.as_kind(), self.guards.of(*kind).doubt())
             }
