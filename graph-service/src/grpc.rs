@@ -44,7 +44,6 @@ pub(crate) mod connection;
 mod deadline;
 mod decisions;
 mod door;
-mod expression;
 mod filter;
 mod followers;
 pub(crate) mod freshness;

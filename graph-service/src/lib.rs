@@ -9,6 +9,7 @@
 //! * `messages`: the messages between tasks
 //! * `ingest`: lists and watches, as facts for the engine
 //! * `election`: a Kubernetes Lease, as terms for the engine
+//! * `expression`: conditions in the Common Expression Language
 //! * `grpc`: the API for executors and readers
 //! * `pauses`: Pause resources
 //! * `decisions`: the decision log
@@ -25,6 +26,7 @@ mod decisions;
 mod dot;
 mod driver;
 mod election;
+mod expression;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;

@@ -1,7 +1,7 @@
 //! Filters on objects.
 
-use super::expression::{Activation, Element, Expression, Subject, Type, Verdict, list, map};
 use super::status;
+use crate::expression::{Activation, Element, Expression, Subject, Type, Verdict, list, map};
 use cel::objects::Value;
 use engine::object::{Name, OwnerReference};
 use engine::view::NodeView;
@@ -126,7 +126,8 @@ impl Filter {
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
         ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
         let one = |(at, wanted): (usize, &ObjectFilter)| {
-            let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, subject)?;
+            let expression = Expression::of(&wanted.cel, subject)
+                .map_err(|mistake| status::expression_invalid(&format!("{field}[{at}].cel"), &mistake))?;
             Ok(One { wanted: wanted.clone(), expression })
         };
         let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;

@@ -2,6 +2,7 @@
 
 use super::rights::{GROUP, Right};
 use crate::decisions::Extent;
+use crate::expression::Mistake;
 use crate::messages::Ending;
 use crate::messages::Leadership;
 use crate::pauses::{DEFINITION, press};
@@ -253,8 +254,8 @@ pub(super) fn stopping() -> Status {
     error(Code::Unavailable, ErrorReason::Stopping, how, &[], Some(RETRY_ELSEWHERE))
 }
 
-/// An invalid expression. `at` is line and column.
-pub(super) fn expression_invalid(field: &str, what: &str, at: Option<(usize, usize)>) -> Status {
+/// An invalid expression.
+pub(super) fn expression_invalid(field: &str, Mistake { what, at }: &Mistake) -> Status {
     let (line, column) = at.map(|(line, column)| (line.to_string(), column.to_string())).unwrap_or_default();
     let place = if at.is_some() { format!(", line {line}, column {column}") } else { String::new() };
     let places: &[(&str, &str)] = &[(reason::FIELD, field), (reason::LINE, &line), (reason::COLUMN, &column)];

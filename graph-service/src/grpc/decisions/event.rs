@@ -1,6 +1,6 @@
 //! The variable `event` of expressions.
 
-use crate::grpc::expression::{Activation, Element, Subject, Type, list, map};
+use crate::expression::{Activation, Element, Subject, Type, list, map};
 use crate::grpc::filter::{self, NAME, NAMED};
 use cel::objects::Value;
 use proto::decision::v1beta1::DecisionEvent;

@@ -2,7 +2,7 @@
 
 use super::event::EVENT;
 use super::looked::Looked;
-use crate::grpc::expression::Expression;
+use crate::expression::Expression;
 use crate::grpc::filter::Errors;
 use crate::grpc::{filter, status};
 use proto::decision::v1beta1::{Cause, DecisionEvent, DecisionFilter, Phase};
@@ -37,7 +37,8 @@ impl Filter {
             known::<Cause>(&format!("{field}[{at}].causes"), &wanted.causes)?;
             let targets = filter::Filter::of_names(&format!("{field}[{at}].targets"), &wanted.targets)?;
             let targets = targets.map(|targets| targets.counting(&errors));
-            let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, &EVENT)?;
+            let expression = Expression::of(&wanted.cel, &EVENT)
+                .map_err(|mistake| status::expression_invalid(&format!("{field}[{at}].cel"), &mistake))?;
             Ok(One { targets, expression, wanted: DecisionFilter { targets: Vec::new(), ..wanted.clone() } })
         };
         let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;

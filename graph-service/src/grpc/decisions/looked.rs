@@ -3,7 +3,7 @@
 use super::encode;
 use super::event::activation;
 use crate::decisions::Logged;
-use crate::grpc::expression::Activation;
+use crate::expression::Activation;
 use prost::bytes::{Bytes, BytesMut};
 use proto::decision::v1beta1::{DecisionEvent, EventEncoding, EventView, Position};
 use std::collections::{BTreeMap, VecDeque};

@@ -168,7 +168,7 @@ fn each_error_has_the_code_that_is_documented_for_its_reason() {
         of_transport(Code::OutOfRange, ""),
         of_transport(Code::Internal, ""),
         stopping(),
-        expression_invalid("a", "b", Some((1, 2))),
+        expression_invalid("a", &Mistake { what: "b".to_owned(), at: Some((1, 2)) }),
         page_token_expired(),
         page_token_mismatch(),
         decision_not_found("a"),

@@ -6,18 +6,17 @@
 //! loops are refused. Lists in the input are bounded. So the evaluation for one object takes time in proportion to the
 //! length of the expression times the length of one list.
 
-use super::status;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
 use cel::common::types::CelBool;
 use cel::objects::{Key, Map, Value};
 use cel::parser::PrattParser;
 use cel::{Context, Env};
-pub(super) use checker::{Element, Fields, Type};
+pub(crate) use checker::{Element, Fields, Type};
 use engine::object::clip;
 use std::collections::HashMap;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
-use tonic::Status;
 
 mod checker;
 #[cfg(test)]
@@ -32,7 +31,7 @@ const NESTING_MAX: u16 = 12;
 /// Maximum nesting after parsing. Each operator counts one, a loop several. Evaluation recurses to the same depth.
 const DEPTH_MAX: usize = 24;
 /// Maximum number of entries of a list in the input of an expression.
-pub(super) const LIST_MAX: usize = 100;
+pub(crate) const LIST_MAX: usize = 100;
 /// Maximum length of text from outside in an error.
 const TEXT_MAX_BYTES: usize = 256;
 
@@ -61,28 +60,33 @@ const OPERATORS: [&str; 18] = [
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// The one variable of an expression, and its fields.
+/// The one variable of a condition, and its fields.
 #[derive(Debug)]
-pub(super) struct Subject {
-    pub(super) name: &'static str,
-    pub(super) fields: Fields,
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) fields: Fields,
 }
 
 /// Input for expressions about the same object.
-pub(super) struct Activation(Context<'static, 'static>);
+pub(crate) struct Activation(Context<'static, 'static>);
 
-impl std::fmt::Debug for Activation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Activation")
     }
 }
 
 impl Activation {
-    /// Input with these variables. Each is the subject of some expressions.
-    pub(super) fn of(variables: impl IntoIterator<Item = (&'static Subject, Value)>) -> Activation {
+    /// Input for conditions on these subjects.
+    pub(crate) fn of(subjects: impl IntoIterator<Item = (&'static Subject, Value)>) -> Activation {
+        Activation::with(subjects.into_iter().map(|(subject, value)| (subject.name, value)))
+    }
+
+    /// Input with these variables.
+    pub(crate) fn with(variables: impl IntoIterator<Item = (&'static str, Value)>) -> Activation {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-        for (subject, value) in variables {
-            context.add_variable_from_value(subject.name, value);
+        for (name, value) in variables {
+            context.add_variable_from_value(name, value);
         }
         Activation(context)
     }
@@ -90,31 +94,37 @@ impl Activation {
 
 /// A checked expression.
 #[derive(Clone)]
-pub(super) struct Expression {
-    subject: &'static Subject,
-    expr: Arc<IdedExpr>,
-}
+pub(crate) struct Expression(Arc<IdedExpr>);
 
 /// The result of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     True,
     False,
     /// The evaluation failed: for example a missing field or a division by zero.
     Failed,
 }
 
-impl std::fmt::Debug for Expression {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Expression").field("subject", &self.subject.name).finish_non_exhaustive()
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Expression")
     }
 }
 
 /// An error in an expression, and its position: line and column, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mistake {
-    what: String,
-    at: Option<(usize, usize)>,
+pub(crate) struct Mistake {
+    pub(crate) what: String,
+    pub(crate) at: Option<(usize, usize)>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((line, column)) = self.at {
+            write!(f, "line {line}, column {column}: ")?;
+        }
+        f.write_str(&self.what)
+    }
 }
 
 impl Mistake {
@@ -124,45 +134,59 @@ impl Mistake {
 }
 
 impl Expression {
-    /// Parses and checks an expression. `None` for an empty text. `field` names the request field in errors.
-    pub(super) fn of(field: &str, text: &str, subject: &'static Subject) -> Result<Option<Expression>, Status> {
+    /// Parses and checks a condition on one subject. `None` for an empty text.
+    pub(crate) fn of(text: &str, subject: &'static Subject) -> Result<Option<Expression>, Mistake> {
         if text.is_empty() {
             return Ok(None);
         }
+        Expression::with(text, &[(subject.name, Type::Object(subject.fields))], &[Type::Bool]).map(Some)
+    }
+
+    /// Parses and checks an expression with these variables and one of these types.
+    pub(crate) fn with(text: &str, variables: &[(&'static str, Type)], types: &[Type]) -> Result<Expression, Mistake> {
         let read = read(text).and_then(|expr| {
-            check(&expr, text, subject)?;
-            checker::check(&expr, text, subject)?;
+            check(&expr, text, variables)?;
+            checker::check(&expr, text, variables, types)?;
             Ok(expr)
         });
         match read {
-            Ok(expr) => Ok(Some(Expression { subject, expr: Arc::new(expr) })),
-            Err(Mistake { what, at }) => Err(status::expression_invalid(field, &clip(&what, TEXT_MAX_BYTES), at)),
+            Ok(expr) => Ok(Expression(Arc::new(expr))),
+            Err(Mistake { what, at }) => Err(Mistake { what: clip(&what, TEXT_MAX_BYTES), at }),
         }
     }
 
-    /// Evaluates the expression.
-    pub(super) fn evaluate(&self, activation: &Activation) -> Verdict {
+    /// Evaluates the condition.
+    pub(crate) fn evaluate(&self, activation: &Activation) -> Verdict {
         let evaluate = || {
-            let found = Value::resolve_val(&self.expr, &activation.0).ok()?;
+            let found = Value::resolve_val(&self.0, &activation.0).ok()?;
             found.downcast_ref::<CelBool>().map(|found| *found.inner())
         };
-        // A panic of the interpreter counts as a failed evaluation, because the expression comes from the network.
-        match catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_default() {
+        match unless_panicking(evaluate) {
             Some(true) => Verdict::True,
             Some(false) => Verdict::False,
             None => Verdict::Failed,
         }
     }
+
+    /// The value of the expression. `None`: the evaluation failed.
+    pub(crate) fn value(&self, activation: &Activation) -> Option<Value> {
+        unless_panicking(|| Value::resolve(&self.0, &activation.0).ok())
+    }
+}
+
+/// A panic of the interpreter counts as a failed evaluation, because the expression comes from the network.
+fn unless_panicking<T>(evaluate: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_default()
 }
 
 /// A map with text keys, as expressions see it.
-pub(super) fn map<const N: usize>(fields: [(&'static str, Value); N]) -> Value {
+pub(crate) fn map<const N: usize>(fields: [(&'static str, Value); N]) -> Value {
     let fields = fields.into_iter().map(|(name, value)| (Key::from(name), value));
     Value::Map(Map { map: Arc::new(fields.collect::<HashMap<Key, Value>>()) })
 }
 
 /// A list, cut to [`LIST_MAX`] entries.
-pub(super) fn list(entries: impl Iterator<Item = Value>) -> Value {
+pub(crate) fn list(entries: impl Iterator<Item = Value>) -> Value {
     Value::List(Arc::new(entries.take(LIST_MAX).collect()))
 }
 
@@ -190,7 +214,7 @@ fn read(text: &str) -> Result<IdedExpr, Mistake> {
 }
 
 /// Admits only known variables, functions and fields, and no expensive operation.
-fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
+fn check(expr: &IdedExpr, text: &str, variables: &[(&'static str, Type)]) -> Result<(), Mistake> {
     // Each expression with its depth, and the loop variables in scope.
     let mut open: Vec<(&IdedExpr, usize, Vec<&str>)> = vec![(expr, 1, Vec::new())];
     while let Some((next, depth, known)) = open.pop() {
@@ -202,9 +226,11 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
         match &next.expr {
             Expr::Unspecified => return Err(Mistake::nowhere("it cannot be parsed")),
             Expr::Literal(_) => {}
-            Expr::Ident(name) if name == subject.name || known.contains(&name.as_str()) => {}
+            Expr::Ident(name) if known.contains(&name.as_str()) => {}
+            Expr::Ident(name) if variables.iter().any(|(variable, _)| variable == name) => {}
             Expr::Ident(name) => {
-                return Err(mistake(format!("there is no variable {name:?}, only {:?}", subject.name), name));
+                let names: Vec<&str> = variables.iter().map(|(variable, _)| *variable).collect();
+                return Err(mistake(format!("there is no variable {name:?}, only {}", names.join(", ")), name));
             }
             Expr::Struct(made) => {
                 return Err(mistake("an expression cannot create messages".to_owned(), &made.type_name));

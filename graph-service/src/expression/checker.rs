@@ -4,7 +4,7 @@
 //! An unknown type (`dyn`) is that of a mixed list, or of a map that the expression creates. It is accepted everywhere
 //! except as the result of the whole expression.
 
-use super::{Mistake, Subject, place};
+use super::{Mistake, place};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
 use std::fmt;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::grpc) enum Type {
+pub(crate) enum Type {
     Bool,
     Int,
     Uint,
@@ -34,11 +34,11 @@ pub(in crate::grpc) enum Type {
 }
 
 /// The fields of an object, each with its type.
-pub(in crate::grpc) type Fields = &'static [(&'static str, Type)];
+pub(crate) type Fields = &'static [(&'static str, Type)];
 
 /// The type of the elements of a list.
 #[derive(Clone, Debug)]
-pub(in crate::grpc) enum Element {
+pub(crate) enum Element {
     Of(&'static Type),
     Found(Arc<Type>),
 }
@@ -126,14 +126,26 @@ impl Type {
 /// Variables and their types, the innermost last.
 type Scope = Vec<(String, Type)>;
 
-/// Returns an error unless the expression is a condition on its subject.
-pub(super) fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
-    let mut checker = Checker::new(text, subject);
+/// Returns an error unless the expression has one of these types.
+pub(super) fn check(
+    expr: &IdedExpr,
+    text: &str,
+    variables: &[(&'static str, Type)],
+    types: &[Type],
+) -> Result<(), Mistake> {
+    let mut checker = Checker::new(text, variables);
     let found = checker.of(expr)?;
-    if found == Type::Bool {
+    if types.contains(&found) {
         return Ok(());
     }
-    Err(checker.mistake(format!("the expression is not a condition: its type is {found}, not bool"), word(expr)))
+    let what = match types {
+        [Type::Bool] => format!("the expression is not a condition: its type is {found}, not bool"),
+        _ => {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            format!("the type of the expression is {found}, not {}", types.join(" or "))
+        }
+    };
+    Err(checker.mistake(what, word(expr)))
 }
 
 struct Checker<'a> {
@@ -142,8 +154,8 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn new(text: &'a str, subject: &Subject) -> Checker<'a> {
-        Checker { text, scope: vec![(subject.name.to_owned(), Type::Object(subject.fields))] }
+    fn new(text: &'a str, variables: &[(&'static str, Type)]) -> Checker<'a> {
+        Checker { text, scope: variables.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect() }
     }
 
     /// An error at the first occurrence of a word, or else at the beginning.
@@ -375,6 +387,6 @@ fn word(expr: &IdedExpr) -> Option<&str> {
 
 /// The type of an expression.
 #[cfg(test)]
-pub(super) fn found(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<Type, Mistake> {
-    Checker::new(text, subject).of(expr)
+pub(super) fn found(expr: &IdedExpr, text: &str, variables: &[(&'static str, Type)]) -> Result<Type, Mistake> {
+    Checker::new(text, variables).of(expr)
 }
