@@ -150,6 +150,15 @@ impl Caller {
         Ok(Caller(Arc::new(Inner { tls, token, is_foreign: true })))
     }
 
+    /// A server that is called over HTTP/1.1, and whose authorities are in memory. `field` names them in messages. `None`:
+    /// the authorities of this machine.
+    pub fn open_held(field: &'static str, authorities: Option<Vec<u8>>) -> Result<Caller, BadTls> {
+        let ca = authorities.clone().map(|text| File::held((field, String::new()), text));
+        let files = Files { ca, ca_flag: field, protocols: &[], pair: None, certificate: None };
+        let tls = Tls::of(files, Texts { ca: authorities, pair: None }, None, field)?;
+        Ok(Caller(Arc::new(Inner { tls: Some(tls), token: None, is_foreign: true })))
+    }
+
     /// Whether connections are TLS.
     pub fn is_tls(&self) -> bool {
         self.0.tls.is_some()
@@ -219,6 +228,15 @@ impl Tls {
         name_flag: &'static str,
     ) -> Result<Tls, BadTls> {
         let texts = files.read().await?;
+        Tls::of(files, texts, server_name, name_flag)
+    }
+
+    fn of(
+        files: Files,
+        texts: Texts,
+        server_name: Option<ServerName<'static>>,
+        name_flag: &'static str,
+    ) -> Result<Tls, BadTls> {
         let config = files.load(&texts)?;
         let current = RwLock::new(Current { texts, config, trouble: Trouble::default() });
         Ok(Tls { files, server_name, name_flag, current })
@@ -227,7 +245,11 @@ impl Tls {
     fn words(&self, address: &str) -> Words {
         Words {
             address: address.to_owned(),
-            ca: self.files.ca.as_ref().map(|file| format!("{} {}", file.flag, file.path.display())),
+            ca: self
+                .files
+                .ca
+                .as_ref()
+                .map(|file| format!("{} {}", file.flag, file.path.display()).trim_end().to_owned()),
             ca_flag: self.files.ca_flag,
             certificate: self.files.pair.as_ref().map(|(certificate, _)| certificate.path.display().to_string()),
             name_flag: self.name_flag,
