@@ -1,7 +1,7 @@
 //! Fuzz entry points: one function for each reader of foreign bytes in this crate. A reader reports bad input in a
 //! sentence of bounded length, and never panics.
 
-use crate::{decisions, grpc, ingest};
+use crate::{decisions, gates, grpc, ingest};
 
 /// Discovery documents of either form.
 pub fn discovery(bytes: &[u8]) {
@@ -26,4 +26,9 @@ pub fn tokens(bytes: &[u8]) {
 /// A message of the shared decision log.
 pub fn log_entry(bytes: &[u8]) {
     decisions::fuzzing::log_entry(bytes);
+}
+
+/// The answer of a webhook, and the spec of a Gate.
+pub fn gates(bytes: &[u8]) {
+    gates::fuzzing::gates(bytes);
 }

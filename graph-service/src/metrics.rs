@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) mod access;
+pub(crate) mod gates;
 mod gauges;
 mod log;
 mod requests;
@@ -25,6 +26,7 @@ pub(crate) use gauges::Snapshot;
 pub(crate) use requests::counted;
 
 use access::AccessMetrics;
+use gates::GateMetrics;
 use gauges::Gauges;
 use log::LogMetrics;
 use requests::Requests;
@@ -81,6 +83,7 @@ pub(crate) struct Metrics {
     pub(crate) requests: Requests,
     pub(crate) log: LogMetrics,
     pub(crate) access: AccessMetrics,
+    pub(crate) gates: GateMetrics,
     pub(crate) traces: Counts,
 }
 
@@ -261,6 +264,7 @@ impl Metrics {
             requests: Requests::register(book),
             log: LogMetrics::register(book),
             access: AccessMetrics::register(book),
+            gates: GateMetrics::register(book),
             traces: Counts::register(book, Recording::GraphService),
         };
         let build: Family<Labels<2>, Gauge> = Family::default();
