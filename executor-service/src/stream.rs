@@ -165,6 +165,8 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::ExecutorNameTaken
         | ErrorReason::ExecutorUntrusted
         | ErrorReason::NotGrpc
+        | ErrorReason::GateNotFound
+        | ErrorReason::GateNotStreamed
         | ErrorReason::ReviewUnavailable
         // Reasons of reads. An executor sends no reads.
         | ErrorReason::TokenMalformed

@@ -3,6 +3,7 @@
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
+use crate::gates::Router;
 use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::web::{Origin, Origins};
@@ -230,6 +231,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let presser = counted(another(&edges.cluster)?);
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
     tasks.spawn_until_end("pause keeper", keeper);
+    let (gates, _answers) = Router::new(metrics.gates.clone());
+    tasks.spawn_until_end("policy engines", gates.clone().run());
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
     let orders = crate::pauses::orders::run(press.clone(), guard_orders, control.clone());
     tasks.spawn_until_end("orders about guards", orders);
@@ -238,6 +241,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         reader,
         sessions,
         decisions: log.clone(),
+        gates,
         shutdown: shutdown.clone(),
         leadership: known_leadership,
         health,

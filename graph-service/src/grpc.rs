@@ -1,7 +1,8 @@
-//! The gRPC server: work for executors, reads for clients, health and reflection.
+//! The gRPC server: work for executors, questions for policy engines, reads for clients, health and reflection.
 
 use crate::decisions::DecisionLog;
 use crate::driver::Reader;
+use crate::gates::Router;
 use crate::messages::Leadership;
 use crate::messages::SessionInput;
 use crate::metrics::Metrics;
@@ -18,6 +19,7 @@ use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
 use http::Response;
 use proto::admin::v1beta1::admin_service_server::AdminServiceServer;
+use proto::decision::v1beta1::gate_service_server::GateServiceServer;
 use proto::graph::v1beta1::graph_service_server::GraphServiceServer;
 use proto::r#type::v1beta1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1beta1::work_service_server::WorkServiceServer;
@@ -48,6 +50,7 @@ mod filter;
 mod followers;
 pub(crate) mod freshness;
 pub(crate) mod fuzzing;
+mod gates;
 mod graph;
 mod health;
 mod names;
@@ -104,6 +107,8 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) sessions: mpsc::Sender<SessionInput>,
     pub(crate) decisions: DecisionLog,
+    /// The questions to policy engines.
+    pub(crate) gates: Router,
     /// Ends all streams.
     pub(crate) shutdown: Shutdown,
     pub(crate) leadership: watch::Receiver<Leadership>,
@@ -225,6 +230,7 @@ pub(crate) fn start(
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let answers = decisions::Decisions::new(Arc::clone(&shared), followers.clone());
         let decisions = decisions::watching::Watching::new(answers);
+        let gates = GateServiceServer::new(gates::Gates::new(Arc::clone(&shared)));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press, followers));
         let stop = shutdown.clone();
         let server = Server::builder()
@@ -246,6 +252,7 @@ pub(crate) fn start(
                     .send_compressed(CompressionEncoding::Gzip),
             ))
             .add_service(Bounded::new(decisions))
+            .add_service(gates.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(Bounded::new(admin.max_decoding_message_size(MESSAGE_MAX_BYTES)))
             .add_service(health)
             .add_service(reflection.v1())

@@ -1,4 +1,4 @@
-//! `grpc.health.v1`: the health of each service. Work and the decision log are served only by the leader, so that
+//! `grpc.health.v1`: the health of each service. Work, the decision log and gates are served only by the leader, so that
 //! clients with health checking find it.
 
 use super::Shared;
@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::SERVICE_NAME as ADMIN;
 use proto::decision::v1beta1::decision_service_server::SERVICE_NAME as DECISION;
+use proto::decision::v1beta1::gate_service_server::SERVICE_NAME as GATE;
 use proto::graph::v1beta1::graph_service_server::SERVICE_NAME as GRAPH;
 use proto::work::v1beta1::work_service_server::SERVICE_NAME as WORK;
 use runtime::shutdown::Shutdown;
@@ -67,8 +68,9 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         let open = !shutdown.is_requested();
         let ready = open && shared.health.is_ready();
         let leading = open && leadership.borrow_and_update().leading;
-        for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading), (DECISION, leading)]
-        {
+        let serves =
+            [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading), (DECISION, leading), (GATE, leading)];
+        for (service, serves) in serves {
             // Only changed values are set, because the reporter notifies watchers even of an unchanged value.
             if told.insert(service, serves) != Some(serves) {
                 let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };

@@ -21,6 +21,8 @@ pub(in crate::grpc) enum Needs {
     Everywhere(Right),
     /// The right for the namespaces of the call. The handler checks it.
     ByNamespace(Right),
+    /// The right for the object that the call names. The handler checks it.
+    ByName(Right),
 }
 
 /// One RPC.
@@ -61,6 +63,10 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.decision.v1beta1.DecisionService/GetDecision", by_namespace("get", "decisions")),
     row("ownergraph.decision.v1beta1.DecisionService/ListDecisions", by_namespace("list", "decisions")),
     row("ownergraph.decision.v1beta1.DecisionService/WatchDecisions", by_namespace("watch", "decisions")),
+    row(
+        "ownergraph.decision.v1beta1.GateService/StreamVerdicts",
+        Needs::ByName(Right { verb: "decide", resource: "gates" }),
+    ),
     row("ownergraph.admin.v1beta1.AdminService/GetStatus", everywhere("get", "status")),
     row("ownergraph.admin.v1beta1.AdminService/WatchStatus", everywhere("watch", "status")),
     row("ownergraph.admin.v1beta1.AdminService/ListExecutors", everywhere("list", "executors")),

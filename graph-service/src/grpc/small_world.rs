@@ -113,6 +113,7 @@ pub(super) fn gated(
         reader,
         sessions,
         decisions,
+        gates: crate::gates::Router::new(metrics.gates.clone()).0,
         shutdown: Shutdown::new(),
         leadership,
         health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),

@@ -3,6 +3,7 @@
 use super::rights::{GROUP, Right};
 use crate::decisions::Extent;
 use crate::expression::Mistake;
+use crate::gates::stream::{INSTANCES_MAX, NotJoined};
 use crate::messages::Ending;
 use crate::messages::Leadership;
 use crate::pauses::{DEFINITION, press};
@@ -62,13 +63,7 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             &[(reason::OURS, ours), (reason::THEIRS, theirs)],
             None,
         ),
-        Refusal::ProtocolUnsupported { min, max } => error(
-            Code::FailedPrecondition,
-            ErrorReason::ProtocolUnsupported,
-            format!("this replica supports protocol versions {min} to {max}"),
-            &[(reason::MIN_VERSION, &min.to_string()), (reason::MAX_VERSION, &max.to_string())],
-            None,
-        ),
+        Refusal::ProtocolUnsupported { min, max } => protocol_unsupported(*min, *max),
         Refusal::Superseded => error(
             Code::Aborted,
             ErrorReason::SessionSuperseded,
@@ -103,6 +98,39 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
         ),
         Refusal::OutOfTurn => violation("the first message must be a hello, and no later message may be a hello"),
         Refusal::TooManySessions { max } => limit_exceeded("sessions", *max),
+    }
+}
+
+/// A protocol that this version does not support.
+pub(super) fn protocol_unsupported(min: u32, max: u32) -> Status {
+    error(
+        Code::FailedPrecondition,
+        ErrorReason::ProtocolUnsupported,
+        format!("this replica supports protocol versions {min} to {max}"),
+        &[(reason::MIN_VERSION, &min.to_string()), (reason::MAX_VERSION, &max.to_string())],
+        None,
+    )
+}
+
+/// An instance of a policy engine that cannot take part.
+pub(super) fn not_joined(why: NotJoined, gate: &str) -> Status {
+    let gate = clip(gate, TEXT_MAX_BYTES);
+    match why {
+        NotJoined::NotFound => error(
+            Code::NotFound,
+            ErrorReason::GateNotFound,
+            format!("there is no gate {gate}"),
+            &[(reason::NAME, &gate)],
+            None,
+        ),
+        NotJoined::OtherTransport => error(
+            Code::FailedPrecondition,
+            ErrorReason::GateNotStreamed,
+            format!("gate {gate} does not ask by StreamVerdicts: set spec.stream in its resource"),
+            &[(reason::NAME, &gate)],
+            None,
+        ),
+        NotJoined::TooMany => limit_exceeded("instances of one gate", INSTANCES_MAX),
     }
 }
 
@@ -388,6 +416,20 @@ pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status
         (reason::NAMESPACE, &namespace),
     ];
     let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {place}");
+    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+}
+
+/// The caller lacks a right for one virtual object.
+pub(super) fn name_denied(user: &str, Right { verb, resource }: Right, name: &str) -> Status {
+    let (user, name) = (clip(user, TEXT_MAX_BYTES), clip(name, TEXT_MAX_BYTES));
+    let metadata: &[(&str, &str)] = &[
+        (reason::USER, &user),
+        (reason::VERB, verb),
+        (reason::API_GROUP, GROUP),
+        (reason::RESOURCE, resource),
+        (reason::NAME, &name),
+    ];
+    let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {name:?}");
     error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
 }
 

@@ -78,7 +78,7 @@ where
             }
             let right = match row.needs {
                 Needs::Nothing => return inner.call(request).await,
-                Needs::Everywhere(right) | Needs::ByNamespace(right) => right,
+                Needs::Everywhere(right) | Needs::ByNamespace(right) | Needs::ByName(right) => right,
             };
             let visit = Visit { authenticator, row, right };
             let (request, admitted) = match visit.admit(request).await {
@@ -130,7 +130,7 @@ impl Visit {
     async fn check(&self, identity: &Identity) -> Result<(), Status> {
         let Right { verb, resource } = match self.row.needs {
             Needs::Everywhere(right) => right,
-            Needs::ByNamespace(_) | Needs::Nothing => return Ok(()),
+            Needs::ByNamespace(_) | Needs::ByName(_) | Needs::Nothing => return Ok(()),
         };
         let asked = Asked::Resource { verb, resource, namespace: String::new() };
         if self.authenticator.may(&identity.caller, asked).await? {

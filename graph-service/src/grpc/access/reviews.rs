@@ -31,6 +31,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) enum Asked {
     /// A verb on a virtual resource of Ownergraph. Without a namespace, for all namespaces.
     Resource { verb: &'static str, resource: &'static str, namespace: String },
+    /// A verb on one virtual object of Ownergraph.
+    Named { verb: &'static str, resource: &'static str, name: String },
     /// The verb get on an object of the API server.
     Object { group: String, resource: String, namespace: String, name: String },
     /// The verb get on a non-resource path.
@@ -124,6 +126,15 @@ fn access_review(question: &Question) -> SubjectAccessReview {
                 resource: Some((*resource).to_owned()),
                 verb: Some((*verb).to_owned()),
                 namespace: Some(namespace.clone()),
+                ..ResourceAttributes::default()
+            });
+        }
+        Asked::Named { verb, resource, name } => {
+            spec.resource_attributes = Some(ResourceAttributes {
+                group: Some(GROUP.to_owned()),
+                resource: Some((*resource).to_owned()),
+                verb: Some((*verb).to_owned()),
+                name: Some(name.clone()),
                 ..ResourceAttributes::default()
             });
         }

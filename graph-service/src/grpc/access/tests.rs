@@ -92,6 +92,7 @@ impl Reviews for Oracle {
     fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>> {
         let (verb, resource, namespace) = match &question.asked {
             Asked::Resource { verb, resource, namespace } => (*verb, *resource, namespace.as_str()),
+            Asked::Named { verb, resource, name } => (*verb, *resource, name.as_str()),
             Asked::Object { resource, namespace, .. } => ("get", resource.as_str(), namespace.as_str()),
             Asked::Path(path) => ("get", path.as_str(), ""),
         };

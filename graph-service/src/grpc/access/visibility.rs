@@ -32,6 +32,8 @@ struct Known {
     namespaces: BTreeMap<String, bool>,
     /// Required rights: if one of them is lost, the call fails. The empty namespace stands for all.
     required: BTreeSet<String>,
+    /// The name of the required virtual object.
+    named: Option<String>,
     /// The number of rights that were found changed.
     changes: u64,
 }
@@ -102,6 +104,13 @@ impl Visibility {
         if self.sees(namespace) { Ok(()) } else { Err(limited.denied(namespace)) }
     }
 
+    /// Returns an error unless the caller has the right for this virtual object.
+    pub(in crate::grpc) async fn require_object(&self, name: &str) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        limited.known().named = Some(name.to_owned());
+        limited.check_named(name).await
+    }
+
     /// For a call without an object. Returns an error unless the caller has the right for all namespaces, or each
     /// filter names namespaces that the caller may see.
     pub(in crate::grpc) async fn require_named<'a>(
@@ -163,7 +172,15 @@ impl Visibility {
     pub(super) async fn ask_again(&self) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         let before = limited.known().clone();
-        let mut now = Known { changes: before.changes, required: before.required.clone(), ..Known::default() };
+        if let Some(name) = &before.named {
+            limited.check_named(name).await?;
+        }
+        let mut now = Known {
+            changes: before.changes,
+            required: before.required.clone(),
+            named: before.named.clone(),
+            ..Known::default()
+        };
         if before.everywhere.is_some() {
             now.everywhere = Some(limited.may("").await?);
         }
@@ -238,6 +255,15 @@ impl Limited {
         let may = self.may(namespace).await?;
         self.known().namespaces.insert(namespace.to_owned(), may);
         Ok(())
+    }
+
+    async fn check_named(&self, name: &str) -> Result<(), Status> {
+        let Right { verb, resource } = self.right;
+        let asked = Asked::Named { verb, resource, name: name.to_owned() };
+        if self.authenticator.may(&self.caller, asked).await? {
+            return Ok(());
+        }
+        Err(status::name_denied(&self.caller.user, self.right, name))
     }
 
     fn denied(&self, namespace: &str) -> Status {

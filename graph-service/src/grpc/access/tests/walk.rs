@@ -13,7 +13,10 @@ use kube::client::Body;
 use kube_api::Cluster;
 use prost::Message;
 use proto::admin::v1beta1::{GetPauseRequest, PauseCollectionRequest, ResumeCollectionRequest};
-use proto::decision::v1beta1::{DecisionFilter, GetDecisionRequest, ListDecisionsRequest, WatchDecisionsRequest};
+use proto::decision::v1beta1::stream_verdicts_request::{Hello, Message as FromEngine};
+use proto::decision::v1beta1::{
+    DecisionFilter, GetDecisionRequest, ListDecisionsRequest, StreamVerdictsRequest, WatchDecisionsRequest,
+};
 use proto::graph::v1beta1::*;
 use proto::r#type::v1beta1::{ObjectFilter, ObjectRef};
 use proto::work::v1beta1::StreamWorkRequest;
@@ -82,7 +85,7 @@ impl Caller {
             futures::stream::iter([Bytes::copy_from_slice(message)]),
             futures::stream::pending(),
         );
-        let is_bidi = rpc.ends_with("StreamWork") || rpc.ends_with("ServerReflectionInfo");
+        let is_bidi = ["StreamWork", "StreamVerdicts", "ServerReflectionInfo"].iter().any(|bidi| rpc.ends_with(bidi));
         let limited = futures::StreamExt::take(messages, if is_bidi { 2 } else { 1 });
         let mut request = Request::new(limited);
         if let Some(token) = self.token {
@@ -149,6 +152,17 @@ fn sample(rpc: &str) -> Sample {
             placed(Code::Ok, |at| WatchDependentsRequest { include: within(at), ..Default::default() })
         }
         "ListDecisions" => placed(Code::Ok, |at| ListDecisionsRequest { include: about(at), ..Default::default() }),
+        "StreamVerdicts" => whole(
+            Code::NotFound,
+            &StreamVerdictsRequest {
+                message: Some(FromEngine::Hello(Hello {
+                    gate: "production".to_owned(),
+                    min_protocol: 1,
+                    max_protocol: 1,
+                    ..Default::default()
+                })),
+            },
+        ),
         "WatchDecisions" => placed(Code::Ok, |at| WatchDecisionsRequest { include: about(at), ..Default::default() }),
         "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned(), before: None }),
         "WaitForFreshness" | "ListCoverage" | "GetStatus" | "WatchStatus" | "ListExecutors" | "ListPauses" => {
@@ -323,6 +337,7 @@ fn the_page_about_access_has_the_table() {
             Needs::Nothing => ("-", "-", "every client"),
             Needs::Everywhere(right) => (right.verb, right.resource, "all namespaces"),
             Needs::ByNamespace(right) => (right.verb, right.resource, "each namespace"),
+            Needs::ByName(right) => (right.verb, right.resource, "the named object"),
         };
         writeln!(rows, "| {rpc} | {verb} | {resource} | {place} |").unwrap();
     }
