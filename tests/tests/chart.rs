@@ -17,6 +17,7 @@ use tests::load;
 mod argocd;
 mod audit;
 mod callers;
+mod guards;
 mod issuer;
 mod kubelet;
 mod least;

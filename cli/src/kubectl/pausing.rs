@@ -23,14 +23,20 @@ use tokio::time::{Instant, interval};
 use uuid::Uuid;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
-/// The definition of pauses, for `kubectl apply`.
-const DEFINITIONS: &str = include_str!("../../../deploy/crds/pauses.yaml");
+/// The definitions of guards, for `kubectl apply`.
+const DEFINITIONS: [&str; 5] = [
+    include_str!("../../../deploy/crds/pauses.yaml"),
+    include_str!("../../../deploy/crds/protections.yaml"),
+    include_str!("../../../deploy/crds/budgets.yaml"),
+    include_str!("../../../deploy/crds/approvals.yaml"),
+    include_str!("../../../deploy/crds/gates.yaml"),
+];
 /// Interval of checks whether a pause is effective.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Prints the definitions of our resources.
 pub(super) fn crds() -> Answered {
-    io::stdout().write_all(DEFINITIONS.as_bytes())?;
+    io::stdout().write_all(DEFINITIONS.join("---\n").as_bytes())?;
     Ok(Ending::Fine)
 }
 
