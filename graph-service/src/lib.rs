@@ -13,6 +13,7 @@
 //! * `gates`: policy engines
 //! * `grpc`: the API for executors and readers
 //! * `pauses`: Pause resources
+//! * `guards`: the resources of all guards
 //! * `decisions`: the decision log
 //! * `render`, `metrics`: events of the engine as log lines and metrics
 //! * `threads`: the threads that write the streams of readers
@@ -33,6 +34,8 @@ pub mod fuzzing;
 #[cfg_attr(not(test), expect(dead_code, reason = "the engine asks no gates yet"))]
 mod gates;
 mod grpc;
+#[cfg_attr(not(test), expect(dead_code, reason = "the leader follows pauses only"))]
+mod guards;
 mod ingest;
 mod messages;
 mod metrics;

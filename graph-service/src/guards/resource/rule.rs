@@ -1,0 +1,341 @@
+//! What a guard does with the work in its scope, and the permissions that a person has given: approvals, bypasses and
+//! the begin of a window.
+
+use super::values::{Date, Digest, Most, Resource, Within, Word};
+use super::{ACTOR_MAX_BYTES, CLOCK_AHEAD_MAX, DAY, Spec, parse};
+use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule};
+use engine::object::{GroupResource, Uid, clip};
+use http::Uri;
+use k8s_openapi::ByteString;
+use proto::convert::{REASON_MAX_BYTES, SCOPE_MAX};
+use runtime::visible;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Most objects that a rule counts.
+const OBJECTS_MAX: u64 = 1_000_000_000;
+/// Maximum number of approvals of one resource.
+pub(crate) const APPROVED_MAX: usize = 100;
+/// The lifetime of the pause of a budget that names none, in seconds.
+const PAUSE_SECONDS: u64 = 3600;
+/// The longest bypass.
+pub(crate) const BYPASS_MAX: Duration = Duration::from_secs(DAY);
+/// Longest expression of a gate.
+const EXPRESSION_MAX_BYTES: usize = 16 << 10;
+/// Longest address of a webhook.
+const URL_MAX_BYTES: usize = 2048;
+/// Most bytes of the authorities of a webhook.
+const AUTHORITIES_MAX_BYTES: usize = 192 << 10;
+
+/// The policy engine of a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// Not compiled.
+    Cel {
+        expression: String,
+    },
+    Webhook {
+        url: Uri,
+        /// Authorities as PEM. If empty, those of the image.
+        authorities: Vec<u8>,
+    },
+    Stream,
+}
+
+/// Reads the rule of a guard, and the policy engine of a gate. If the rule cannot be read, it holds.
+pub(super) fn read(kind: GuardKind, spec: &mut Spec, status: &Value, now: Option<Duration>) -> (Rule, Option<Engine>) {
+    let rule = match kind {
+        GuardKind::Pause | GuardKind::Protection => spec.rest().map(|Nothing {}| (Rule::Hold, None)),
+        GuardKind::Budget => {
+            let count_from = count_from(spec);
+            spec.rest().and_then(|raw| budget(raw, count_from)).map(|budget| (Rule::Budget(budget), None))
+        }
+        GuardKind::Approval => {
+            let approved = approved(spec, status, now);
+            spec.rest().and_then(|raw| approval(raw, approved)).map(|approval| (Rule::Approval(approval), None))
+        }
+        GuardKind::Gate => {
+            let bypass = bypass(spec, now);
+            spec.rest().and_then(|raw| gate(raw, bypass)).map(|(gate, engine)| (Rule::Gate(gate), Some(engine)))
+        }
+    };
+    rule.unwrap_or_else(|why| {
+        spec.problem(&why, &format!("so the {} holds its scope", kind.as_str()));
+        (Rule::Hold, None)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawBudget {
+    max_objects: Option<Within<1, OBJECTS_MAX>>,
+    max_percent: Option<Within<1, 100>>,
+    window_seconds: Within<1, DAY>,
+    on_exceeded: RawOnExceeded,
+    pause_seconds: Option<Within<1, DAY>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum RawOnExceeded {
+    Hold,
+    Pause,
+    Approve,
+}
+
+fn budget(raw: RawBudget, count_from: Duration) -> Result<Budget, String> {
+    let limit = match (raw.max_objects, raw.max_percent) {
+        (Some(Within(objects)), None) => Limit::Objects(objects),
+        (None, Some(Within(percent))) => Limit::Percent(u8::try_from(percent).unwrap_or(1)),
+        _ => return Err("spec: exactly one of maxObjects and maxPercent is needed".to_owned()),
+    };
+    let on_exceeded = match (raw.on_exceeded, raw.pause_seconds) {
+        (RawOnExceeded::Hold, None) => OnExceeded::Hold,
+        (RawOnExceeded::Approve, None) => OnExceeded::Approve,
+        (RawOnExceeded::Pause, seconds) => {
+            OnExceeded::Pause(Duration::from_secs(seconds.map_or(PAUSE_SECONDS, |Within(seconds)| seconds)))
+        }
+        (RawOnExceeded::Hold | RawOnExceeded::Approve, Some(_)) => {
+            return Err("spec.pauseSeconds: onExceeded is not Pause".to_owned());
+        }
+    };
+    Ok(Budget { limit, window: Duration::from_secs(raw.window_seconds.0), on_exceeded, count_from })
+}
+
+fn count_from(spec: &mut Spec) -> Duration {
+    let from = spec.field("countFrom").map(|from| from.map(|Date(from)| from));
+    from.unwrap_or_else(|why| {
+        spec.problem(&why, "so all deletions of the window count");
+        None
+    })
+    .unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawApproval {
+    more_than: Option<Within<0, OBJECTS_MAX>>,
+    #[serde(default)]
+    resources: Most<Resource, SCOPE_MAX>,
+}
+
+fn approval(raw: RawApproval, approved: Vec<Approved>) -> Result<Approval, String> {
+    if raw.more_than.is_none() && raw.resources.0.is_empty() {
+        return Err("spec: moreThan or resources is needed".to_owned());
+    }
+    Ok(Approval {
+        more_than: raw.more_than.map(|Within(objects)| objects),
+        resources: raw.resources.0.into_iter().map(GroupResource::from).collect(),
+        approved,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawApproved {
+    #[serde(rename = "rootUID")]
+    root_uid: Word,
+    digest: Digest,
+    expire_time: Date,
+    #[serde(default)]
+    by: String,
+    /// For people.
+    #[serde(rename = "root")]
+    _root: Option<IgnoredAny>,
+}
+
+/// An entry that a leader has accepted.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawAccepted {
+    #[serde(rename = "rootUID")]
+    root_uid: Word,
+    digest: Digest,
+}
+
+/// The approvals that count now. One that cannot be read approves nothing.
+fn approved(spec: &mut Spec, status: &Value, now: Option<Duration>) -> Vec<Approved> {
+    const EFFECT: &str = "so it approves nothing";
+    let entries: Vec<Value> = match spec.field("approved") {
+        Ok(entries) => entries.unwrap_or_default(),
+        Err(why) => {
+            spec.problem(&why, EFFECT);
+            return Vec::new();
+        }
+    };
+    if entries.len() > APPROVED_MAX {
+        spec.problem(&format!("spec.approved: has {} entries, more than {APPROVED_MAX}", entries.len()), EFFECT);
+        return Vec::new();
+    }
+    let accepted = status["approved"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let accepted: Vec<RawAccepted> =
+        accepted.iter().take(APPROVED_MAX).filter_map(|entry| RawAccepted::deserialize(entry).ok()).collect();
+    let mut found = Vec::new();
+    for (at, entry) in entries.into_iter().enumerate() {
+        let path = format!("spec.approved[{at}]");
+        match parse::<RawApproved>(entry, &path).and_then(|raw| approved_one(raw, &accepted, now, &path)) {
+            Ok(one) => found.extend(one),
+            Err(why) => spec.problem(&why, EFFECT),
+        }
+    }
+    found
+}
+
+/// The approval of one entry; `None` if it has ended.
+fn approved_one(
+    raw: RawApproved,
+    accepted: &[RawAccepted],
+    now: Option<Duration>,
+    path: &str,
+) -> Result<Option<Approved>, String> {
+    let now = now.ok_or_else(|| format!("{path}.expireTime: the time of the API server is unknown"))?;
+    let root = Uid::parse(&raw.root_uid.0).ok_or_else(|| format!("{path}.rootUID: is empty"))?;
+    let is_it = |known: &RawAccepted| known.root_uid.0 == raw.root_uid.0 && known.digest == raw.digest;
+    let until = raw.expire_time.0.saturating_sub(CLOCK_AHEAD_MAX);
+    Ok((until > now).then(|| Approved {
+        root,
+        digest: raw.digest.0,
+        until,
+        actor: clip(&visible::line(&raw.by), ACTOR_MAX_BYTES),
+        accepted: accepted.iter().any(is_it),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawGate {
+    cel: Option<RawCel>,
+    webhook: Option<RawWebhook>,
+    stream: Option<Nothing>,
+    #[serde(default)]
+    roots_only: bool,
+    #[serde(default = "timeout")]
+    timeout_seconds: Within<1, 10>,
+    failure_policy: RawFailurePolicy,
+    max_hold_seconds: Within<1, DAY>,
+    after_max_hold: RawAfterMaxHold,
+    #[serde(default)]
+    observe_only: bool,
+}
+
+fn timeout() -> Within<1, 10> {
+    Within(2)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCel {
+    expression: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawWebhook {
+    url: String,
+    ca_bundle: Option<ByteString>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum RawFailurePolicy {
+    Allow,
+    Hold,
+    Deny,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum RawAfterMaxHold {
+    Allow,
+    Deny,
+}
+
+fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gate, Engine), String> {
+    let engine = match (raw.cel, raw.webhook, raw.stream) {
+        (Some(RawCel { expression }), None, None) => match expression.len() {
+            1..=EXPRESSION_MAX_BYTES => Engine::Cel { expression },
+            bytes => return Err(format!("spec.cel.expression: {bytes} is not from 1 to {EXPRESSION_MAX_BYTES} bytes")),
+        },
+        (None, Some(raw), None) => webhook(raw)?,
+        (None, None, Some(Nothing {})) => Engine::Stream,
+        _ => return Err("spec: exactly one of cel, webhook and stream is needed".to_owned()),
+    };
+    let gate = Gate {
+        roots_only: raw.roots_only,
+        observe_only: raw.observe_only,
+        timeout: Duration::from_secs(raw.timeout_seconds.0),
+        failure_policy: match raw.failure_policy {
+            RawFailurePolicy::Allow => FailurePolicy::Allow,
+            RawFailurePolicy::Hold => FailurePolicy::Hold,
+            RawFailurePolicy::Deny => FailurePolicy::Deny,
+        },
+        max_hold: Duration::from_secs(raw.max_hold_seconds.0),
+        allow_after_max_hold: matches!(raw.after_max_hold, RawAfterMaxHold::Allow),
+        bypass_until,
+        bypass,
+    };
+    Ok((gate, engine))
+}
+
+fn webhook(raw: RawWebhook) -> Result<Engine, String> {
+    let bad =
+        |why: &str| Err(format!("spec.webhook.url: {why}; write an address such as https://policy.example/decide"));
+    if raw.url.len() > URL_MAX_BYTES {
+        return bad(&format!("has {} bytes, more than {URL_MAX_BYTES}", raw.url.len()));
+    }
+    let Ok(url) = raw.url.parse::<Uri>() else { return bad("is not an address") };
+    if url.scheme_str() != Some("https") {
+        return bad("its scheme is not https");
+    }
+    if url.host().is_none_or(str::is_empty) || url.authority().is_some_and(|at| at.as_str().contains('@')) {
+        return bad("has no host, or a user");
+    }
+    let authorities = raw.ca_bundle.unwrap_or_default().0;
+    if authorities.len() > AUTHORITIES_MAX_BYTES {
+        return Err(format!(
+            "spec.webhook.caBundle: has {} bytes, more than {AUTHORITIES_MAX_BYTES}",
+            authorities.len()
+        ));
+    }
+    Ok(Engine::Webhook { url, authorities })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RawBypass {
+    until_time: Date,
+    reason: String,
+    #[serde(default)]
+    by: String,
+}
+
+/// The end of a bypass, and who bypasses the gate and why; zero if it has ended. A bypass that cannot be read bypasses
+/// nothing.
+fn bypass(spec: &mut Spec, now: Option<Duration>) -> (Duration, String) {
+    let bypass = spec.field::<RawBypass>("bypass").and_then(|raw| raw.map_or(Ok(None), |raw| bypassed(&raw, now)));
+    match bypass {
+        Ok(bypass) => bypass.unwrap_or_default(),
+        Err(why) => {
+            spec.problem(&why, "so it bypasses nothing");
+            <_>::default()
+        }
+    }
+}
+
+fn bypassed(raw: &RawBypass, now: Option<Duration>) -> Result<Option<(Duration, String)>, String> {
+    let now = now.ok_or("spec.bypass.untilTime: the time of the API server is unknown")?;
+    if raw.until_time.0 > now + BYPASS_MAX + CLOCK_AHEAD_MAX {
+        return Err("spec.bypass.untilTime: is more than a day ahead".to_owned());
+    }
+    if raw.reason.trim().is_empty() {
+        return Err("spec.bypass.reason: is empty".to_owned());
+    }
+    let by = clip(&visible::line(&raw.by), ACTOR_MAX_BYTES);
+    let reason = clip(&visible::line(&raw.reason), REASON_MAX_BYTES);
+    let text = if by.is_empty() { reason } else { format!("{by}: {reason}") };
+    let until = raw.until_time.0.saturating_sub(CLOCK_AHEAD_MAX);
+    Ok((until > now).then_some((until, text)))
+}

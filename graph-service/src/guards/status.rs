@@ -1,0 +1,163 @@
+//! The status of a guard at the API server, for people and for tools that wait.
+
+use engine::guard::GuardKind;
+use engine::object::{GroupResource, Name, Uid, clip};
+use engine::scope::{Filter, Labelled, Requirement, Scope, Test};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest summary of a scope.
+const SUMMARY_MAX_BYTES: usize = 200;
+
+/// A guard as the leader sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) kind: GuardKind,
+    /// The generation that the leader applies.
+    pub(crate) generation: u64,
+    pub(crate) phase: Phase,
+    /// Why it is pending; empty if it is not.
+    pub(crate) pending: String,
+    /// The error in the resource; empty if there is none.
+    pub(crate) problem: String,
+    pub(crate) scope: Scope,
+    /// How many objects it covers; `None` while they are counted.
+    pub(crate) covers: Option<u64>,
+    /// How many decisions it holds.
+    pub(crate) held: u64,
+    /// Of a budget: a deletion waits because of it.
+    pub(crate) exceeded: bool,
+    /// Of an approval: the roots, with the digests that the leader has compared.
+    pub(crate) approved: Vec<(Uid, u64)>,
+    /// The end of its lifetime since 1970.
+    pub(crate) expires: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Pending,
+    Effective,
+    Expired,
+}
+
+/// The status, for a merge patch. A condition of `before`, the previous status, keeps its time if it has not changed.
+pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
+    let (phase, why) = match of.phase {
+        Phase::Pending => ("Pending", "WritesRemain"),
+        Phase::Effective => ("Effective", "NoWriteRemains"),
+        Phase::Expired => ("Expired", "LifetimeOver"),
+    };
+    let condition = |kind: &str, is: bool, why: &str, message: &str| {
+        let is = if is { "True" } else { "False" };
+        let known = before["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known = known.iter().find(|known| known["type"] == kind && known["status"] == is);
+        let since = known.and_then(|known| known["lastTransitionTime"].as_str().map(str::to_owned));
+        let now = || Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        json!({
+            "type": kind, "status": is, "reason": why, "message": message, "observedGeneration": of.generation,
+            "lastTransitionTime": since.unwrap_or_else(now),
+        })
+    };
+    let (accepted, expired) = (of.problem.is_empty(), of.phase == Phase::Expired);
+    let mut conditions = vec![
+        condition("Accepted", accepted, if accepted { "Valid" } else { "Invalid" }, &of.problem),
+        condition("Effective", of.phase == Phase::Effective, why, &of.pending),
+        condition("Expired", expired, if expired { why } else { "LifetimeLeft" }, ""),
+    ];
+    if of.kind == GuardKind::Budget {
+        let why = if of.exceeded { "LimitReached" } else { "WithinLimit" };
+        conditions.push(condition("Exceeded", of.exceeded, why, ""));
+    }
+    if of.phase == Phase::Pending {
+        // The name that kstatus knows: without it, Flux and Helm take a pending guard for ready.
+        conditions.push(condition("Reconciling", true, why, &of.pending));
+    }
+    let message = [&of.problem, &of.pending].map(String::as_str).into_iter().filter(|part| !part.is_empty());
+    let mut status = json!({
+        "state": phase,
+        "scope": summary(&of.scope),
+        "covers": of.covers,
+        "held": of.held,
+        "expireTime": of.expires.and_then(date),
+        "message": message.collect::<Vec<_>>().join("; "),
+        "observedGeneration": of.generation,
+        "conditions": conditions,
+    });
+    if of.kind == GuardKind::Approval {
+        let entry =
+            |(root, digest): &(Uid, u64)| json!({ "rootUID": root.to_string(), "digest": digest_text(*digest) });
+        status["approved"] = of.approved.iter().map(entry).collect();
+    }
+    status
+}
+
+/// A digest as a plan prints it.
+pub(crate) fn digest_text(digest: u64) -> String {
+    format!("{digest:016x}")
+}
+
+/// A time since 1970 as text; `None` for a time that the calendar does not have.
+pub(crate) fn date(since: Duration) -> Option<String> {
+    let seconds = i64::try_from(since.as_secs()).ok()?;
+    Some(Timestamp::from_second(seconds).ok()?.to_string())
+}
+
+/// A short text for a scope.
+pub(crate) fn summary(scope: &Scope) -> String {
+    if scope.targets.is_empty() {
+        return "everything".to_owned();
+    }
+    clip(&scope.targets.iter().map(target).collect::<Vec<_>>().join("; "), SUMMARY_MAX_BYTES)
+}
+
+fn target(filter: &Filter) -> String {
+    let list = |names: &[Name]| names.iter().map(|name| &**name).collect::<Vec<_>>().join(",");
+    let marks = |marks: &[Requirement]| marks.iter().map(requirement).collect::<Vec<_>>().join(", ");
+    let mut parts: Vec<String> = Vec::new();
+    if !filter.resources.is_empty() {
+        parts.push(filter.resources.iter().map(GroupResource::to_string).collect::<Vec<_>>().join(","));
+    }
+    if !filter.namespaces.is_empty() {
+        parts.push(format!("in {}", list(&filter.namespaces)));
+    }
+    if !filter.names.is_empty() {
+        parts.push(format!("named {}", list(&filter.names)));
+    }
+    if !filter.marks.is_empty() {
+        parts.push(format!("with {}", marks(&filter.marks)));
+    }
+    if !filter.namespace_marks.is_empty() {
+        parts.push(format!("in namespaces with {}", marks(&filter.namespace_marks)));
+    }
+    if let Some(owner) = &filter.owner {
+        let slash = if owner.namespace.is_empty() { "" } else { "/" };
+        parts.push(format!("below {} {}{slash}{}", owner.resource, owner.namespace, owner.name));
+    }
+    if parts.is_empty() { "everything".to_owned() } else { parts.join(" ") }
+}
+
+fn requirement(mark: &Requirement) -> String {
+    let of = match mark.of {
+        Labelled::Label => "",
+        Labelled::Annotation => "annotation ",
+    };
+    let list = |values: &[Name]| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
+    let key = &mark.key;
+    match &mark.test {
+        Test::In(values) => match &values[..] {
+            [value] => format!("{of}{key}={value}"),
+            values => format!("{of}{key} in ({})", list(values)),
+        },
+        Test::NotIn(values) => match &values[..] {
+            [value] => format!("{of}{key}!={value}"),
+            values => format!("{of}{key} notin ({})", list(values)),
+        },
+        Test::Exists => format!("{of}{key}"),
+        Test::DoesNotExist => format!("!{of}{key}"),
+        Test::Lists(word) => format!("{of}{key} listing {word}"),
+    }
+}
