@@ -9,6 +9,7 @@
 //! * [`time`]: instants as arguments.
 //! * [`jitter`]: random numbers from a seed, and delays drawn from them.
 //! * [`object`]: the state of an object.
+//! * [`selectors`]: numbers for the label and annotation requirements of guards.
 //! * [`coverage`]: which collections are complete up to which position.
 //! * [`evidence`]: proofs of an owner's absence.
 //! * [`hold`]: pauses and their scopes.
@@ -49,6 +50,7 @@ pub mod plan;
 mod queue;
 mod recent;
 pub mod scope;
+pub mod selectors;
 pub mod session;
 pub mod time;
 mod timers;

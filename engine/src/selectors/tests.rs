@@ -1,0 +1,107 @@
+use super::*;
+use alloc::format;
+use alloc::string::String;
+
+fn names(values: &[&str]) -> Vec<Name> {
+    values.iter().map(|&value| Name::from(value)).collect()
+}
+
+fn label(key: &str, test: Test) -> Requirement {
+    Requirement { of: Labelled::Label, key: key.into(), test }
+}
+
+fn marks(matcher: &mut Matcher, labels: &[(&str, &str)]) -> Vec<u16> {
+    labels.iter().for_each(|(key, value)| matcher.take(Labelled::Label, key, value));
+    matcher.finish().numbers().to_vec()
+}
+
+#[test]
+fn the_tests_are_those_of_kubernetes_selectors() {
+    let (one, none) = (names(&["a", "b"]), Vec::new());
+    let table = [
+        (Test::In(one.clone()), None, false),
+        (Test::In(one.clone()), Some("b"), true),
+        (Test::In(one.clone()), Some("c"), false),
+        (Test::In(one.clone()), Some(""), false),
+        (Test::In(names(&[""])), Some(""), true),
+        (Test::In(none), None, false),
+        (Test::NotIn(one.clone()), None, true),
+        (Test::NotIn(one.clone()), Some("a"), false),
+        (Test::NotIn(one), Some("c"), true),
+        (Test::Exists, None, false),
+        (Test::Exists, Some(""), true),
+        (Test::DoesNotExist, None, true),
+        (Test::DoesNotExist, Some(""), false),
+        (Test::Lists("x".into()), None, false),
+        (Test::Lists("x".into()), Some("y, x ,z"), true),
+        (Test::Lists("x".into()), Some("xy,yx"), false),
+    ];
+    for (test, value, holds) in table {
+        let mut selectors = Selectors::default();
+        selectors.want(&[label("k", test.clone())]).expect("room");
+        let mut matcher = Matcher::new(selectors.table().clone());
+        let labels: Vec<(&str, &str)> = value.into_iter().map(|value| ("k", value)).collect();
+        assert_eq!(!marks(&mut matcher, &labels).is_empty(), holds, "{test:?} of {value:?}");
+    }
+}
+
+#[test]
+fn all_requirements_of_a_selector_must_hold_and_objects_do_not_mix() {
+    let mut selectors = Selectors::default();
+    let both = [label("a", Test::Exists), label("b", Test::NotIn(names(&["1"])))];
+    assert_eq!(selectors.want(&both), Ok((0, 1)));
+    assert_eq!(selectors.want(&[label("a", Test::DoesNotExist)]), Ok((1, 2)));
+    let annotation = Requirement { of: Labelled::Annotation, key: "a".into(), test: Test::Exists };
+    assert_eq!(selectors.want(&[annotation]), Ok((2, 3)));
+    let mut matcher = Matcher::new(selectors.table().clone());
+    for _ in 0..2 {
+        assert_eq!(marks(&mut matcher, &[]), [1]);
+        assert_eq!(marks(&mut matcher, &[("a", "")]), [0]);
+        assert_eq!(marks(&mut matcher, &[("a", ""), ("b", "1")]), []);
+        assert_eq!(marks(&mut matcher, &[("b", "1"), ("a", ""), ("b", "2")]), [0], "the last value counts");
+        matcher.take(Labelled::Annotation, "a", "");
+        assert_eq!(matcher.finish().numbers(), [1, 2]);
+    }
+}
+
+#[test]
+fn equal_conjunctions_share_a_number_and_old_numbers_stay() {
+    let mut selectors = Selectors::default();
+    let (one, other) = (label("a", Test::In(names(&["x", "y"]))), label("b", Test::Exists));
+    let turned = label("a", Test::In(names(&["y", "x", "y"])));
+    let known = selectors.want(&[one.clone(), other.clone()]);
+    let old = selectors.table().clone();
+    assert_eq!(selectors.want(&[other.clone(), turned, other.clone()]), known);
+    assert_eq!(selectors.want(&[other]), Ok((1, 2)));
+    assert_eq!((old.generation(), selectors.table().generation()), (1, 2), "a published table does not change");
+    assert!(Table::default().is_empty() && !old.is_empty());
+}
+
+#[test]
+fn the_number_of_selectors_and_requirements_is_bounded() {
+    let mut selectors = Selectors::default();
+    for number in 0..SELECTORS_MAX {
+        selectors.want(&[label(&format!("k{number}"), Test::Exists)]).expect("room");
+    }
+    assert_eq!(selectors.want(&[label("more", Test::Exists)]), Err(TooMany));
+    assert_eq!(selectors.want(&[label("k7", Test::Exists)]), Ok((7, 8)), "a known selector stays known");
+    assert_eq!(selectors.table().generation(), 1000);
+    let keys: Vec<String> = (0..=REQUIREMENTS_MAX).map(|number| format!("k{number}")).collect();
+    let wide: Vec<Requirement> = keys.iter().map(|key| label(key, Test::Exists)).collect();
+    assert_eq!(Selectors::default().want(&wide), Err(TooMany));
+}
+
+#[test]
+fn equal_sets_of_consecutive_objects_share_one_allocation() {
+    let mut selectors = Selectors::default();
+    selectors.want(&[label("a", Test::Exists)]).expect("room");
+    let mut matcher = Matcher::new(selectors.table().clone());
+    let mut next = || {
+        matcher.take(Labelled::Label, "a", "");
+        matcher.finish()
+    };
+    let (one, other) = (next(), next());
+    assert!(core::ptr::eq(one.numbers(), other.numbers()), "{one:?} {other:?}");
+    assert!(one.has(0) && !one.has(1));
+    assert_eq!(size_of::<Marks>(), 2 * size_of::<usize>());
+}
