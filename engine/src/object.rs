@@ -25,6 +25,9 @@ pub const REFERENCES_MAX: usize = 5000;
 /// Maximum number of bytes of text in these references, so that they fit into a message.
 pub const REFERENCES_MAX_BYTES: usize = 512 * 1024;
 
+/// The salt of [`Facts::digest_beyond_facts`]. Other facts have a salted digest with a chance of one in 2^64.
+const BEYOND_FACTS: u64 = 0x6d61_726b_735f_6c61;
+
 /// A name, namespace, group, version, kind or resource: short shared text.
 pub type Name = Arc<str>;
 
@@ -343,6 +346,13 @@ impl Facts {
     /// Whether `finalizer` is in the list.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|name| &**name == finalizer)
+    }
+
+    /// A digest for a decision that also depends on labels or annotations, which an executor does not know. It differs
+    /// from the digest of these facts, so an executor that meets a conflict reports the facts and does not retry. It
+    /// suits only a DELETE that does not read first: an attempt that reads first always ends `Conflict`.
+    pub fn digest_beyond_facts(&self) -> u64 {
+        self.digest() ^ BEYOND_FACTS
     }
 
     /// FNV-1a over references, both garbage-collection finalizers, deletion mark and hold annotation, in a fixed order

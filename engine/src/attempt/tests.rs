@@ -362,3 +362,17 @@ fn a_report_names_the_write_in_the_audit_log_and_no_read() {
     let (asked, report) = play(delete(1, &["o"]), vec![audited(shows("o", "9"), "of-a-read")]);
     assert_eq!((asked.len(), report.outcome, report.audit_id.as_str()), (1, Outcome::OwnerExists, ""), "{asked:?}");
 }
+
+#[test]
+fn a_decision_beyond_the_facts_is_not_sent_again_after_a_conflict() {
+    for read_first in [false, true] {
+        let mut lease = delete(1, &[]);
+        lease.item.preconditions.facts_digest = facts().digest_beyond_facts();
+        lease.item.read_first = read_first;
+        let script = if read_first { vec![shows("c1", "8")] } else { vec![reply(409, None), shows("c1", "8")] };
+        let wanted: &[&str] = if read_first { &["get c1"] } else { &["delete c1 at 5", "get c1"] };
+        let (asked, report) = play(lease, script);
+        assert_eq!((asked.join(", "), report.outcome), (wanted.join(", "), Outcome::Conflict), "{report:?}");
+        assert_eq!(report.observed.map(|seen| seen.facts), Some(facts()), "the report has the facts");
+    }
+}
