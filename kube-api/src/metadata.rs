@@ -20,6 +20,7 @@ pub use wire::Malformed;
 use crate::media;
 use crate::status::Status;
 use engine::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid, clip};
+use engine::selectors::{Marks, Matcher};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;
@@ -137,6 +138,24 @@ impl<'a> Item<'a> {
             Item::Json(item) => Ok(item),
             Item::Protobuf(_) => Err("the object is in protobuf, which was not requested".to_owned()),
         }
+    }
+
+    /// The selectors that match the object. A matcher without selectors reads nothing.
+    ///
+    /// # Errors
+    /// The labels or annotations are not readable, so the marks are unknown.
+    pub fn marks(&self, matcher: &mut Matcher) -> Result<Marks, String> {
+        if matcher.table().is_empty() {
+            return Ok(Marks::default());
+        }
+        let read = match self {
+            Item::Json(item) => json::mark(item, matcher).map_err(unreadable),
+            Item::Protobuf(Ok(metadata)) => metadata.mark(matcher).map_err(unreadable),
+            Item::Protobuf(Err(malformed)) => Err(unreadable(malformed)),
+        };
+        // Also after an error, so that the matcher is ready for the next object.
+        let marks = matcher.finish();
+        read.map(|()| marks)
     }
 
     /// The version of the object, if it is readable. The rest may be malformed.

@@ -5,6 +5,8 @@ use super::{
     unknown_type,
 };
 use engine::object::{HOLD_ANNOTATION, ResourceVersion, clip};
+use engine::scope::Labelled;
+use engine::selectors::Matcher;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -65,6 +67,17 @@ pub(super) fn types(object: &RawValue) -> Result<(String, String), String> {
 /// Reads the fields that the collector needs.
 pub(super) fn read(item: &RawValue) -> Result<Read<'_>, serde_json::Error> {
     serde_json::from_str(item.get()).map(|RawObject { metadata }| Read(metadata))
+}
+
+/// Gives the labels and annotations to `matcher`. Only values of wanted keys are parsed.
+pub(super) fn mark(item: &RawValue, matcher: &mut Matcher) -> Result<(), serde_json::Error> {
+    let RawMarked { metadata } = serde_json::from_str(item.get())?;
+    for (of, map) in [(Labelled::Label, metadata.labels), (Labelled::Annotation, metadata.annotations)] {
+        if let Some(map) = map {
+            serde_json::Deserializer::from_str(map.get()).deserialize_map(MarksVisitor { of, matcher })?;
+        }
+    }
+    Ok(())
 }
 
 /// An object's metadata.
@@ -182,6 +195,20 @@ struct RawVersion<'a> {
 }
 
 #[derive(serde::Deserialize)]
+struct RawMarked<'a> {
+    #[serde(borrow)]
+    metadata: RawMarks<'a>,
+}
+
+#[derive(serde::Deserialize)]
+struct RawMarks<'a> {
+    #[serde(borrow)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
 struct RawObject<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
@@ -256,5 +283,32 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
             found.initial_events_end |= key.0 == INITIAL_EVENTS_END;
         }
         Ok(found)
+    }
+}
+
+/// Gives the entries of a map to a matcher.
+struct MarksVisitor<'m> {
+    of: Labelled,
+    matcher: &'m mut Matcher,
+}
+
+impl<'de> Visitor<'de> for MarksVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            if self.matcher.wants(self.of, &key.0) {
+                // Go reads `null` as an empty text.
+                let value = map.next_value::<Option<Text<'de>>>()?;
+                self.matcher.take(self.of, &key.0, text(&value));
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -8,6 +8,8 @@ use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
 use crate::media;
 use crate::status::{Status, StatusCause, StatusDetails};
 use engine::object::{HOLD_ANNOTATION, clip};
+use engine::scope::Labelled;
+use engine::selectors::Matcher;
 
 /// The prefix of each object.
 const MAGIC: &[u8] = b"k8s\0";
@@ -30,6 +32,7 @@ pub struct Metadata<'a> {
     pub hold: bool,
     /// The annotation at the end of a watch-list's initial events is present.
     pub ends_initial_events: bool,
+    fields: MetadataFields<'a>,
     owners: Repeated<'a>,
     finalizers: Repeated<'a>,
 }
@@ -61,6 +64,7 @@ impl<'a> Metadata<'a> {
             deletion_seconds: None,
             hold: false,
             ends_initial_events: false,
+            fields,
             owners: Repeated::none(fields),
             finalizers: Repeated::none(fields),
         };
@@ -116,6 +120,30 @@ impl<'a> Metadata<'a> {
         }
         self.hold |= key == HOLD_ANNOTATION.as_bytes();
         self.ends_initial_events |= key == INITIAL_EVENTS_END.as_bytes();
+        Ok(())
+    }
+
+    /// Gives the labels and annotations to `matcher`.
+    pub(super) fn mark(&self, matcher: &mut Matcher) -> Result<(), Malformed> {
+        let mut fields = self.fields;
+        while let Some(field) = fields.next()? {
+            let of = match field.number {
+                11 => Labelled::Label,
+                12 => Labelled::Annotation,
+                _ => continue,
+            };
+            let (mut entry, mut key, mut value) = (field.message()?, "", None);
+            while let Some(field) = entry.next()? {
+                match field.number {
+                    1 => key = field.text()?,
+                    2 => value = Some(field),
+                    _ => {}
+                }
+            }
+            if matcher.wants(of, key) {
+                matcher.take(of, key, value.map_or(Ok(""), Field::text)?);
+            }
+        }
         Ok(())
     }
 

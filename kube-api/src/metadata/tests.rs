@@ -2,6 +2,7 @@ use super::*;
 
 mod differential;
 mod generate;
+mod marks;
 mod oracle;
 mod protobuf;
 
