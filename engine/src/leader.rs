@@ -50,8 +50,8 @@ pub use contract::{
     Named, OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
 };
 pub use queries::{
-    ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Queries,
-    Scan, Walked,
+    ContentsLook, Coverings, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk,
+    Planning, Queries, Scan, Walked,
 };
 
 use consent::Consent;

@@ -108,7 +108,8 @@ impl fmt::Display for Filter {
                 return Ok(());
             }
             let space = if word.is_empty() { "" } else { " " };
-            write!(f, "{gap}{word}{space}{}", parts.join(","))?;
+            let comma = if word.ends_with("with") { ", " } else { "," };
+            write!(f, "{gap}{word}{space}{}", parts.join(comma))?;
             gap = " ";
             Ok(())
         };
@@ -118,14 +119,17 @@ impl fmt::Display for Filter {
         part(f, "named", &self.names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         part(f, "with", &all(&self.marks))?;
         part(f, "in namespaces with", &all(&self.namespace_marks))?;
-        let owner = self.owner.as_ref().map(|owner| format!("{}/{}", owner.resource, owner.name));
+        let owner = self.owner.as_ref().map(|owner| format!("{} {}", owner.resource, owner.name));
         part(f, "below", &owner.into_iter().collect::<Vec<_>>())
     }
 }
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = &self.key;
+        let key = match self.of {
+            Labelled::Label => self.key.to_string(),
+            Labelled::Annotation => format!("annotation {}", self.key),
+        };
         match &self.test {
             Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
             Test::In(values) => write!(f, "{key} in ({})", values.join(",")),

@@ -8,11 +8,12 @@ use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::web::{Origin, Origins};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
-use crate::ingest::{self, Ingest};
+use crate::guards::keeper;
+use crate::guards::orders;
+use crate::guards::press::Press;
+use crate::ingest::{self, Ingest, Outlets};
 use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, GUARD_ORDERS_MAX, GuardOrder, Leadership};
 use crate::metrics::Metrics;
-use crate::pauses::keeper;
-use crate::pauses::press::Press;
 use crate::readiness::{Health, Running, progress};
 use crate::render::{Observer, Render};
 use crate::threads::ReaderThreads;
@@ -184,7 +185,9 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         fresh: counted(another(&edges.cluster)?),
     };
     let questions = ingest::questions(clients.clone());
-    let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
+    let (gates, answers) = Router::new(metrics.gates.clone());
+    let outlets = Outlets { inputs: facts, control: control.clone(), gates: gates.clone() };
+    let ingest = Ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
     let host = config.replica.clone();
@@ -230,12 +233,11 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     // A separate client, because requests about pauses must not queue behind lists and watches.
     let presser = counted(another(&edges.cluster)?);
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
-    tasks.spawn_until_end("pause keeper", keeper);
-    let (gates, _answers) = Router::new(metrics.gates.clone());
+    tasks.spawn_until_end("guard keeper", keeper);
     tasks.spawn_until_end("policy engines", gates.clone().run());
+    tasks.spawn_until_end("answers of policy engines", orders::answers(answers, control.clone()));
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
-    let orders = crate::pauses::orders::run(press.clone(), guard_orders, control.clone());
-    tasks.spawn_until_end("orders about guards", orders);
+    tasks.spawn_until_end("orders about guards", orders::run(press.clone(), gates.clone(), guard_orders));
     let shared = Shared {
         freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),
         reader,

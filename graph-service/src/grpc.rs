@@ -3,10 +3,10 @@
 use crate::decisions::DecisionLog;
 use crate::driver::Reader;
 use crate::gates::Router;
+use crate::guards::press::Press;
 use crate::messages::Leadership;
 use crate::messages::SessionInput;
 use crate::metrics::Metrics;
-use crate::pauses::press::Press;
 use crate::readiness::Health;
 use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;

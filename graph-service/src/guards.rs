@@ -1,9 +1,37 @@
-//! The resources of guards: pauses, protections, budgets, approvals and gates. This module reads and writes their form at
-//! the API server; the engine applies them.
+//! The resources of guards: pauses, protections, budgets, approvals and gates. This module reads and writes them; the
+//! engine applies them.
 //!
-//! In reading order: `resource` (a guard from its resource), `status` (its status), `orders` (patches of its spec for a
-//! caller).
+//! In reading order: `resource` (a guard from its resource), `status` (its status), `keeper` (writes statuses, and deletes
+//! expired pauses), `press` (creates and deletes a Pause for a caller), `orders` (carries out what the engine orders).
+//! `ingest::guards` follows the resources.
 
+pub(crate) mod keeper;
 pub(crate) mod orders;
+pub(crate) mod press;
 pub(crate) mod resource;
 pub(crate) mod status;
+
+use engine::guard::GuardKind;
+use k8s_openapi::jiff::fmt::rfc2822;
+use kube_api::Answer;
+use std::time::Duration;
+
+/// The path of the collection at the API server.
+pub(crate) fn path(kind: GuardKind) -> String {
+    format!("/apis/ownergraph.dev/v1alpha1/{}", kind.plural())
+}
+
+/// The name of the CustomResourceDefinition.
+pub(crate) fn definition(kind: GuardKind) -> String {
+    format!("{}.{}", kind.plural(), engine::hold::GROUP)
+}
+
+/// Largest answer about one guard.
+const ANSWER_MAX_BYTES: usize = 4 << 20;
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time of an answer since 1970, from the header `Date`.
+pub(crate) fn date(answer: &Answer) -> Option<Duration> {
+    let seconds = rfc2822::DateTimeParser::new().parse_timestamp(answer.date.as_ref()?).ok()?.as_second();
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}

@@ -9,6 +9,7 @@
 //! (the running collections), `probe` (questions of the engine), `questions` (questions of readers), `existence`
 //! (questions about one object), `guards` (the objects of guards).
 
+use crate::gates::Router;
 use crate::messages::Control;
 use engine::guard::GuardKind;
 use engine::leader::{GuardRead, Input, Probe, ProbeId};
@@ -94,21 +95,30 @@ pub(crate) struct Status {
     pub(crate) problems: Vec<String>,
 }
 
+/// The receivers of facts.
+#[derive(Clone, Debug)]
+pub(crate) struct Outlets {
+    pub(crate) inputs: mpsc::Sender<Input>,
+    /// Of guards. The driver handles them before all other facts.
+    pub(crate) control: mpsc::Sender<Control>,
+    /// Of the policy engines of gates.
+    pub(crate) gates: Router,
+}
+
 /// The entry point of the module.
 #[derive(Debug)]
 pub(crate) struct Ingest;
 
 impl Ingest {
-    /// Starts the tasks. Facts go to `inputs`, and facts about guards to `control`, until a request to stop or until
-    /// the receiver is gone.
+    /// Starts the tasks. They end at a request to stop, or when a receiver is gone.
     pub(crate) fn start(
         clients: Clients,
         config: Config,
-        inputs: mpsc::Sender<Input>,
-        control: mpsc::Sender<Control>,
+        outlets: Outlets,
         shutdown: &Shutdown,
         tasks: &mut Tasks,
     ) -> Handle {
+        let Outlets { inputs, control, gates } = outlets;
         let (probes, probe_queue) = mpsc::channel(probe::QUEUE_MAX);
         let (refusals, refusal_queue) = mpsc::channel(probe::REFUSALS_MAX);
         let shared = Arc::new(Shared::default());
@@ -120,7 +130,8 @@ impl Ingest {
             tasks.spawn_until_end(kind.plural(), guards::answer(clients.clone(), questions, control.clone()));
             reads
         });
-        let supervisor = supervisor::run(clients, config, inputs, control, shared.clone(), shutdown.clone());
+        let supervisor =
+            supervisor::run(clients, config, Outlets { inputs, control, gates }, shared.clone(), shutdown.clone());
         tasks.spawn("collections", supervisor);
         Handle { shared, probes, refusals, guards }
     }

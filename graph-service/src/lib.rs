@@ -12,8 +12,7 @@
 //! * `expression`: conditions in the Common Expression Language
 //! * `gates`: policy engines
 //! * `grpc`: the API for executors and readers
-//! * `pauses`: Pause resources
-//! * `guards`: the resources of all guards
+//! * `guards`: the resources of guards
 //! * `decisions`: the decision log
 //! * `render`, `metrics`: events of the engine as log lines and metrics
 //! * `threads`: the threads that write the streams of readers
@@ -31,16 +30,13 @@ mod election;
 mod expression;
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine asks no gates yet"))]
 mod gates;
 mod grpc;
-#[cfg_attr(not(test), expect(dead_code, reason = "the leader follows pauses only"))]
 mod guards;
 mod ingest;
 mod messages;
 mod metrics;
 pub mod options;
-mod pauses;
 mod readiness;
 mod render;
 mod threads;

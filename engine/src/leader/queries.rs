@@ -39,6 +39,7 @@ mod walk;
 pub use changes::Linked;
 pub use contents::ContentsLook;
 pub use dependents::{DependentsOptions, DependentsWalk};
+pub use guards::Coverings;
 pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
 pub use walk::{Found, OwnersWalk, Walked};

@@ -1,5 +1,6 @@
-use super::{Filter, Scope};
+use super::{Filter, Labelled, OwnerScope, Requirement, Scope, Test};
 use crate::object::GroupResource;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 fn filter(resources: &[(&str, &str)], namespaces: &[&str]) -> Filter {
@@ -34,4 +35,30 @@ fn conditions_of_a_filter_are_all_met_and_of_filters_one_is() {
             .collect();
         assert_eq!(covered.join(" "), expected, "{targets:?}");
     }
+}
+
+#[test]
+fn the_words_name_all_conditions_of_a_scope() {
+    let mark = |of, key: &str, test| Requirement { of, key: key.into(), test };
+    let target = Filter {
+        resources: alloc::vec![GroupResource { group: "apps".into(), resource: "deployments".into() }],
+        namespaces: alloc::vec!["a".into(), "b".into()],
+        names: alloc::vec!["db".into()],
+        marks: alloc::vec![
+            mark(Labelled::Label, "app", Test::In(alloc::vec!["db".into()])),
+            mark(Labelled::Annotation, "x", Test::DoesNotExist),
+        ],
+        namespace_marks: alloc::vec![mark(Labelled::Label, "env", Test::NotIn(alloc::vec!["t".into(), "u".into()]))],
+        owner: Some(OwnerScope {
+            resource: GroupResource { group: "".into(), resource: "nodes".into() },
+            namespace: "".into(),
+            name: "n".into(),
+            uid: None,
+        }),
+    };
+    let scope = Scope { targets: alloc::vec![target, Filter::default()] };
+    assert_eq!(
+        scope.to_string(),
+        "deployments.apps in a,b named db with app=db, !annotation x in namespaces with env notin (t,u) below nodes n; everything"
+    );
 }

@@ -7,7 +7,7 @@ use super::names::Cursor;
 use super::{Shared, status};
 use crate::clock::wire;
 use crate::decisions::{DecisionLog, Standing};
-use crate::pauses::press::Press;
+use crate::guards::press::Press;
 use engine::guard::GuardKind;
 use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::AdminService;

@@ -4,9 +4,10 @@ use super::rights::{GROUP, Right};
 use crate::decisions::Extent;
 use crate::expression::Mistake;
 use crate::gates::stream::{INSTANCES_MAX, NotJoined};
+use crate::guards::{definition, press};
 use crate::messages::Ending;
 use crate::messages::Leadership;
-use crate::pauses::{DEFINITION, press};
+use engine::guard::GuardKind;
 use engine::object::clip;
 use engine::work::Refusal;
 use proto::decision::v1beta1::Position;
@@ -499,7 +500,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
         press::Failure::NotInstalled => error(
             Code::FailedPrecondition,
             ErrorReason::PausesNotInstalled,
-            format!("{DEFINITION} is not defined on this API server; install it with: {INSTALL}"),
+            format!("{} is not defined on this API server; install it with: {INSTALL}", definition(GuardKind::Pause)),
             &[("install", INSTALL)],
             None,
         ),

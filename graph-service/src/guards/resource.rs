@@ -4,7 +4,8 @@
 //!
 //! In reading order: `values` (bounded values), `scope`, `presets` (marks of other tools), `rule`.
 
-use crate::pauses::resource::PRESSED_BY;
+use super::press::PRESSED_BY;
+use crate::gates::transport::Transport;
 use engine::guard::{Guard, GuardId, GuardKind};
 use engine::object::{ResourceVersion, Uid, clip};
 use engine::scope::Scope;
@@ -23,8 +24,6 @@ mod scope;
 #[cfg(test)]
 mod tests;
 mod values;
-
-pub(crate) use rule::{APPROVED_MAX, BYPASS_MAX, Engine};
 
 /// Longest user name that is written or read.
 pub(crate) const ACTOR_MAX_BYTES: usize = 256;
@@ -57,7 +56,7 @@ impl Sight {
 }
 
 /// One guard.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Seen {
     Standing(Box<Standing>),
     /// The guard is being deleted. It counts as gone, because the deletion is the order to release.
@@ -67,11 +66,11 @@ pub(crate) enum Seen {
     },
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Standing {
     pub(crate) guard: Guard,
     /// The policy engine of a gate whose rule can be read.
-    pub(crate) engine: Option<Engine>,
+    pub(crate) engine: Option<Transport>,
 }
 
 /// Reads a guard. The error says why the text is not a guard of this kind.

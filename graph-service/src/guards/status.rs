@@ -1,8 +1,8 @@
 //! The status of a guard at the API server, for people and for tools that wait.
 
 use engine::guard::GuardKind;
-use engine::object::{GroupResource, Name, Uid, clip};
-use engine::scope::{Filter, Labelled, Requirement, Scope, Test};
+use engine::object::{Uid, clip};
+use engine::scope::Scope;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
     let message = [&of.problem, &of.pending].map(String::as_str).into_iter().filter(|part| !part.is_empty());
     let mut status = json!({
         "state": phase,
-        "scope": summary(&of.scope),
+        "scope": clip(&of.scope.to_string(), SUMMARY_MAX_BYTES),
         "covers": of.covers,
         "held": of.held,
         "expireTime": of.expires.and_then(date),
@@ -104,60 +104,4 @@ pub(crate) fn digest_text(digest: u64) -> String {
 pub(crate) fn date(since: Duration) -> Option<String> {
     let seconds = i64::try_from(since.as_secs()).ok()?;
     Some(Timestamp::from_second(seconds).ok()?.to_string())
-}
-
-/// A short text for a scope.
-pub(crate) fn summary(scope: &Scope) -> String {
-    if scope.targets.is_empty() {
-        return "everything".to_owned();
-    }
-    clip(&scope.targets.iter().map(target).collect::<Vec<_>>().join("; "), SUMMARY_MAX_BYTES)
-}
-
-fn target(filter: &Filter) -> String {
-    let list = |names: &[Name]| names.iter().map(|name| &**name).collect::<Vec<_>>().join(",");
-    let marks = |marks: &[Requirement]| marks.iter().map(requirement).collect::<Vec<_>>().join(", ");
-    let mut parts: Vec<String> = Vec::new();
-    if !filter.resources.is_empty() {
-        parts.push(filter.resources.iter().map(GroupResource::to_string).collect::<Vec<_>>().join(","));
-    }
-    if !filter.namespaces.is_empty() {
-        parts.push(format!("in {}", list(&filter.namespaces)));
-    }
-    if !filter.names.is_empty() {
-        parts.push(format!("named {}", list(&filter.names)));
-    }
-    if !filter.marks.is_empty() {
-        parts.push(format!("with {}", marks(&filter.marks)));
-    }
-    if !filter.namespace_marks.is_empty() {
-        parts.push(format!("in namespaces with {}", marks(&filter.namespace_marks)));
-    }
-    if let Some(owner) = &filter.owner {
-        let slash = if owner.namespace.is_empty() { "" } else { "/" };
-        parts.push(format!("below {} {}{slash}{}", owner.resource, owner.namespace, owner.name));
-    }
-    if parts.is_empty() { "everything".to_owned() } else { parts.join(" ") }
-}
-
-fn requirement(mark: &Requirement) -> String {
-    let of = match mark.of {
-        Labelled::Label => "",
-        Labelled::Annotation => "annotation ",
-    };
-    let list = |values: &[Name]| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
-    let key = &mark.key;
-    match &mark.test {
-        Test::In(values) => match &values[..] {
-            [value] => format!("{of}{key}={value}"),
-            values => format!("{of}{key} in ({})", list(values)),
-        },
-        Test::NotIn(values) => match &values[..] {
-            [value] => format!("{of}{key}!={value}"),
-            values => format!("{of}{key} notin ({})", list(values)),
-        },
-        Test::Exists => format!("{of}{key}"),
-        Test::DoesNotExist => format!("!{of}{key}"),
-        Test::Lists(word) => format!("{of}{key} listing {word}"),
-    }
 }

@@ -1,7 +1,8 @@
-//! Fuzz entry points for documents about kinds and for pauses.
+//! Fuzz entry points for documents about kinds and for guards.
 
 use super::definitions::{Crd, Definition, Service};
-use crate::pauses::resource::{self, Sight};
+use crate::guards::resource::{self, Sight};
+use engine::guard::GuardKind;
 use kube_api::discovery;
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -25,7 +26,9 @@ pub(crate) fn definitions(bytes: &[u8]) {
     ensure_said(Crd::read(document));
     ensure_said(Service::read(document));
     for now in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
-        ensure_said(resource::read(engine::guard::GuardKind::Pause, document.get(), Sight::Found { now }));
+        for kind in GuardKind::ALL {
+            ensure_said(resource::read(kind, document.get(), Sight::Found { now }));
+            ensure_said(resource::read(kind, document.get(), Sight::Fresh { now }));
+        }
     }
-    ensure_said(resource::read(engine::guard::GuardKind::Pause, document.get(), Sight::Fresh));
 }

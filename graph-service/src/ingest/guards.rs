@@ -4,24 +4,27 @@
 use super::Clients;
 use super::follow::{Halt, Sink, Step};
 use super::request::{self, Failure};
+use crate::gates::Router;
+use crate::gates::router::Configured;
+use crate::guards::resource::{self, Seen, Sight, Standing};
+use crate::guards::{date, definition, path};
 use crate::messages::Control;
-use crate::pauses::resource::{self, Seen, Sight};
-use crate::pauses::{definition, path};
-use engine::guard::{Guard, GuardId, GuardKind};
+use engine::guard::{Guard, GuardId, GuardKind, Rule};
 use engine::hold::GUARDS_MAX;
 use engine::leader::{GuardAnswer, GuardList, GuardRead, Input};
-use engine::object::{GroupResource, ResourceVersion, Uid};
+use engine::object::{GroupResource, Name, ResourceVersion, Uid};
 use kube_api::metadata::{self, Encoding, Item};
 use kube_api::path::{collection_path, name_selector};
 use kube_api::{Answer, media};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// Maximum number of waiting reads. A newer read supersedes the older ones.
 pub(super) const QUEUE_MAX: usize = 16;
@@ -40,20 +43,70 @@ pub(super) struct Follower {
     kind: GuardKind,
     clients: Clients,
     control: mpsc::Sender<Control>,
+    gates: Router,
+    /// The gates whose policy engine can be asked.
+    configured: BTreeMap<Name, Configured>,
     /// The content of the current list.
     listing: Vec<Guard>,
-    /// The time of the API server when the first guard of the list arrived.
-    sight: Option<Sight>,
+    /// The time of the API server in the present list, and when it was read.
+    time: Option<(Duration, Instant)>,
     more: bool,
 }
 
 impl Follower {
-    pub(super) fn new(kind: GuardKind, clients: Clients, control: mpsc::Sender<Control>) -> Follower {
-        Follower { kind, clients, control, listing: Vec::new(), sight: None, more: false }
+    pub(super) fn new(kind: GuardKind, clients: Clients, control: mpsc::Sender<Control>, gates: Router) -> Follower {
+        Follower {
+            kind,
+            clients,
+            control,
+            gates,
+            configured: BTreeMap::new(),
+            listing: Vec::new(),
+            time: None,
+            more: false,
+        }
     }
 
-    fn gone(&self, name: String, uid: Uid) -> Input {
-        Input::GuardGone { id: GuardId { kind: self.kind, name: Arc::from(name) }, uid }
+    /// The time of the API server, if known. It is asked for once in each list.
+    async fn now(&mut self) -> Option<Duration> {
+        if self.time.is_none() {
+            self.time = now(self.kind, &self.clients).await.map(|now| (now, Instant::now()));
+        }
+        self.time.map(|(now, at)| now + at.elapsed())
+    }
+
+    /// Notes the policy engine of a gate. The caller then calls [`Router::configure`].
+    fn note(&mut self, standing: Standing) -> Guard {
+        let Standing { guard, engine } = standing;
+        match (engine, &guard.rule) {
+            (Some(transport), Rule::Gate(rule)) => {
+                let configured = Configured { transport, rule: rule.clone() };
+                self.configured.insert(guard.id.name.clone(), configured);
+            }
+            (Some(_) | None, _) => {
+                self.configured.remove(&guard.id.name);
+            }
+        }
+        guard
+    }
+
+    fn configure(&self) {
+        if self.kind == GuardKind::Gate {
+            self.gates.configure(self.configured.clone());
+        }
+    }
+
+    async fn seen(&mut self, standing: Standing) -> Result<(), Halt> {
+        let guard = self.note(standing);
+        self.configure();
+        self.send(Input::GuardSeen(guard)).await
+    }
+
+    async fn left(&mut self, name: &str, uid: Uid) -> Result<(), Halt> {
+        let id = GuardId { kind: self.kind, name: Arc::from(name) };
+        self.configured.remove(&id.name);
+        self.configure();
+        self.send(Input::GuardGone { id, uid }).await
     }
 
     async fn send(&self, input: Input) -> Result<(), Halt> {
@@ -61,13 +114,12 @@ impl Follower {
     }
 
     async fn listed(&mut self, item: Item<'_>) {
-        let sight = match self.sight {
-            Some(sight) => sight,
-            None => Sight::Found { now: now(self.kind, &self.clients).await },
-        };
-        self.sight = Some(sight);
-        match read(self.kind, item, sight) {
-            Ok(Seen::Standing(guard)) if self.listing.len() < GUARDS_MAX => self.listing.push(guard),
+        let now = self.now().await;
+        match read(self.kind, item, Sight::Found { now }) {
+            Ok(Seen::Standing(standing)) if self.listing.len() < GUARDS_MAX => {
+                let guard = self.note(*standing);
+                self.listing.push(guard);
+            }
             Ok(Seen::Standing(_)) => self.more = true,
             Ok(Seen::Leaving { .. }) => {}
             Err(why) => {
@@ -83,7 +135,8 @@ impl Sink for Follower {
         match step {
             Step::ListBegun => {
                 self.listing.clear();
-                self.sight = None;
+                self.configured.clear();
+                self.time = None;
                 self.more = false;
                 Ok(())
             }
@@ -94,16 +147,20 @@ impl Sink for Follower {
             Step::ListEnded(position) => {
                 let guards = std::mem::take(&mut self.listing);
                 let list = GuardList { position, guards, more: self.more };
+                self.configure();
                 self.send(Input::GuardsListed { kind: self.kind, list }).await
             }
-            Step::Seen(item) => match read(self.kind, item, Sight::Fresh) {
-                Ok(Seen::Standing(guard)) => self.send(Input::GuardSeen(guard)).await,
-                Ok(Seen::Leaving { name, uid }) => self.send(self.gone(name, uid)).await,
-                Err(why) => Err(Halt::Relist(why)),
-            },
-            Step::Deleted(item) => match read(self.kind, item, Sight::Fresh) {
-                Ok(Seen::Standing(Guard { id, uid, .. })) => self.send(Input::GuardGone { id, uid }).await,
-                Ok(Seen::Leaving { name, uid }) => self.send(self.gone(name, uid)).await,
+            Step::Seen(item) => {
+                let now = self.now().await;
+                match read(self.kind, item, Sight::Fresh { now }) {
+                    Ok(Seen::Standing(standing)) => self.seen(*standing).await,
+                    Ok(Seen::Leaving { name, uid }) => self.left(&name, uid).await,
+                    Err(why) => Err(Halt::Relist(why)),
+                }
+            }
+            Step::Deleted(item) => match read(self.kind, item, Sight::Fresh { now: None }) {
+                Ok(Seen::Standing(standing)) => self.left(&standing.guard.id.name, standing.guard.uid).await,
+                Ok(Seen::Leaving { name, uid }) => self.left(&name, uid).await,
                 Err(why) => Err(Halt::Relist(why)),
             },
             Step::Bookmark(position) => {
@@ -126,7 +183,7 @@ fn read(kind: GuardKind, item: Item<'_>, sight: Sight) -> Result<Seen, String> {
 async fn now(kind: GuardKind, clients: &Clients) -> Option<Duration> {
     let (what, uri) = (format!("list {}", definition(kind)), format!("{}?limit=1", path(kind)));
     let asking = request::answer(clients, &what, &uri, media::JSON);
-    resource::date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
+    date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
 }
 
 /// Answers the engine's reads. A newer read replaces the current one.
@@ -199,7 +256,7 @@ fn list(kind: GuardKind, answer: &Answer) -> Result<GuardList, String> {
     if page.resource_version.is_empty() {
         return Err("has no resourceVersion".to_owned());
     }
-    let now = resource::date(answer);
+    let now = date(answer);
     let mut list = GuardList {
         position: ResourceVersion::parse(&page.resource_version),
         guards: Vec::new(),
@@ -207,7 +264,7 @@ fn list(kind: GuardKind, answer: &Answer) -> Result<GuardList, String> {
     };
     for item in page.items {
         match read(kind, item, Sight::Found { now })? {
-            Seen::Standing(guard) if list.guards.len() < GUARDS_MAX => list.guards.push(guard),
+            Seen::Standing(standing) if list.guards.len() < GUARDS_MAX => list.guards.push(standing.guard),
             Seen::Standing(_) => list.more = true,
             Seen::Leaving { .. } => {}
         }

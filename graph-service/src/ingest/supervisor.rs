@@ -7,7 +7,8 @@ use super::discovery::View;
 use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
-use super::{Clients, Config, Shared, guards};
+use super::{Clients, Config, Outlets, Shared, guards};
+use crate::gates::Router;
 use crate::messages::Control;
 use engine::guard::GuardKind;
 use engine::jitter::{Backoff, Rng};
@@ -51,11 +52,11 @@ const GUARDS_VERSION: &str = "v1alpha1";
 pub(crate) async fn run(
     clients: Clients,
     config: Config,
-    inputs: mpsc::Sender<Input>,
-    control: mpsc::Sender<Control>,
+    outlets: Outlets,
     shared: Arc<Shared>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    let Outlets { inputs, control, gates } = outlets;
     let now = Instant::now();
     let mut supervisor = Supervisor {
         turns: Arc::new(Semaphore::new(config.list_concurrency.max(1))),
@@ -63,6 +64,7 @@ pub(crate) async fn run(
         clients,
         inputs,
         control,
+        gates,
         shared,
         definitions: Arc::new(Definitions::default()),
         unserved: Arc::new(Notify::new()),
@@ -117,6 +119,7 @@ struct Supervisor {
     inputs: mpsc::Sender<Input>,
     /// The queue for guards. The driver handles it before all other facts.
     control: mpsc::Sender<Control>,
+    gates: Router,
     shared: Arc<Shared>,
     definitions: Arc<Definitions>,
     /// Notified of a 404 of a collection.
@@ -418,7 +421,7 @@ impl Supervisor {
         }
         let mut source = self.source(key, GUARDS_VERSION, media::JSON, media::JSON);
         source.name = format!("{key} (whole)");
-        let mut sink = guards::Follower::new(kind, self.clients.clone(), self.control.clone());
+        let mut sink = guards::Follower::new(kind, self.clients.clone(), self.control.clone(), self.gates.clone());
         self.spawn(Job::Guards(kind), async move {
             follow::follow(source, &mut sink).await;
             Done::Followed

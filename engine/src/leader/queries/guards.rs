@@ -2,7 +2,7 @@
 
 use super::super::holding::Holding;
 use super::Queries;
-use crate::guard::GuardKind;
+use crate::guard::{GuardId, GuardKind};
 use crate::hold::meaning::resolved;
 use crate::hold::{Entry, GUARDS_MAX, Hold};
 use crate::late_writes::Writers;
@@ -144,5 +144,36 @@ impl<'a> Queries<'a> {
             parts.push(String::from("executors of an earlier leader may not know the guard"));
         }
         parts.join(", ")
+    }
+}
+
+/// A count of the objects that each guard covers, in steps.
+#[derive(Debug, Default)]
+pub struct Coverings {
+    next: usize,
+    counts: BTreeMap<GuardId, u64>,
+}
+
+impl Coverings {
+    /// Visits up to `budget` slots of the graph. Returns true after the last slot.
+    pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
+        let (graph, holding) = (queries.world.graph(), queries.judge_of_holds());
+        let end = graph.places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| graph.at_place(place)) {
+            if !graph.node(id).is_observed() {
+                continue;
+            }
+            let object = queries.world.object_ref(id);
+            for entry in holding.holds.guards().filter(|entry| !entry.over && holding.has(entry, &object)) {
+                *self.counts.entry(entry.guard.id.clone()).or_default() += 1;
+            }
+        }
+        self.next = end;
+        end >= graph.places()
+    }
+
+    /// Returns the number of objects that a guard covers.
+    pub fn of(&self, id: &GuardId) -> u64 {
+        self.counts.get(id).copied().unwrap_or_default()
     }
 }

@@ -3,15 +3,14 @@
 
 use super::values::{Date, Digest, Most, Resource, Within, Word};
 use super::{ACTOR_MAX_BYTES, CLOCK_AHEAD_MAX, DAY, Spec, parse};
+use crate::gates::transport::{self, Transport};
 use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule};
 use engine::object::{GroupResource, Uid, clip};
-use http::Uri;
-use k8s_openapi::ByteString;
 use proto::convert::{REASON_MAX_BYTES, SCOPE_MAX};
 use runtime::visible;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Most objects that a rule counts.
@@ -22,30 +21,14 @@ pub(crate) const APPROVED_MAX: usize = 100;
 const PAUSE_SECONDS: u64 = 3600;
 /// The longest bypass.
 pub(crate) const BYPASS_MAX: Duration = Duration::from_secs(DAY);
-/// Longest expression of a gate.
-const EXPRESSION_MAX_BYTES: usize = 16 << 10;
-/// Longest address of a webhook.
-const URL_MAX_BYTES: usize = 2048;
-/// Most bytes of the authorities of a webhook.
-const AUTHORITIES_MAX_BYTES: usize = 192 << 10;
-
-/// The policy engine of a gate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Engine {
-    /// Not compiled.
-    Cel {
-        expression: String,
-    },
-    Webhook {
-        url: Uri,
-        /// Authorities as PEM. If empty, those of the image.
-        authorities: Vec<u8>,
-    },
-    Stream,
-}
 
 /// Reads the rule of a guard, and the policy engine of a gate. If the rule cannot be read, it holds.
-pub(super) fn read(kind: GuardKind, spec: &mut Spec, status: &Value, now: Option<Duration>) -> (Rule, Option<Engine>) {
+pub(super) fn read(
+    kind: GuardKind,
+    spec: &mut Spec,
+    status: &Value,
+    now: Option<Duration>,
+) -> (Rule, Option<Transport>) {
     let rule = match kind {
         GuardKind::Pause | GuardKind::Protection => spec.rest().map(|Nothing {}| (Rule::Hold, None)),
         GuardKind::Budget => {
@@ -237,7 +220,7 @@ struct RawCel {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct RawWebhook {
     url: String,
-    ca_bundle: Option<ByteString>,
+    ca_bundle: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -253,16 +236,17 @@ enum RawAfterMaxHold {
     Deny,
 }
 
-fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gate, Engine), String> {
-    let engine = match (raw.cel, raw.webhook, raw.stream) {
-        (Some(RawCel { expression }), None, None) => match expression.len() {
-            1..=EXPRESSION_MAX_BYTES => Engine::Cel { expression },
-            bytes => return Err(format!("spec.cel.expression: {bytes} is not from 1 to {EXPRESSION_MAX_BYTES} bytes")),
-        },
-        (None, Some(raw), None) => webhook(raw)?,
-        (None, None, Some(Nothing {})) => Engine::Stream,
-        _ => return Err("spec: exactly one of cel, webhook and stream is needed".to_owned()),
-    };
+fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gate, Transport), String> {
+    let given = |word: &str, value: Option<Value>| value.map(|value| (word.to_owned(), value));
+    let engine = [
+        given("cel", raw.cel.map(|RawCel { expression }| json!({ "expression": expression }))),
+        given(
+            "webhook",
+            raw.webhook.map(|raw| json!({ "url": raw.url, "caBundle": raw.ca_bundle.unwrap_or_default() })),
+        ),
+        given("stream", raw.stream.map(|Nothing {}| json!({}))),
+    ];
+    let engine = transport::read(&Value::Object(engine.into_iter().flatten().collect()))?;
     let gate = Gate {
         roots_only: raw.roots_only,
         observe_only: raw.observe_only,
@@ -278,29 +262,6 @@ fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gat
         bypass,
     };
     Ok((gate, engine))
-}
-
-fn webhook(raw: RawWebhook) -> Result<Engine, String> {
-    let bad =
-        |why: &str| Err(format!("spec.webhook.url: {why}; write an address such as https://policy.example/decide"));
-    if raw.url.len() > URL_MAX_BYTES {
-        return bad(&format!("has {} bytes, more than {URL_MAX_BYTES}", raw.url.len()));
-    }
-    let Ok(url) = raw.url.parse::<Uri>() else { return bad("is not an address") };
-    if url.scheme_str() != Some("https") {
-        return bad("its scheme is not https");
-    }
-    if url.host().is_none_or(str::is_empty) || url.authority().is_some_and(|at| at.as_str().contains('@')) {
-        return bad("has no host, or a user");
-    }
-    let authorities = raw.ca_bundle.unwrap_or_default().0;
-    if authorities.len() > AUTHORITIES_MAX_BYTES {
-        return Err(format!(
-            "spec.webhook.caBundle: has {} bytes, more than {AUTHORITIES_MAX_BYTES}",
-            authorities.len()
-        ));
-    }
-    Ok(Engine::Webhook { url, authorities })
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,4 @@
 use super::*;
-use engine::scope::OwnerScope;
 
 fn state(kind: GuardKind) -> State {
     State {
@@ -82,32 +81,4 @@ fn a_budget_says_whether_it_is_exceeded_and_an_approval_what_is_approved() {
     let status = status(&State { approved, ..state(GuardKind::Approval) }, &Value::Null, at(60));
     assert_eq!(status["approved"], json!([{ "rootUID": "u", "digest": "00000000000000ff" }]));
     assert!(!status.to_string().contains("Exceeded"), "{status}");
-}
-
-#[test]
-fn the_summary_names_all_conditions_of_a_scope() {
-    let mark = |of, key: &str, test| Requirement { of, key: key.into(), test };
-    let target = Filter {
-        resources: vec![GroupResource { group: "apps".into(), resource: "deployments".into() }],
-        namespaces: vec!["a".into(), "b".into()],
-        names: vec!["db".into()],
-        marks: vec![
-            mark(Labelled::Label, "app", Test::In(vec!["db".into()])),
-            mark(Labelled::Annotation, "x", Test::DoesNotExist),
-        ],
-        namespace_marks: vec![mark(Labelled::Label, "env", Test::NotIn(vec!["t".into(), "u".into()]))],
-        owner: Some(OwnerScope {
-            resource: GroupResource { group: "".into(), resource: "nodes".into() },
-            namespace: "".into(),
-            name: "n".into(),
-            uid: None,
-        }),
-    };
-    let scope = Scope { targets: vec![target, Filter::default()] };
-    assert_eq!(
-        summary(&scope),
-        "deployments.apps in a,b named db with app=db, !annotation x in namespaces with env notin (t,u) below nodes n; everything"
-    );
-    let long = Scope { targets: vec![Filter { names: vec!["n".repeat(250).into()], ..Filter::default() }; 3] };
-    assert_eq!(summary(&long).len(), SUMMARY_MAX_BYTES);
 }

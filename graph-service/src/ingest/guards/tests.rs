@@ -41,6 +41,11 @@ async fn concluded(pauses: Reply, definitions: Reply, groups: Reply) -> Result<G
     read_all(GuardKind::Pause, &clients).await
 }
 
+pub(in crate::ingest) fn gates() -> Router {
+    let mut registry = prometheus_client::registry::Registry::default();
+    Router::new(crate::metrics::gates::GateMetrics::register(&mut runtime::metrics::Book::new(&mut registry))).0
+}
+
 fn good(body: &str) -> Reply {
     ok(&[body], Then::End)
 }
@@ -97,7 +102,7 @@ async fn a_newer_question_takes_the_place_of_one_that_hangs() {
 async fn told(steps: impl AsyncFnOnce(&mut Follower)) -> Vec<Input> {
     let (control, mut orders) = mpsc::channel(16);
     let (clients, asked) = routed(|_| Some(good(&pauses(&[]))));
-    let mut follower = Follower::new(GuardKind::Pause, clients, control);
+    let mut follower = Follower::new(GuardKind::Pause, clients, control, gates());
     steps(&mut follower).await;
     assert_eq!(*asked.lock().unwrap(), ["/apis/ownergraph.dev/v1alpha1/pauses?limit=1"], "what time it is, once");
     drop(follower);

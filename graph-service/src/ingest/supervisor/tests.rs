@@ -109,7 +109,8 @@ impl Running {
         let (sender, inputs) = mpsc::channel(64);
         let (control, _orders) = mpsc::channel(64);
         let (shutdown, mut tasks) = (Shutdown::new(), Tasks::new());
-        let handle = Ingest::start(clients, Config::default(), sender, control, &shutdown, &mut tasks);
+        let outlets = Outlets { inputs: sender, control, gates: guards::tests::gates() };
+        let handle = Ingest::start(clients, Config::default(), outlets, &shutdown, &mut tasks);
         Running { handle, inputs, asked, tasks, shutdown }
     }
 

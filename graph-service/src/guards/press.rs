@@ -1,23 +1,34 @@
 //! Creates and deletes a Pause for a caller, and waits until the engine has applied it.
 
-use super::resource::{self, REQUEST_ID, Seen, Sight};
-use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
+use super::resource::{self, ACTOR_MAX_BYTES, Seen, Sight, Standing};
+use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, date, path};
 use crate::driver::Reader;
 use crate::messages::Control;
 use engine::guard::{GuardId, GuardKind};
 use engine::hold;
 use engine::leader::{Input, Queries};
+use engine::object::GroupResource;
 use engine::object::Uid;
+use engine::object::clip;
+use engine::scope::Filter;
 use engine::view::GuardView;
 use http::{Method, StatusCode};
 use kube_api::{Answer, NotFound, call, classify_not_found, media, parse_status, request};
 use proto::convert::PauseOrder;
+use runtime::visible;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 
+#[cfg(test)]
+mod tests;
+
+/// Annotation with the id of the request that created the pause.
+pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
+/// Annotation with the user that requested the pause.
+pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
 /// How long a caller waits for the pause to become effective.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval of checks.
@@ -53,11 +64,12 @@ impl Press {
     /// request id returns the same pause.
     pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<GuardView, Failure> {
         let written = self.create(order, user).await?;
-        let Seen::Standing(pause) = written else {
+        let Seen::Standing(standing) = written else {
             return Err(Failure::Refused("another client is deleting the pause".to_owned()));
         };
-        let uid = pause.uid.clone();
-        self.tell(Input::GuardSeen(pause)).await?;
+        let Standing { guard, .. } = *standing;
+        let uid = guard.uid.clone();
+        self.tell(Input::GuardSeen(guard)).await?;
         let look = || self.reader.with(|queries| (queries.status().term.is_some(), find(queries, &uid)));
         let by = Instant::now() + EFFECTIVE_WITHIN;
         let mut looks = interval(LOOK_EVERY);
@@ -83,11 +95,11 @@ impl Press {
         let known = self
             .reader
             .with(|queries| queries.guards_of(GuardKind::Pause).into_iter().find(|view| *view.id.name == *name));
-        let answer = self.send(Method::DELETE, &format!("{PATH}/{name}"), &Value::Null).await?;
+        let answer = self.send(Method::DELETE, &format!("{}/{name}", path(GuardKind::Pause)), &Value::Null).await?;
         match answer.status {
             StatusCode::OK | StatusCode::ACCEPTED => {}
             StatusCode::NOT_FOUND => {
-                let found = classify_not_found(&answer, hold::GROUP, RESOURCE, name);
+                let found = classify_not_found(&answer, hold::GROUP, GuardKind::Pause.plural(), name);
                 return Err(match found {
                     Some(NotFound::ThisObject) => Failure::NotFound,
                     Some(NotFound::Resource | NotFound::Group | NotFound::Other) | None => Failure::NotInstalled,
@@ -118,17 +130,17 @@ impl Press {
         // be a repetition.
         let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
         for name in &names {
-            let answer = self.send(Method::POST, PATH, &resource::write(name, order, user)).await?;
+            let answer = self.send(Method::POST, &path(GuardKind::Pause), &write(name, order, user)).await?;
             match answer.status {
-                StatusCode::CREATED | StatusCode::OK => return seen(&answer, Sight::Fresh),
+                StatusCode::CREATED | StatusCode::OK => return seen(&answer, Sight::Fresh { now: date(&answer) }),
                 StatusCode::NOT_FOUND => return Err(Failure::NotInstalled),
                 StatusCode::CONFLICT => {}
                 _ => return Err(refused("create the pause", &answer)),
             }
-            let there = self.send(Method::GET, &format!("{PATH}/{name}"), &Value::Null).await?;
+            let there = self.send(Method::GET, &format!("{}/{name}", path(GuardKind::Pause)), &Value::Null).await?;
             let object: Value = serde_json::from_slice(&there.body).unwrap_or(Value::Null);
             if there.status == StatusCode::OK && object["metadata"]["annotations"][REQUEST_ID].as_str() == Some(id) {
-                return seen(&there, Sight::Found { now: resource::date(&there) });
+                return seen(&there, Sight::Found { now: date(&there) });
             }
         }
         Err(Failure::Refused(format!("another pause is already named {}", names[1])))
@@ -155,7 +167,43 @@ fn refused(what: &str, answer: &Answer) -> Failure {
     Failure::Refused(format!("{what}: {}", answer.refusal()))
 }
 
-/// The patch that the keeper sends.
-pub(crate) fn status_patch(uid: &Uid, status: &Value) -> Value {
-    json!({ "metadata": { "uid": uid.to_string() }, "status": status })
+/// A new Pause, requested by this user if known. Conditions about labels are left out: the Pause holds more.
+pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value {
+    let mut annotations = json!({ REQUEST_ID: order.request_id });
+    if let Some(user) = user {
+        annotations[PRESSED_BY] = clip(&visible::line(user), ACTOR_MAX_BYTES).into();
+    }
+    let target = |filter: &Filter| {
+        let resource = |at: &GroupResource| json!({ "group": &*at.group, "resource": &*at.resource });
+        let mut target = serde_json::Map::new();
+        if !filter.resources.is_empty() {
+            target.insert("resources".to_owned(), filter.resources.iter().map(resource).collect());
+        }
+        if !filter.namespaces.is_empty() {
+            target.insert("namespaces".to_owned(), filter.namespaces.iter().map(|name| json!(&**name)).collect());
+        }
+        if !filter.names.is_empty() {
+            target.insert("names".to_owned(), filter.names.iter().map(|name| json!(&**name)).collect());
+        }
+        if let Some(owner) = &filter.owner {
+            let mut root = resource(&owner.resource);
+            root["namespace"] = json!(&*owner.namespace);
+            root["name"] = json!(&*owner.name);
+            if let Some(uid) = &owner.uid {
+                root["uid"] = json!(uid.to_string());
+            }
+            target.insert("owner".to_owned(), root);
+        }
+        Value::Object(target)
+    };
+    let mut spec = json!({ "reason": order.reason, "lifetimeSeconds": order.lifetime.as_secs() });
+    if !order.scope.targets.is_empty() {
+        spec["scope"] = json!({ "targets": order.scope.targets.iter().map(target).collect::<Vec<_>>() });
+    }
+    json!({
+        "apiVersion": "ownergraph.dev/v1alpha1",
+        "kind": "Pause",
+        "metadata": { "name": name, "annotations": annotations },
+        "spec": spec,
+    })
 }
