@@ -133,6 +133,7 @@ impl fmt::Display for Requirement {
         match &self.test {
             Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
             Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            Test::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values[0]),
             Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
             Test::Exists => write!(f, "{key}"),
             Test::DoesNotExist => write!(f, "!{key}"),

@@ -23,6 +23,8 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
+/// Longest address of an engine.
+const URL_MAX_BYTES: usize = 2048;
 /// Maximum number of requests to one engine at once.
 pub(super) const AT_ONCE_MAX: usize = 8;
 /// Maximum size of an answer.
@@ -53,6 +55,9 @@ impl Webhook {
     /// Checks the address and the authorities. Connects with the first request.
     pub(super) fn open(url: &str, roots: Option<Vec<u8>>) -> Result<Webhook, String> {
         let bad = |why: &str| format!("spec.webhook.url {url:?} {why}");
+        if url.len() > URL_MAX_BYTES {
+            return Err(format!("spec.webhook.url has {} bytes; at most {URL_MAX_BYTES}", url.len()));
+        }
         let uri: Uri = url.parse().map_err(|error| bad(&format!("is not a URL: {error}")))?;
         let authority = uri.authority().ok_or_else(|| bad("is not a URL such as https://policy.example/gate"))?;
         if uri.scheme_str() != Some("https") {

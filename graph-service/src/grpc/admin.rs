@@ -144,12 +144,11 @@ impl AdminService for Admin {
     }
 
     async fn list_guards(&self, request: Request<ListGuardsRequest>) -> Result<Response<ListGuardsResponse>, Status> {
-        let ListGuardsRequest { kinds, page_size, page_token } = request.into_inner();
+        let ListGuardsRequest { page_size, page_token } = request.into_inner();
         let cursor = Cursor::of("guards", page_size, &page_token)?;
         let clock = wire(self.shared.clock);
         let guards = self.shared.reader.with(|queries| queries.guards());
-        let guards = guards.into_iter().map(|view| proto::convert::guard(view, clock));
-        let mut guards: Vec<Guard> = guards.filter(|guard| kinds.is_empty() || kinds.contains(&guard.kind)).collect();
+        let mut guards: Vec<Guard> = guards.into_iter().map(|view| proto::convert::guard(view, clock)).collect();
         guards.sort_by(|one, other| one.name.cmp(&other.name));
         let (guards, next_page_token) = cursor.page(guards, |guard: &Guard| guard.name.clone());
         Ok(Response::new(ListGuardsResponse { guards, next_page_token, meta: Some(self.shared.meta()) }))

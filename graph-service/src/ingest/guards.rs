@@ -49,7 +49,7 @@ pub(super) struct Follower {
     /// The content of the current list.
     listing: Vec<Guard>,
     /// The time of the API server in the present list, and when it was read.
-    time: Option<(Duration, Instant)>,
+    time: Option<Option<(Duration, Instant)>>,
     more: bool,
 }
 
@@ -69,10 +69,12 @@ impl Follower {
 
     /// The time of the API server, if known. It is asked for once in each list.
     async fn now(&mut self) -> Option<Duration> {
-        if self.time.is_none() {
-            self.time = now(self.kind, &self.clients).await.map(|now| (now, Instant::now()));
-        }
-        self.time.map(|(now, at)| now + at.elapsed())
+        let time = match self.time {
+            Some(time) => time,
+            None => now(self.kind, &self.clients).await.map(|now| (now, Instant::now())),
+        };
+        self.time = Some(time);
+        time.map(|(now, at)| now + at.elapsed())
     }
 
     /// Notes the policy engine of a gate. The caller then calls [`Router::configure`].

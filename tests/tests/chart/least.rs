@@ -37,7 +37,7 @@ enum Use {
 
 /// The account and the missing right, the action that needs it, and the text that names it. The text is in the log of
 /// one of the services, in `/readyz?verbose`, or in the answer.
-const ROWS: [(&str, Use, &str); 17] = [
+const ROWS: [(&str, Use, &str); 21] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
     ("graph-service: watch *.*", Use::Start, "cannot watch resource \\\"configmaps\\\""),
@@ -46,6 +46,18 @@ const ROWS: [(&str, Use, &str); 17] = [
     ("graph-service: create pauses.ownergraph.dev", Use::Press, "cannot create resource \\\"pauses\\\""),
     ("graph-service: delete pauses.ownergraph.dev", Use::Lift, "cannot delete resource \\\"pauses\\\""),
     ("graph-service: patch pauses/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"pauses/status\\\""),
+    (
+        "graph-service: patch protections/status.ownergraph.dev",
+        Use::Start,
+        "cannot patch resource \\\"protections/status\\\"",
+    ),
+    ("graph-service: patch budgets/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"budgets/status\\\""),
+    (
+        "graph-service: patch approvals/status.ownergraph.dev",
+        Use::Start,
+        "cannot patch resource \\\"approvals/status\\\"",
+    ),
+    ("graph-service: patch gates/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"gates/status\\\""),
     ("graph-service: create leases.coordination.k8s.io", Use::Start, "cannot create resource \\\"leases\\\""),
     ("graph-service: update leases.coordination.k8s.io", Use::Start, "cannot update resource \\\"leases\\\""),
     ("graph-service: patch configmaps", Use::Call, "cannot patch resource \\\"configmaps\\\""),
@@ -90,6 +102,22 @@ async fn the_rights_of_the_chart_suffice_and_each_of_them_is_missed() -> anyhow:
         "spec": { "reason": "shows how it stands", "lifetimeSeconds": 3600, "scope": { "targets": [{ "namespaces": ["nowhere"] }] } },
     });
     create(&site.client, PAUSES, &brake).await?;
+    // Other guards that hold nothing either.
+    for (kind, plural, rule) in [
+        ("Protection", "protections", json!({})),
+        ("Budget", "budgets", json!({ "maxObjects": 1, "windowSeconds": 60, "onExceeded": "Hold" })),
+        ("Approval", "approvals", json!({ "moreThan": 1 })),
+        (
+            "Gate",
+            "gates",
+            json!({ "stream": {}, "failurePolicy": "Hold", "maxHoldSeconds": 60, "afterMaxHold": "Deny" }),
+        ),
+    ] {
+        let mut guard = brake.clone();
+        guard["kind"] = json!(kind);
+        guard["spec"].as_object_mut().context("no spec")?.extend(rule.as_object().context("no rule")?.clone());
+        create(&site.client, &format!("/apis/ownergraph.dev/v1alpha1/{plural}"), &guard).await?;
+    }
     misplaced(&site).await?;
 
     let (graphs, executors): (Vec<_>, Vec<_>) =

@@ -165,7 +165,7 @@ fn sample(rpc: &str) -> Sample {
         ),
         "WatchDecisions" => placed(Code::Ok, |at| WatchDecisionsRequest { include: about(at), ..Default::default() }),
         "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned(), before: None }),
-        "WaitForFreshness" | "ListCoverage" | "GetStatus" | "WatchStatus" | "ListExecutors" | "ListPauses" => {
+        "WaitForFreshness" | "ListCoverage" | "GetStatus" | "WatchStatus" | "ListExecutors" | "ListPauses" | "ListGuards" => {
             whole(Code::Ok, &())
         }
         "PauseCollection" => {
