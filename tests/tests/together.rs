@@ -13,6 +13,7 @@ mod encodings;
 mod flowcontrol;
 mod freshness;
 mod fuzz;
+mod guarded;
 mod kubectl;
 mod metrics;
 mod observe;
