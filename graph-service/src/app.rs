@@ -394,7 +394,7 @@ fn ask(ingest: ingest::Handle, orders: mpsc::Sender<GuardOrder>) -> Box<dyn FnMu
     Box::new(move |ask| match ask {
         Ask::Guard(order) => {
             // The engine gives up a question without an answer after its timeout.
-            if let Err(mpsc::error::TrySendError::Full(order)) = orders.try_send(order) {
+            if let Err(mpsc::error::TrySendError::Full(order)) = orders.try_send(*order) {
                 tracing::error!(?order, "too many orders about guards wait; dropped one");
             }
         }

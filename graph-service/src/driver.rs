@@ -305,12 +305,12 @@ impl Driver {
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
                 Output::ReadGuards(read) => (self.ask)(Ask::ReadGuards(read)),
-                Output::AskGate(question) => (self.ask)(Ask::Guard(GuardOrder::Ask(question))),
+                Output::AskGate(question) => (self.ask)(Ask::Guard(Box::new(GuardOrder::Ask(Box::new(question))))),
                 Output::CancelQuestion { gate, number } => {
-                    (self.ask)(Ask::Guard(GuardOrder::Cancel { gate, number }));
+                    (self.ask)(Ask::Guard(Box::new(GuardOrder::Cancel { gate, number })));
                 }
                 Output::CreatePause { by, scope, reason, lifetime } => {
-                    (self.ask)(Ask::Guard(GuardOrder::Pause { by, scope, reason, lifetime }));
+                    (self.ask)(Ask::Guard(Box::new(GuardOrder::Pause { by, scope, reason, lifetime })));
                 }
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
                 Output::Event(event) => {

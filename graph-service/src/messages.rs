@@ -80,7 +80,7 @@ pub(crate) enum Ask {
     Probe(Probe),
     Relist { collection: GroupResource, why: String },
     ReadGuards(GuardRead),
-    Guard(GuardOrder),
+    Guard(Box<GuardOrder>),
 }
 
 /// Maximum number of waiting orders about guards. Each gate has at most a thousand questions in flight.
@@ -90,7 +90,7 @@ pub(crate) const GUARD_ORDERS_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(crate) enum GuardOrder {
     /// Asks a policy engine. The answer is an [`Input::GateAnswered`].
-    Ask(Question),
+    Ask(Box<Question>),
     /// The answer to a question is not awaited any more.
     Cancel { gate: Name, number: u64 },
     /// Creates a Pause.

@@ -181,13 +181,13 @@ impl Probe for Health {
             // The data is read in pieces, so that the collector never waits for all of it.
             let status = running.reader.with(|queries| queries.status());
             let waits = running.reader.with(|queries| queries.queue_waits(clock.now()));
-            let pauses = running.reader.with(|queries| queries.guards());
+            let guards = running.reader.with(|queries| queries.guards());
             let collections = running.reader.with(|queries| queries.collections());
             let stalled = self.stalled(&waits, status.term.is_some());
             self.metrics.refresh(&Snapshot {
                 status: &status,
                 waits: &waits,
-                pauses: &pauses,
+                guards: &guards,
                 collections: &collections,
                 stalled,
                 clock,

@@ -1,5 +1,7 @@
 //! Turns events of the engine into log lines and counters. The engine itself neither logs nor counts.
 
+mod guards;
+
 use crate::clock::wire;
 use crate::decisions::Writer;
 use crate::metrics::Metrics;
@@ -43,6 +45,7 @@ pub(crate) struct Render {
     unauthenticated: BTreeMap<Name, Instant>,
     /// The drop of records about orphaning owners was logged.
     forgets: bool,
+    guards: guards::Guards,
 }
 
 impl Render {
@@ -64,6 +67,7 @@ impl Render {
             refused: BTreeMap::new(),
             unauthenticated: BTreeMap::new(),
             forgets: false,
+            guards: guards::Guards::default(),
         }
     }
 
@@ -85,6 +89,9 @@ impl Render {
 
     /// Logs decisions about objects at debug and changes of state at info. A warning may need an operator.
     pub(crate) fn event(&mut self, event: &Event) {
+        if let Some(warning) = self.guards.events(event) {
+            let _full = self.warnings.try_send(warning);
+        }
         match event {
             // The decision was counted when this replica made it first.
             Event::Decided { repeated: true, .. } => {}
@@ -235,7 +242,7 @@ impl Render {
                 self.metrics.unusable.inc();
                 tracing::debug!(%collection, why, "object is invalid and is ignored");
             }
-            Event::GuardTaken { id, scope, reason, actor, problem, lasts } => {
+            Event::GuardTaken { id, scope, reason, actor, problem, lasts, .. } => {
                 let lasts_s = lasts.map(|lasts| lasts.as_secs());
                 if problem.is_empty() {
                     tracing::info!(guard = %id, ?scope, reason, actor, lasts_s, "took a guard");

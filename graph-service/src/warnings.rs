@@ -1,4 +1,5 @@
-//! Posts Kubernetes events on dependents with invalid, restored or too many references.
+//! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, and on objects that
+//! guards hold.
 
 use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::Method;
@@ -32,7 +33,10 @@ const NAME_MAX_BYTES: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
     /// A reference to a namespaced owner in another namespace.
-    OwnerInOtherNamespace { dependent: ObjectRef, reference: OwnerReference },
+    OwnerInOtherNamespace {
+        dependent: ObjectRef,
+        reference: OwnerReference,
+    },
     /// A reference to an owner that orphaned the object was restored at this version.
     Readopted {
         dependent: ObjectRef,
@@ -42,7 +46,20 @@ pub(crate) enum Warning {
         writer: Option<String>,
     },
     /// An object has more references than the collector reads.
-    TooManyReferences { object: ObjectRef, count: u32 },
+    TooManyReferences {
+        object: ObjectRef,
+        count: u32,
+    },
+    Guard(About),
+}
+
+/// An event of a guard, or of an object that a guard holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) object: ObjectRef,
+    pub(crate) reason: &'static str,
+    pub(crate) is_warning: bool,
+    pub(crate) message: String,
 }
 
 impl Warning {
@@ -50,7 +67,8 @@ impl Warning {
         match self {
             Warning::OwnerInOtherNamespace { dependent: object, .. }
             | Warning::Readopted { dependent: object, .. }
-            | Warning::TooManyReferences { object, .. } => object,
+            | Warning::TooManyReferences { object, .. }
+            | Warning::Guard(About { object, .. }) => object,
         }
     }
 
@@ -60,6 +78,7 @@ impl Warning {
             Warning::OwnerInOtherNamespace { .. } => "OwnerRefInvalidNamespace",
             Warning::Readopted { .. } => "OwnerReferenceReadopted",
             Warning::TooManyReferences { .. } => "TooManyOwnerReferences",
+            Warning::Guard(about) => about.reason,
         }
     }
 
@@ -89,7 +108,13 @@ impl Warning {
             Warning::TooManyReferences { count, .. } => format!(
                 "The object has {count} owner references; the garbage collector reads at most {REFERENCES_MAX}, or 512 KiB of text. It does not collect the object until some references are removed"
             ),
+            Warning::Guard(about) => about.message.clone(),
         }
+    }
+
+    fn kind(&self) -> &'static str {
+        let is_normal = matches!(self, Warning::Guard(About { is_warning: false, .. }));
+        if is_normal { "Normal" } else { "Warning" }
     }
 
     /// FNV-1a over the subject of the warning: short, and the same after a restart.
@@ -98,6 +123,7 @@ impl Warning {
             Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
             Warning::Readopted { dependent, owner, .. } => format!("{} {} again", dependent.uid, owner.uid),
             Warning::TooManyReferences { object, .. } => format!("{} references", object.uid),
+            Warning::Guard(About { object, reason, message, .. }) => format!("{} {reason} {message}", object.uid),
         };
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -185,7 +211,7 @@ fn event(warning: &Warning, host: &str, now: SystemTime) -> Value {
             "name": &*object.name,
             "uid": object.uid.to_string(),
         },
-        "type": "Warning",
+        "type": warning.kind(),
         "reason": warning.reason(),
         "message": clip(&warning.message(), MESSAGE_MAX_BYTES),
         "source": { "component": COMPONENT, "host": host },

@@ -18,6 +18,7 @@ mod attempt;
 mod clock;
 mod election;
 mod executor;
+mod guards;
 mod ingest;
 mod kinds;
 mod law;

@@ -515,6 +515,7 @@ pub enum Event {
     /// A guard takes effect, or changes its scope or its rule.
     GuardTaken {
         id: GuardId,
+        uid: Uid,
         scope: Scope,
         reason: String,
         /// The actor who created the guard, according to its resource.

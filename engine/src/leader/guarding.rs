@@ -39,6 +39,7 @@ impl Leader {
         let Some(entry) = self.dispatcher.queue().holds().get(id) else { return };
         let event = Event::GuardTaken {
             id: id.clone(),
+            uid: entry.guard.uid.clone(),
             scope: entry.meaning.scope.clone(),
             reason: entry.guard.reason.clone(),
             actor: entry.guard.actor.clone(),

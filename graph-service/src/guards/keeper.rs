@@ -105,7 +105,7 @@ impl Keeper {
         let mut counting = self.counting.take().unwrap_or_default();
         let until = Instant::now() + COUNT_FOR;
         while Instant::now() < until {
-            if self.reader.with(|queries| counting.step(&queries, COUNT_STEP)) {
+            if self.reader.with(|queries| counting.step(queries, COUNT_STEP)) {
                 self.covers = guards.iter().map(|view| (view.id.clone(), counting.of(&view.id))).collect();
                 self.count_at = Instant::now() + COUNT_EVERY;
                 return;

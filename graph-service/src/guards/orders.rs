@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) async fn run(press: Press, gates: Router, mut orders: mpsc::Receiver<GuardOrder>) -> anyhow::Result<()> {
     while let Some(order) = orders.recv().await {
         match order {
-            GuardOrder::Ask(question) => gates.ask(question),
+            GuardOrder::Ask(question) => gates.ask(*question),
             GuardOrder::Cancel { gate, number } => gates.cancel(&gate, &[number]),
             GuardOrder::Pause { by, scope, reason, lifetime } => pause(&press, &by, scope, reason, lifetime).await,
         }

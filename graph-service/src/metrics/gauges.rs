@@ -2,6 +2,7 @@
 
 use super::{Labels, count_of};
 use engine::coverage::State;
+use engine::guard::GuardKind;
 use engine::view::{AGE_BOUNDS, CollectionStatus, GuardView, Status, Undecided, Waiting, Waits};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -33,7 +34,7 @@ const NAMED_MAX: usize = 100;
 pub(crate) struct Snapshot<'a> {
     pub(crate) status: &'a Status,
     pub(crate) waits: &'a [Waits],
-    pub(crate) pauses: &'a [GuardView],
+    pub(crate) guards: &'a [GuardView],
     pub(crate) collections: &'a [CollectionStatus],
     /// See [`super::Metrics::stalled`].
     pub(crate) stalled: Duration,
@@ -67,6 +68,8 @@ pub(super) struct Gauges {
     grants_stopped: Gauge,
     pauses: Family<Labels<1>, Gauge>,
     pauses_unknown: Gauge,
+    guards: Family<Labels<2>, Gauge>,
+    guards_held: Family<Labels<1>, Gauge>,
 }
 
 /// The states of an item that no executor has.
@@ -76,6 +79,7 @@ fn places() -> impl Iterator<Item = Waiting> {
 
 impl Gauges {
     pub(super) fn register(book: &mut Book<'_>) -> Gauges {
+        let kinds = || Label::of("kind", GuardKind::ALL.map(GuardKind::as_str));
         let state = || Label::of("state", places().map(Waiting::as_str));
         Gauges {
             loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the last round of the collector's loop", "Below five seconds, also in a quiet cluster. `/livez` fails above thirty."), Seconds::default()),
@@ -97,7 +101,7 @@ impl Gauges {
             virtual_nodes: book.put("ownergraph_graph_virtual_nodes", [], ("Owners that exist only in references", "They are gone or are not watched. A high number means many dangling references."), Gauge::default()),
             graph_bytes: book.put("ownergraph_graph_bytes", [], ("Bytes of the graph's large parts: objects, names, references and indexes", "The difference to `process_resident_memory_bytes` is memory outside of the graph."), Gauge::default()),
             bytes_per_object: book.put("ownergraph_graph_bytes_per_object", [], ("`ownergraph_graph_bytes` for each object in the graph", "The budget is 160. Meaningful above about ten thousand objects."), Seconds::default()),
-            items: book.put("ownergraph_queue_items", [state()], ("Decisions that are not leased to an executor, by state", "`ready` should go down without action. `held` waits for the end of a pause. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
+            items: book.put("ownergraph_queue_items", [state()], ("Decisions that are not leased to an executor, by state", "`ready` should go down without action. `held` waits for a guard. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
             ages: book.put("ownergraph_queue_items_by_age", [state(), Label::of("age", AGES)], ("Decisions that are not leased to an executor, by age", "Items that are `ready` for minutes need more executors."), Family::default()),
             oldest: book.put("ownergraph_queue_oldest_seconds", [state()], ("Age of the oldest decision in each state; 0 if there is none", "Up to a second too low."), Family::default()),
             leases: book.put("ownergraph_leases", [], ("Work items granted and not yet reported", "At most twice the concurrency of all executors."), Gauge::default()),
@@ -110,12 +114,14 @@ impl Gauges {
             term: book.put("ownergraph_term", [], ("Term in which this replica leads; 0 while it does not lead", "Its `changes()` counts changes of leader."), Gauge::default()),
             grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while grants are stopped; `/readyz?verbose` shows the reason", "1 on every replica that does not lead."), Gauge::default()),
             pauses: book.put("ownergraph_pauses", [Label::of("state", ["pending", "effective"])], ("Active pauses, by whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
-            pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because Pause objects cannot be read", "The collector must be able to list and watch `pauses.ownergraph.dev`."), Gauge::default()),
+            pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because the guards of a kind cannot be read", "The collector must be able to list and watch the resources of the group `ownergraph.dev`."), Gauge::default()),
+            guards: book.put("ownergraph_guards", [kinds(), Label::of("state", ["pending", "effective"])], ("Active guards by kind, and whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
+            guards_held: book.put("ownergraph_guards_held_items", [kinds()], ("Decisions that guards hold, by the kind of the strictest guard", "`kubectl ownergraph queue` names them, and `why` the command that releases each."), Family::default()),
         }
     }
 
     pub(super) fn set(&self, snapshot: &Snapshot<'_>) {
-        let Snapshot { status, waits, pauses, collections, stalled, clock } = snapshot;
+        let Snapshot { status, waits, guards, collections, stalled, clock } = snapshot;
         self.stalled.set(stalled.as_secs_f64());
         self.collections(collections, *clock);
         self.nodes.set(count_of(status.nodes));
@@ -142,8 +148,18 @@ impl Gauges {
         self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
         self.grants_stopped.set(i64::from(status.stopped.is_some()));
         for (state, effective) in [("pending", false), ("effective", true)] {
-            let count = pauses.iter().filter(|view| !view.over && view.effective == effective).count();
-            self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
+            for kind in GuardKind::ALL {
+                let is_one = |view: &&GuardView| view.id.kind == kind && !view.over && view.effective == effective;
+                let count = count_of(guards.iter().filter(is_one).count());
+                self.guards.get_or_create(&[("kind", kind.as_str()), ("state", state)]).set(count);
+                if kind == GuardKind::Pause {
+                    self.pauses.get_or_create(&[("state", state)]).set(count);
+                }
+            }
+        }
+        for kind in GuardKind::ALL {
+            let held = guards.iter().filter(|view| view.id.kind == kind).map(|view| view.held).sum();
+            self.guards_held.get_or_create(&[("kind", kind.as_str())]).set(count_of(held));
         }
         self.pauses_unknown.set(i64::from(status.guards_unknown.is_some()));
     }

@@ -417,6 +417,11 @@ impl World {
                 }
             }
         };
+        if let (Answer::Accepted(_), Request::Delete { target, .. }) = (&answer, request)
+            && let Err(why) = self.guard_law(target)
+        {
+            return self.violate(format!("executor {at}, lease {lease}: {why}"));
+        }
         if let Answer::Accepted(_) = answer {
             if let Some(ground) = self.executors[at].grounds.get_mut(&lease) {
                 ground.fate.accepted = true;

@@ -35,6 +35,8 @@ pub struct Options {
     pub cap: u32,
     /// Half of all processes run the next release. Each start draws the release again.
     pub upgrade: bool,
+    /// Users create protections and gates.
+    pub guards: bool,
     pub faults: Faults,
     pub users: Users,
     pub perils: Perils,
@@ -166,6 +168,7 @@ impl Options {
             faults,
             users,
             upgrade: random.percent(30),
+            guards: Random::new(seed, 13).percent(30),
             perils: Perils::draw(seed, perils),
         }
     }

@@ -9,8 +9,8 @@ use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::follow::Failure;
 use engine::leader::{
-    CheckBy, Config, Event, GuardAnswer, GuardRead, Input, Leader, Mode, Named, Output, Policy, Probe, ProbeAnswer,
-    ProbeId, StreamId,
+    CheckBy, Config, Event, GuardRead, Input, Leader, Mode, Named, Output, Policy, Probe, ProbeAnswer, ProbeId,
+    StreamId,
 };
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
@@ -155,6 +155,7 @@ impl World {
         replica.collections = KINDS.iter().map(|_| Collection::default()).collect();
         self.note(|| format!("replica {at} starts"));
         self.after(MS, Happening::Discovery { replica: at, epoch });
+        self.follow_guards(at, epoch);
         self.drain_elector(at);
     }
 
@@ -285,6 +286,9 @@ impl World {
                 {
                     self.violate(format!("replica {at} believes the store went back: {why}"));
                 }
+                if let Event::GuardEffective { id } = &event {
+                    self.guard_is_effective(id);
+                }
                 if let Event::Removed { object, .. } = &event {
                     self.show_end(at, &object.uid);
                 }
@@ -330,8 +334,10 @@ impl World {
                 let delay = self.api.delay(self.options.api_ms);
                 self.after(delay, Happening::GuardsRead { replica: at, epoch, read, fails });
             }
-            Output::AskGate(_) | Output::CancelQuestion { .. } | Output::CreatePause { .. } => {
-                panic!("there is no guard in this world")
+            Output::AskGate(question) => self.ask_gate(at, &question),
+            Output::CancelQuestion { .. } => {}
+            Output::CreatePause { by, reason, .. } => {
+                self.note(|| format!("replica {at} wants a pause, {by}: {reason}"))
             }
             Output::Relist { collection, why } => {
                 self.note(|| format!("replica {at} relists {collection}: {why}"));
@@ -454,7 +460,7 @@ impl World {
 
     pub(super) fn pauses_read(&mut self, at: usize, epoch: u64, read: GuardRead, fails: bool) {
         if self.is_epoch(at, epoch) {
-            let answer = if fails { Err(String::from("no answer")) } else { Ok(GuardAnswer::NotServed) };
+            let answer = if fails { Err(String::from("no answer")) } else { Ok(self.guards_there(read.kind)) };
             self.tell(at, Input::GuardsRead { read, answer });
         }
     }

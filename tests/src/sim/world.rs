@@ -4,6 +4,7 @@ use super::attempt::{Answer, Request};
 use super::clock::Clock;
 use super::election::Lease;
 use super::executor::Executor;
+use super::guards::Guards;
 use super::kinds::{KINDS, PODS, STORED};
 use super::law::{self, Shown};
 use super::options::Options;
@@ -17,6 +18,7 @@ use super::truth::{Actor, Life};
 use super::users;
 use crate::random::Random;
 use engine::elector::{self, CallId, LeaseWrite};
+use engine::guard::{Answered, GuardKind};
 use engine::leader::{self, GuardRead, Probe, ProbeAnswer, ProbeId};
 use engine::object::{OwnerReference, Uid};
 use engine::work::{LeaseId, Refusal, ToExecutor, ToLeader};
@@ -65,6 +67,10 @@ pub(super) enum Happening {
     RequestArrives { executor: usize, incarnation: u64, lease: LeaseId, number: u64, sent: u64, request: Request },
     Answered { executor: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer },
     UserActs,
+    GuardActs,
+    GuardShown { replica: usize, epoch: u64, input: Box<leader::Input> },
+    GuardsListed { replica: usize, epoch: u64, kind: GuardKind },
+    GateAnswers { replica: usize, epoch: u64, target: Uid, answered: Box<Answered> },
     UserLoses { owner: Uid },
     ReAdd { uid: Uid, references: Vec<OwnerReference> },
     Crowd { step: u8 },
@@ -98,6 +104,7 @@ pub(super) struct World {
     pub(super) chaos: Random,
     /// The random numbers of the time for which executors wait for connections.
     pub(super) connections: Random,
+    pub(super) guards: Guards,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,
     pub(super) executors: Vec<Executor>,
@@ -141,6 +148,7 @@ impl World {
             user: Random::new(seed, 4),
             chaos: Random::new(seed, 5),
             connections: Random::new(seed, 12),
+            guards: Guards::new(seed),
             server: Server::new(seed),
             replicas: Vec::new(),
             executors: Vec::new(),
@@ -199,6 +207,7 @@ impl World {
             at += self.chaos.between(S / 4, S);
             self.at(at, Happening::Chaos);
         }
+        self.plan_guards(span);
         self.at(span, Happening::Calm);
     }
 
@@ -285,6 +294,12 @@ impl World {
             Happening::ReAdd { uid, references } => self.readd(&uid, &references),
             Happening::Crowd { step } => self.crowd(step),
             Happening::Chaos => self.make_chaos(),
+            Happening::GuardActs => self.guard_acts(),
+            Happening::GuardShown { replica, epoch, input } => self.guard_shown(replica, epoch, *input),
+            Happening::GuardsListed { replica, epoch, kind } => self.guards_listed(replica, epoch, kind),
+            Happening::GateAnswers { replica, epoch, target, answered } => {
+                self.gate_answers(replica, epoch, target, *answered);
+            }
             Happening::Calm => self.calm_down(),
             Happening::Look => self.look(),
         }
@@ -372,6 +387,10 @@ impl World {
             | Happening::ReAdd { .. }
             | Happening::Crowd { .. }
             | Happening::Chaos
+            | Happening::GuardActs
+            | Happening::GuardShown { .. }
+            | Happening::GuardsListed { .. }
+            | Happening::GateAnswers { .. }
             | Happening::Calm
             | Happening::Look => 0,
         };
@@ -492,6 +511,7 @@ impl World {
         self.lying_until = 0;
         self.cold = None;
         self.calm_perils();
+        self.calm_guards();
         for replica in &mut self.replicas {
             replica.lags_until = 0;
             if let Some(candidate) = &mut replica.candidate {

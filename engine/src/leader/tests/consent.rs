@@ -1,5 +1,7 @@
 //! Budgets, approvals and gates: what they hold at the grant, and what releases it.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "each test picks the few events that it is about")]
+
 use super::*;
 use crate::guard::{
     Answer, Answered, Approval, Approved, Budget, FailurePolicy, Gate, Guard, GuardId, Limit, OnExceeded, Rule,

@@ -127,6 +127,7 @@ fn a_usual_event_is_told_whole() {
 fn a_change_of_the_collector_has_no_target_and_says_what_and_why() {
     let event = Event::GuardTaken {
         id: GuardId { kind: GuardKind::Pause, name: "p".into() },
+        uid: Uid::parse("u").unwrap(),
         scope: engine::scope::Scope::default(),
         reason: "maintenance".to_owned(),
         actor: "jane".to_owned(),
