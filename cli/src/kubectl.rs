@@ -16,6 +16,7 @@
 //! * `conditions`: the state of the shown objects, from the API server
 //! * `selector`, `globs`, `narrow`: filters
 //! * `columns`, `document`, `jsonpath`, `picture`: tables, JSON and YAML, templates, DOT and Mermaid
+//! * `confirm`: confirmation at the terminal
 //! * `complete`: completion of command lines
 //! * one module per command
 
@@ -33,6 +34,7 @@ pub(crate) use complete::complete;
 mod columns;
 mod complete;
 mod conditions;
+mod confirm;
 mod cycles;
 mod decisions;
 mod delete;

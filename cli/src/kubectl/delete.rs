@@ -5,6 +5,7 @@
 //! were read as preconditions. A change before the plan changes its digest. A change of a target after the plan fails
 //! the precondition.
 
+use super::confirm::confirmed;
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
 use super::naming::{Found, Named, by_type, read, refusal, shown};
@@ -12,22 +13,19 @@ use super::service::{Need, Service};
 use super::session::Session;
 use super::{plan, targets};
 use crate::name::command;
-use anstream::AutoStream;
 use anyhow::Context as _;
 use http::{Method, StatusCode};
 use kube_api::{call, media, request};
 use proto::graph::v1beta1::PreviewDeletionResponse;
 use runtime::visible::line;
 use serde_json::json;
-use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 use tokio::time::{Instant, interval};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
 /// Interval of reads of --wait.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Maximum length of a typed answer.
-const WORD_MAX_BYTES: u64 = 1 << 10;
 
 pub(super) async fn run(flags: Delete) -> Answered {
     let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -49,12 +47,9 @@ pub(super) async fn run(flags: Delete) -> Answered {
         None => {
             there(&named)?;
             let plan = certain(&mut service, &named, flags.targets.cascade).await?;
-            let mut terminal = AutoStream::auto(io::stderr().lock());
-            terminal.write_all(plan::text(&plan, &named, flags.targets.cascade).as_bytes())?;
-            if !flags.yes {
-                agreed(&named, &mut io::stdin().lock(), &mut terminal)?;
-            }
-            drop(terminal);
+            let (question, word) = question(&named);
+            let asked = (!flags.yes).then_some((question.as_str(), word.as_str()));
+            confirmed(&plan::text(&plan, &named, flags.targets.cascade), asked, "nothing was deleted")?;
             // The cluster may have changed while the user read the plan.
             for object in &mut named {
                 object.found = read(&session, object).await?;
@@ -142,20 +137,13 @@ async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Re
     }
 }
 
-/// Asks the user to type the name of the target, or the number of targets.
-fn agreed(named: &[Named], typed: &mut impl BufRead, terminal: &mut impl Write) -> Result<(), Problem> {
+/// The question for the name of the target, or for the number of targets, and the word that agrees.
+fn question(named: &[Named]) -> (String, String) {
     let (what, word) = match named {
         [one] => (shown(&one.reference()), line(&one.name).into_owned()),
         all => (format!("these {} objects", all.len()), all.len().to_string()),
     };
-    write!(terminal, "To delete {what} and the objects of the plan, type {word}: ")?;
-    terminal.flush()?;
-    let mut line = String::new();
-    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("the answer cannot be read")?;
-    if line.trim() == word {
-        return Ok(());
-    }
-    Err(Problem::Refused(format!("{:?} is not {word:?}; nothing was deleted", line.trim())))
+    (format!("To delete {what} and the objects of the plan, type {word}: "), word)
 }
 
 /// Deletes a target. The inner error is the API server's refusal, which means that nothing was deleted.
@@ -205,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_word_that_is_asked_for_is_agreement() {
+    fn the_question_asks_for_the_name_or_the_number() {
         let found = Found::There { uid: "u".into(), resource_version: "1".into() };
         let named = |name: &str| Named {
             served: super::super::naming::Served { kind: "Pod".into(), ..Default::default() },
@@ -213,18 +201,9 @@ mod tests {
             name: name.into(),
             found: found.clone(),
         };
-        let asked = |named: &[Named], typed: &str| {
-            let mut terminal = Vec::new();
-            let agreed = agreed(named, &mut typed.as_bytes(), &mut terminal);
-            (agreed.is_ok(), String::from_utf8(terminal).unwrap())
-        };
-        let prompt = "To delete Pod shop/web and the objects of the plan, type web: ".to_owned();
-        assert_eq!(asked(&[named("web")], " web \n"), (true, prompt.clone()));
-        for wrong in ["", "\n", "y\n", "yes\n", "Web\n", "web web\n", "webx"] {
-            assert_eq!(asked(&[named("web")], wrong), (false, prompt.clone()), "{wrong:?}");
-        }
-        let two = [named("web"), named("db")];
-        assert!(asked(&two, "2\n").0 && !asked(&two, "web\n").0);
-        assert!(asked(&two, "2\n").1.contains("these 2 objects"));
+        let one = "To delete Pod shop/web and the objects of the plan, type web: ";
+        assert_eq!(question(&[named("web")]), (one.to_owned(), "web".to_owned()));
+        let two = "To delete these 2 objects and the objects of the plan, type 2: ";
+        assert_eq!(question(&[named("web"), named("db")]), (two.to_owned(), "2".to_owned()));
     }
 }
