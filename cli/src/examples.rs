@@ -4,7 +4,7 @@ use crate::name;
 use clap::Command;
 
 /// The examples of the command at a path, without the program's name, each with an optional note.
-const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
     (
         "",
         &[
@@ -141,6 +141,42 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
         ],
     ),
     ("resume", &[("resume pause-7e5cf8a6", ""), ("resume --all", "")]),
+    (
+        "protect",
+        &[
+            ("protect -k pvc -n prod --reason 'data stays' prod-data", "never delete these"),
+            ("protect --owner deploy/web -n shop --reason migration --for 2h", "an object and all below it"),
+            ("protect -l tier=critical --namespace-selector env=prod --reason critical", ""),
+            ("protect --preset helm,argocd --reason 'their marks count'", "objects that other tools keep"),
+        ],
+    ),
+    (
+        "budget",
+        &[
+            ("budget calm --max 500 --per 10m --on-exceeded hold --reason 'no surprises'", "the rest waits"),
+            ("budget breaker --max 10% --per 1h -k cm --on-exceeded pause --reason 'stop a mass deletion'", ""),
+            ("budget prod --max 50 --per 1h -n prod --on-exceeded approve --reason 'ask first'", ""),
+        ],
+    ),
+    (
+        "approve",
+        &[
+            ("approve", "cascades that wait, with their digests"),
+            ("approve deploy/web -n shop", "shows the cascade, and asks for confirmation"),
+            ("approve deploy/web -n shop --digest aa26ce0eeb91793f", "only if the cascade still has this digest"),
+            ("approve budget/prod", "begins a new window"),
+        ],
+    ),
+    (
+        "release",
+        &[
+            ("release protection/prod-data", "shows what it holds, and asks for confirmation"),
+            ("release pause/pause-7e5cf8a6 protection/prod-data --yes", ""),
+            ("release gate/opa --for 10m --reason 'opa is down'", "bypasses the gate for a time"),
+            ("release budget/prod", "begins a new window"),
+        ],
+    ),
+    ("gates", &[("gates", ""), ("gates -o wide", "with state, end and reason"), ("gates -o json | jq .items", "")]),
     ("crds", &[("crds | kubectl apply -f -", "once for each cluster")]),
     (
         "export",

@@ -16,6 +16,7 @@
 //! * `conditions`: the state of the shown objects, from the API server
 //! * `selector`, `globs`, `narrow`: filters
 //! * `columns`, `document`, `jsonpath`, `picture`: tables, JSON and YAML, templates, DOT and Mermaid
+//! * `guards`: guards at the API server, what they hold, and the commands that release it
 //! * `confirm`: confirmation at the terminal
 //! * `complete`: completion of command lines
 //! * one module per command
@@ -44,6 +45,7 @@ mod ending;
 mod export;
 pub(crate) mod flags;
 mod globs;
+mod guards;
 mod jsonpath;
 pub(crate) mod line;
 mod naming;
@@ -114,6 +116,11 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Status(flags) => status::run(flags).await,
         Command::Pause(flags) => pausing::pause(flags).await,
         Command::Resume(flags) => pausing::resume(flags).await,
+        Command::Protect(flags) => guards::create::protect(*flags).await,
+        Command::Budget(flags) => guards::create::budget(*flags).await,
+        Command::Approve(flags) => guards::approve::run(flags).await,
+        Command::Release(flags) => guards::release::run(flags).await,
+        Command::Gates(flags) => guards::gates::run(flags).await,
         Command::Crds => pausing::crds(),
         Command::Export(flags) => export::run(flags).await,
         Command::Completion { shell } => {

@@ -31,8 +31,34 @@ pub(crate) fn program() -> &'static str {
     if is_plugin() { "kubectl ownergraph" } else { "ownergraph" }
 }
 
-/// The flags of this call: those of the connection, then the namespace. Each has a space before it.
-static GIVEN: OnceLock<(String, String)> = OnceLock::new();
+/// The flags of this call. Each has a space before it.
+static GIVEN: OnceLock<Given> = OnceLock::new();
+
+#[derive(Clone, Debug, Default)]
+struct Given {
+    /// Those of the connection.
+    connection: String,
+    /// Those of the connection that kubectl has too.
+    kubectl: String,
+    namespace: String,
+}
+
+/// Flags of the connection that kubectl has too, by their ids.
+const OF_KUBECTL: [&str; 13] = [
+    "kubeconfig",
+    "context",
+    "cluster",
+    "user",
+    "impersonate",
+    "impersonate_groups",
+    "impersonate_uid",
+    "tls_server_name",
+    "certificate_authority",
+    "client_certificate",
+    "client_key",
+    "insecure_skip_tls_verify",
+    "request_timeout",
+];
 
 /// Keeps the flags of this call that `connection` has, for printed commands.
 pub(crate) fn remember(found: &ArgMatches, connection: &Command) {
@@ -41,7 +67,12 @@ pub(crate) fn remember(found: &ArgMatches, connection: &Command) {
         innermost = below;
     }
     let namespace = Command::new("namespace").arg(clap::Arg::new("namespace").long("namespace").short('n'));
-    let _set_before = GIVEN.set((given(innermost, connection), given(innermost, &namespace)));
+    let of_kubectl = connection.get_arguments().filter(|flag| OF_KUBECTL.contains(&flag.get_id().as_str()));
+    let _set_before = GIVEN.set(Given {
+        connection: given(innermost, connection),
+        kubectl: given(innermost, &Command::new("kubectl").args(of_kubectl)),
+        namespace: given(innermost, &namespace),
+    });
 }
 
 /// The flags of a command line, as a shell reads them. Variables stay in effect without being repeated, and secrets are
@@ -73,14 +104,19 @@ const UNREPEATED: [&str; 3] = ["token", "verbosity", "direct"];
 
 /// The beginning of a printed command that reaches the same cluster and the same graph service.
 pub(crate) fn command() -> String {
-    let (connection, _) = GIVEN.get().cloned().unwrap_or_default();
+    let Given { connection, .. } = GIVEN.get().cloned().unwrap_or_default();
     format!("{}{connection}", program())
 }
 
 /// The same, in the namespace that the flags name.
 pub(crate) fn command_here() -> String {
-    let (connection, namespace) = GIVEN.get().cloned().unwrap_or_default();
+    let Given { connection, namespace, .. } = GIVEN.get().cloned().unwrap_or_default();
     format!("{}{connection}{namespace}", program())
+}
+
+/// The beginning of a printed command of kubectl that reaches the same API server.
+pub(crate) fn kubectl() -> String {
+    format!("kubectl{}", GIVEN.get().cloned().unwrap_or_default().kubectl)
 }
 
 /// Quotes a text as one word of a shell.

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
-use proto::admin::v1beta1::{ListPausesRequest, Pause};
+use proto::admin::v1beta1::{Guard, ListGuardsRequest, ListPausesRequest, Pause};
 use proto::graph::v1beta1::ListCoverageRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::Collection;
@@ -126,6 +126,20 @@ pub(crate) async fn pauses(admin: &mut Admin) -> Result<Response<Vec<Pause>>, St
     loop {
         let page = admin.list_pauses(request.clone()).await?.into_inner();
         all.extend(page.pauses);
+        if page.next_page_token.is_empty() {
+            return Ok(Response::new(all));
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+/// All guards, page by page.
+pub(crate) async fn guards(admin: &mut Admin) -> Result<Response<Vec<Guard>>, Status> {
+    let mut request = ListGuardsRequest { page_size: PAGE_SIZE, ..Default::default() };
+    let mut all = Vec::new();
+    loop {
+        let page = admin.list_guards(request.clone()).await?.into_inner();
+        all.extend(page.guards);
         if page.next_page_token.is_empty() {
             return Ok(Response::new(all));
         }

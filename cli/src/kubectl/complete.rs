@@ -134,6 +134,10 @@ fn values(of: &Arg, prefix: String) -> Wanted {
     }
     match (of.get_id().as_str(), of.get_value_hint()) {
         ("object" | "objects", _) => Wanted::Live(Live::Objects, prefix),
+        ("guards", _) => Wanted::Live(Live::Guards, prefix),
+        ("root", _) => Wanted::Live(Live::Roots, prefix),
+        ("kind", _) => Wanted::Live(Live::Types, prefix),
+        ("owner", _) => Wanted::Live(Live::Objects, prefix),
         ("namespace" | "port_forward_namespace", _) => Wanted::Live(Live::Namespaces, prefix),
         ("context", _) => Wanted::Live(Live::Contexts, prefix),
         (_, ValueHint::FilePath | ValueHint::AnyPath | ValueHint::DirPath) => Wanted::Files,

@@ -18,6 +18,8 @@ const GRAPH: &str = "ownergraph.graph.v1beta1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Kind {
+    Budget,
+    CascadeList,
     CascadeProgress,
     CollectorStatus,
     CycleList,
@@ -28,12 +30,14 @@ pub(crate) enum Kind {
     DemoSummary,
     Explanation,
     Graph,
+    GuardList,
     Lineage,
     OrphanCountList,
     OrphanList,
     Owners,
     Path,
     Pause,
+    Protection,
     QueueList,
     ReferenceList,
     StuckList,

@@ -9,12 +9,14 @@ use std::time::Duration;
 pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
 pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
+pub(crate) use guards::{Approve, Budget, Gates, Limit, OnExceeded, Preset, Protect, Release, ScopeFlags};
 pub(crate) use log::{Decisions, Group, Progress, Queue, Sink};
 pub(crate) use spans::limit;
 
 mod asking;
 mod brake;
 mod filters;
+mod guards;
 mod log;
 mod spans;
 
@@ -67,7 +69,7 @@ pub(crate) enum Command {
     /// Follows a cascade to its end.
     #[command(after_help = EXIT_CODES)]
     Progress(Progress),
-    /// Shows the state of the collector: queue, executors, pauses.
+    /// Shows the state of the collector: queue, executors, guards.
     #[command(after_help = EXIT_CODES)]
     Status(Status),
     /// Holds deletions of the collector, in a scope and for a time.
@@ -76,6 +78,21 @@ pub(crate) enum Command {
     /// Ends pauses early.
     #[command(after_help = EXIT_CODES)]
     Resume(Resume),
+    /// Keeps the objects in a scope from the collector.
+    #[command(after_help = EXIT_CODES)]
+    Protect(Box<Protect>),
+    /// Limits deletions of the collector in a scope, in a window of time.
+    #[command(after_help = EXIT_CODES)]
+    Budget(Box<Budget>),
+    /// Lists cascades that wait for an approval, or approves one.
+    #[command(after_help = EXIT_CODES)]
+    Approve(Approve),
+    /// Ends what a guard holds: deletes a pause or protection, bypasses a gate, or begins a new window of a budget.
+    #[command(after_help = EXIT_CODES)]
+    Release(Release),
+    /// Lists gates, with what waits for their policy engines.
+    #[command(after_help = EXIT_CODES)]
+    Gates(Gates),
     /// Prints the collector's CustomResourceDefinitions, for kubectl apply.
     #[command(after_help = EXIT_CODES)]
     Crds,

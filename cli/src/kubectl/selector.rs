@@ -2,6 +2,7 @@
 
 use kube::core::{Expression, Selector};
 use proto::r#type::v1beta1::ObjectRef;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Requirements on the fields that every object has.
@@ -62,8 +63,61 @@ pub(crate) fn fields(text: &str) -> Result<Fields, String> {
     text.split(',').map(term).collect::<Result<_, _>>().map(Fields)
 }
 
+/// Requirements on labels, for a resource that has a selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Requirements(Vec<Expression>);
+
+impl Requirements {
+    /// A `LabelSelector`. Two requirements on the same value both stand, so that none of them is lost.
+    pub(super) fn selector(&self) -> Value {
+        let (mut equal, mut others) = (Map::new(), Vec::new());
+        for expression in &self.0 {
+            let (key, operator, values) = match expression {
+                Expression::Equal(key, value) if !equal.contains_key(key) => {
+                    equal.insert(key.clone(), Value::from(value.as_str()));
+                    continue;
+                }
+                Expression::Equal(key, value) => (key, "In", vec![value]),
+                Expression::NotEqual(key, value) => (key, "NotIn", vec![value]),
+                Expression::In(key, values) => (key, "In", values.iter().collect()),
+                Expression::NotIn(key, values) => (key, "NotIn", values.iter().collect()),
+                Expression::Exists(key) => (key, "Exists", Vec::new()),
+                Expression::DoesNotExist(key) => (key, "DoesNotExist", Vec::new()),
+            };
+            let mut requirement = json!({ "key": key, "operator": operator });
+            if !values.is_empty() {
+                requirement["values"] = json!(values);
+            }
+            others.push(requirement);
+        }
+        let mut selector = Map::new();
+        if !equal.is_empty() {
+            selector.insert("matchLabels".to_owned(), equal.into());
+        }
+        if !others.is_empty() {
+            selector.insert("matchExpressions".to_owned(), others.into());
+        }
+        selector.into()
+    }
+}
+
+impl std::fmt::Display for Requirements {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().cloned().collect::<Selector>().fmt(f)
+    }
+}
+
+/// Reads what [`labels`] reads.
+pub(crate) fn requirements(text: &str) -> Result<Requirements, String> {
+    expressions(text).map(Requirements)
+}
+
 /// Reads `app=web,tier!=cache,env in (a,b),zone notin (c),canary,!old`. The error is a sentence.
 pub(crate) fn labels(text: &str) -> Result<Selector, String> {
+    expressions(text).map(|all| all.into_iter().collect())
+}
+
+fn expressions(text: &str) -> Result<Vec<Expression>, String> {
     let mut all = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -77,11 +131,7 @@ pub(crate) fn labels(text: &str) -> Result<Selector, String> {
         all.push(requirement(rest[..end].trim())?);
         rest = rest.get(end + 1..).unwrap_or_default().trim_start();
     }
-    if all.is_empty() {
-        Err("the selector selects everything: remove it".to_owned())
-    } else {
-        Ok(all.into_iter().collect())
-    }
+    if all.is_empty() { Err("the selector selects everything: remove it".to_owned()) } else { Ok(all) }
 }
 
 fn requirement(text: &str) -> Result<Expression, String> {
@@ -147,6 +197,23 @@ mod tests {
         for wrong in ["", "a in (b", "a b", "=c", "a within (b)", "a)", "ü=1"] {
             assert!(labels(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_selector_of_a_resource_keeps_every_requirement() {
+        let read = requirements("app=web,app=db,tier!=a,env in (a,b),zone notin (c),canary,!old").unwrap();
+        let expected = json!({
+            "matchLabels": { "app": "web" },
+            "matchExpressions": [
+                { "key": "app", "operator": "In", "values": ["db"] },
+                { "key": "tier", "operator": "NotIn", "values": ["a"] },
+                { "key": "env", "operator": "In", "values": ["a", "b"] },
+                { "key": "zone", "operator": "NotIn", "values": ["c"] },
+                { "key": "canary", "operator": "Exists" },
+                { "key": "old", "operator": "DoesNotExist" },
+            ],
+        });
+        assert_eq!(read.selector(), expected);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Asking, Format};
+use crate::kubectl::guards::store;
 use crate::kubectl::naming::{self, Catalogue, Served};
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
 use anyhow::Context as _;
+use engine::guard::GuardKind;
 use kube::api::ListParams;
 use kube::config::Kubeconfig;
 use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
@@ -22,7 +24,12 @@ const GRAPH_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum Live {
     /// Types and names of objects.
     Objects,
+    Types,
     Namespaces,
+    /// Guards that `release` takes.
+    Guards,
+    /// Roots of cascades that wait for an approval, and budgets.
+    Roots,
     Contexts,
 }
 
@@ -43,11 +50,26 @@ pub(super) async fn words(
     }
     asking.output.form = None;
     let mut session = Session::open(asking, &[Format::Table]).await?;
-    if what == Live::Namespaces {
-        let namespaces = Served { version: "v1".into(), resource: "namespaces".into(), ..Served::default() };
-        return listed(&session, &namespaces, "").await;
+    match what {
+        Live::Namespaces => {
+            let namespaces = Served { version: "v1".into(), resource: "namespaces".into(), ..Served::default() };
+            return listed(&session, &namespaces, "").await;
+        }
+        Live::Guards => {
+            let kinds = [GuardKind::Pause, GuardKind::Protection, GuardKind::Gate, GuardKind::Budget];
+            return Ok(guards_of(&session, &kinds, typed).await);
+        }
+        Live::Roots => {
+            let mut words = guards_of(&session, &[GuardKind::Budget], typed).await;
+            words.extend(roots(&mut session).await);
+            return Ok(words);
+        }
+        Live::Objects | Live::Types | Live::Contexts => {}
     }
     let catalogue = Catalogue::ask(&session).await?;
+    if what == Live::Types {
+        return Ok(types(&catalogue, typed).into_iter().collect());
+    }
     let of_type = |of: &str| catalogue.find(of).cloned().map_err(Problem::sentence);
     if let Some((of, name)) = typed.split_once('/') {
         return Ok(prefixed(of, names(&mut session, &of_type(of)?, name).await?));
@@ -63,6 +85,29 @@ pub(super) async fn words(
             Ok(types.into_iter().chain(only).collect())
         }
     }
+}
+
+/// Guards as `pause/NAME`. Kinds whose list is refused have none.
+async fn guards_of(session: &Session, kinds: &[GuardKind], typed: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for &kind in kinds {
+        let prefix = format!("{}/", kind.as_str());
+        if prefix.starts_with(typed) || typed.starts_with(&prefix) {
+            let listed = store::list(session, kind).await.unwrap_or_default();
+            words.extend(listed.into_iter().map(|(name, _)| format!("{prefix}{name}")));
+        }
+    }
+    words
+}
+
+/// The roots in the namespace that wait for an approval, if the leader answers in time.
+async fn roots(session: &mut Session) -> Vec<String> {
+    let namespace = session.namespace().to_owned();
+    let waiting = async { Some(Service::connect(session, Need::Leader).await.ok()?.waiting().await) };
+    let waiting = tokio::time::timeout(GRAPH_WITHIN, waiting).await.ok().flatten().unwrap_or_default();
+    let roots = waiting.into_iter().filter_map(|(cascade, _)| cascade.root);
+    let here = roots.filter(|root| root.namespace.is_empty() || root.namespace == namespace);
+    here.map(|root| naming::by_type(&root)).collect()
 }
 
 fn prefixed(of: &str, names: Vec<String>) -> Vec<String> {

@@ -28,7 +28,7 @@ pub(crate) struct Pause {
     #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) namespace: Vec<String>,
     /// Objects of this kind, in kubectl's forms: pods, deploy, deployments.apps; may be repeated.
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
+    #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
     /// Lifetime of the pause, such as 1h30m; at most 24h.
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]

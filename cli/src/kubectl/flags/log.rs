@@ -121,7 +121,7 @@ pub(crate) struct Decisions {
     #[arg(long = "action", value_enum, value_delimiter = ',')]
     pub(crate) actions: Vec<Action>,
     /// Only objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
-    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
+    #[arg(short = 'k', long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
     pub(crate) resources: Vec<GroupResource>,
     /// Only decisions for which this expression is true, in the Common Expression Language:
     /// `event.target.name.startsWith("web")`.

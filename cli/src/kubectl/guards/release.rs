@@ -1,0 +1,208 @@
+//! `release`: ends what guards hold.
+
+use super::patches;
+use super::store::{self, Patched};
+use super::{guard_id, known};
+use crate::counted::counted;
+use crate::kubectl::columns::span;
+use crate::kubectl::confirm::confirmed;
+use crate::kubectl::ending::{Answered, Ending, Problem};
+use crate::kubectl::flags::{Asking, Format, Output, Release};
+use crate::kubectl::service::{Need, Service};
+use crate::kubectl::session::Session;
+use crate::name::command;
+use engine::guard::{GuardId, GuardKind};
+use proto::admin::v1beta1::Guard;
+use runtime::visible::line;
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+pub(crate) async fn run(flags: Release) -> Answered {
+    let orders = orders(&flags)?;
+    let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let deletes = |order: &Order| matches!(order, Order::Delete(_));
+    if orders.iter().any(deletes) && !flags.yes && !at_terminal {
+        return Err(Problem::sentence("stdin is not a terminal: give --yes to delete pauses and protections"));
+    }
+    let asking =
+        Asking { namespace: None, all_namespaces: false, connection: flags.connection, output: Output::default() };
+    let mut session = Session::open(asking, &[Format::Name]).await?;
+    if session.is_file() {
+        return Err(Problem::sentence("--from-file only reads; this command writes to the API server"));
+    }
+    let held = if orders.iter().any(deletes) { held(&mut session).await } else { Vec::new() };
+    for order in orders {
+        match order {
+            Order::Delete(id) => {
+                let read = store::read(&session, &id).await?;
+                let reason = read.object["spec"]["reason"].as_str().unwrap_or_default();
+                let question = format!("To delete {id}, type {}: ", line(&id.name));
+                let asked = (!flags.yes).then_some((question.as_str(), &*id.name));
+                confirmed(&format!("{}\n", line(&now(&id, reason, &held))), asked, "nothing was deleted")?;
+                store::delete(&session, &id, &read.uid).await?;
+                session.print(&format!("{} deleted\n", line(&id.to_string())))?;
+            }
+            Order::Bypass(id, lasts, why) => {
+                let read = store::read(&session, &id).await?;
+                let by = store::user(&session).await;
+                let patch = patches::bypass(&read.uid, lasts, &why, &by, read.now).map_err(Problem::sentence)?;
+                patched(&id, store::patch(&session, &id, &patch).await?)?;
+                let time = span(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX));
+                session.print(&format!("{} bypassed for {time}\n", line(&id.to_string())))?;
+            }
+            Order::Open(id) => {
+                open_window(&session, &id).await?;
+            }
+        }
+    }
+    Ok(Ending::Fine)
+}
+
+/// Begins a new window of a budget.
+pub(super) async fn open_window(session: &Session, id: &GuardId) -> Answered {
+    let read = store::read(session, id).await?;
+    let patch = patches::count_from(&read.uid, read.now);
+    patched(id, store::patch(session, id, &patch).await?)?;
+    session.print(&format!("{} has a new window\n", line(&id.to_string())))?;
+    Ok(Ending::Fine)
+}
+
+fn patched(id: &GuardId, patched: Patched) -> Result<(), Problem> {
+    match patched {
+        Patched::Done => Ok(()),
+        Patched::Changed(why) => Err(Problem::Refused(format!("{id} was replaced meanwhile; try again ({why})"))),
+    }
+}
+
+/// What to do with a guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Order {
+    Delete(GuardId),
+    Bypass(GuardId, Duration, String),
+    Open(GuardId),
+}
+
+/// Reads all arguments before anything is written.
+fn orders(flags: &Release) -> Result<Vec<Order>, Problem> {
+    let orders: Vec<Order> = flags.guards.iter().map(|word| order(word, flags)).collect::<Result<_, _>>()?;
+    let bypasses = orders.iter().any(|order| matches!(order, Order::Bypass(..)));
+    if !bypasses && (flags.lifetime.is_some() || flags.reason.is_some()) {
+        return Err(Problem::sentence("--for and --reason are for gates, and no gate is named"));
+    }
+    Ok(orders)
+}
+
+fn order(word: &str, flags: &Release) -> Result<Order, Problem> {
+    let Some(id) = guard_id(word) else {
+        return Err(Problem::sentence(format!(
+            "{word:?} is not a guard: write pause/NAME, protection/NAME, gate/NAME or budget/NAME; {} status lists the guards",
+            command()
+        )));
+    };
+    match id.kind {
+        GuardKind::Pause | GuardKind::Protection => Ok(Order::Delete(id)),
+        GuardKind::Budget => Ok(Order::Open(id)),
+        GuardKind::Approval => Err(Problem::sentence(format!(
+            "{id} is released for each cascade: {0} approve lists those that wait; kubectl delete approvals.{1} {2} ends the Approval",
+            command(),
+            store::GROUP,
+            id.name
+        ))),
+        GuardKind::Gate => match (flags.lifetime, &flags.reason) {
+            (Some(lasts), Some(why)) => Ok(Order::Bypass(id, lasts, why.clone())),
+            _ => Err(Problem::sentence(format!(
+                "{id} is bypassed for a time: give --for DURATION, at most 24h, and --reason TEXT"
+            ))),
+        },
+    }
+}
+
+/// The guards as the graph service knows them. The deletion of a guard needs no graph service.
+async fn held(session: &mut Session) -> Vec<Guard> {
+    let found = async {
+        let mut service = Service::connect(session, Need::Service).await?;
+        Ok::<_, Problem>(known(&mut service.admin).await?)
+    };
+    match found.await {
+        Ok(guards) => guards,
+        Err(problem) => {
+            session.missed(format!("it is not known what the guards hold: {problem}"));
+            Vec::new()
+        }
+    }
+}
+
+/// What a guard holds now.
+fn now(id: &GuardId, reason: &str, guards: &[Guard]) -> String {
+    let guard = guards.iter().find(|guard| guard_id(&guard.name).as_ref() == Some(id));
+    let held = guard.map_or_else(
+        || "an unknown number of decisions".to_owned(),
+        |guard| format!("{} in {}", counted(guard.held_items, "decision"), guard.scope),
+    );
+    format!("{id} holds {held}: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubectl::flags::Connection;
+
+    fn read(guards: &[&str], lifetime: Option<u64>, reason: Option<&str>) -> Result<Vec<Order>, String> {
+        let flags = Release {
+            guards: guards.iter().map(|&guard| guard.to_owned()).collect(),
+            lifetime: lifetime.map(Duration::from_secs),
+            reason: reason.map(str::to_owned),
+            yes: false,
+            connection: Connection::default(),
+        };
+        orders(&flags).map_err(|problem| problem.to_string())
+    }
+
+    fn id(kind: GuardKind, name: &str) -> GuardId {
+        GuardId { kind, name: name.into() }
+    }
+
+    #[test]
+    fn each_kind_of_guard_is_released_in_its_way() {
+        let words = ["pauses/a", "protections.ownergraph.dev/b", "ogb/c", "Gate/d"];
+        let all = read(&words, Some(60), Some("why")).unwrap();
+        let expected = [
+            Order::Delete(id(GuardKind::Pause, "a")),
+            Order::Delete(id(GuardKind::Protection, "b")),
+            Order::Open(id(GuardKind::Budget, "c")),
+            Order::Bypass(id(GuardKind::Gate, "d"), Duration::from_secs(60), "why".to_owned()),
+        ];
+        assert_eq!(all, expected);
+        for (words, lifetime, reason, why) in [
+            (&["a"][..], None, None, "\"a\" is not a guard: write pause/NAME"),
+            (&["pod/a"], None, None, "\"pod/a\" is not a guard"),
+            (&[""], None, None, "is not a guard"),
+            (
+                &["approval/a"],
+                None,
+                None,
+                "ownergraph approve lists those that wait; kubectl delete approvals.ownergraph.dev a",
+            ),
+            (&["gate/a"], None, Some("why"), "give --for DURATION"),
+            (&["gate/a"], Some(60), None, "give --for DURATION"),
+            (&["pause/a"], Some(60), None, "are for gates"),
+            (&["budget/a", "protection/b"], None, Some("why"), "are for gates"),
+        ] {
+            let said = read(words, lifetime, reason).unwrap_err();
+            assert!(said.contains(why), "{words:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_a_guard_holds_is_told_before_it_goes() {
+        let guard = Guard {
+            name: "protections/keep".to_owned(),
+            scope: "pods in shop".to_owned(),
+            held_items: 1,
+            ..Guard::default()
+        };
+        let keep = id(GuardKind::Protection, "keep");
+        assert_eq!(now(&keep, "why", &[guard]), "protection/keep holds 1 decision in pods in shop: why");
+        assert_eq!(now(&keep, "why", &[]), "protection/keep holds an unknown number of decisions: why");
+    }
+}
