@@ -6,12 +6,15 @@ use super::decisions::stream::{Follow, Next};
 use super::document::{Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Group, Queue};
+use super::guards::{self, Waiting};
 use super::naming::{by_type, shown};
 use super::service::{Need, Service};
 use super::session::Session;
+use crate::counted::are;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, Phase};
 use proto::graph::v1beta1::Reason;
+use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
 use proto::graph::v1beta1::reason::Code;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,8 +35,8 @@ pub(super) async fn run(flags: Queue) -> Answered {
     // Objects with the hold annotation have no decision, but count like objects that a pause holds.
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let (stuck, _unsynced) = service.stuck(session.include(), Duration::ZERO).await?;
-    open.extend(stuck.into_iter().filter(|found| is_annotated(&found.reasons)).map(|found| DecisionEvent {
-        target: found.node.and_then(|node| node.r#ref),
+    open.extend(stuck.iter().filter(|found| is_annotated(&found.reasons)).map(|found| DecisionEvent {
+        target: found.node.clone().and_then(|node| node.r#ref),
         phase: Phase::Held.into(),
         ..Default::default()
     }));
@@ -48,10 +51,31 @@ pub(super) async fn run(flags: Queue) -> Answered {
                 session.note(&format!("nothing waits {}", session.where_searched()));
             } else {
                 session.print_table(&table(&open, flags.by, now()))?;
+                let waiting = match guards::awaits_approval(stuck.iter().flat_map(|found| &found.reasons)) {
+                    true => service.waiting().await,
+                    false => Vec::new(),
+                };
+                held_by(&stuck, &waiting).iter().for_each(|text| session.note(text));
             }
         }
     }
     Ok(Ending::Fine)
+}
+
+/// The guards that hold objects, each with the number of its objects and the command that releases them.
+fn held_by(stuck: &[Stuck], waiting: &[Waiting]) -> Vec<String> {
+    let mut held: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    for found in stuck {
+        let object = found.node.clone().and_then(|node| node.r#ref).unwrap_or_default();
+        for reason in found.reasons.iter().filter(|reason| reason.code() != Code::HoldAnnotation) {
+            if let Some(command) = guards::release_command(reason, &object, waiting) {
+                let guard = reason.detail.split_once(": ").map_or("", |(guard, _)| guard);
+                *held.entry((guard, command)).or_default() += 1;
+            }
+        }
+    }
+    let text = |((guard, command), count)| format!("{} held by {guard}; release: {command}", are(count, "object"));
+    held.into_iter().map(text).collect()
 }
 
 fn is_annotated(reasons: &[Reason]) -> bool {

@@ -5,7 +5,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Status};
 use super::printer::Printer;
 use super::service::Way;
-use super::{pausing, way};
+use super::{guards, pausing, way};
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::remote::{self, Admin, Reach as _};
@@ -13,7 +13,7 @@ use executor_service::Channel;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{
-    DecisionLogStatus, GetStatusRequest, GetStatusResponse, Obstacle, UntrueReports, WatchStatusRequest,
+    DecisionLogStatus, GetStatusRequest, GetStatusResponse, Guard, Obstacle, UntrueReports, WatchStatusRequest,
 };
 use proto::graph::v1beta1::FindStuckObjectsRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
@@ -48,12 +48,12 @@ pub(super) async fn run(flags: Status) -> Answered {
         return follow(&way, &printer).await;
     }
     let (replica, status) = ask(&way).await?;
-    let mut graph = GraphServiceClient::new(replica);
+    let mut graph = GraphServiceClient::new(replica.clone());
     let searched = Searched {
         annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
         observed: count(&mut graph, Code::ObserveOnly, 1).await,
     };
-    show(&mut graph, &status, searched, &printer).await
+    show(replica, &status, searched, &printer).await
 }
 
 /// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
@@ -70,12 +70,12 @@ struct Searched {
 async fn follow(way: &Way, printer: &Printer) -> Answered {
     loop {
         let (replica, _) = ask(way).await?;
-        let mut graph = GraphServiceClient::new(replica.clone());
-        let mut stream = remote::within(Admin::new(replica).watch_status(WatchStatusRequest::default())).await?;
+        let mut stream =
+            remote::within(Admin::new(replica.clone()).watch_status(WatchStatusRequest::default())).await?;
         let pause = loop {
             match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
                 Some(Event::Status(status)) => {
-                    show(&mut graph, &status, Searched::default(), printer).await?;
+                    show(replica.clone(), &status, Searched::default(), printer).await?;
                 }
                 Some(Event::GoingAway(away)) => break away.reconnect_after,
                 None => break None,
@@ -100,17 +100,15 @@ async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
     Ok((replica, status))
 }
 
-async fn show(
-    graph: &mut GraphServiceClient<Channel>,
-    status: &GetStatusResponse,
-    searched: Searched,
-    printer: &Printer,
-) -> Answered {
-    let collections = remote::within(remote::collections(graph)).await?;
+async fn show(replica: Channel, status: &GetStatusResponse, searched: Searched, printer: &Printer) -> Answered {
+    let collections = remote::within(remote::collections(&mut GraphServiceClient::new(replica.clone()))).await?;
+    // An older graph service has pauses only.
+    let guards = guards::known(&mut Admin::new(replica)).await.ok();
+    let guards = guards.as_deref();
     match printer.format {
-        Format::Json | Format::Yaml => printer.print_document(document(status, &collections, searched)?, &[]),
+        Format::Json | Format::Yaml => printer.print_document(document(status, guards, &collections, searched)?, &[]),
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Ndjson => {
-            printer.print(&lines(status, &collections, searched))
+            printer.print(&lines(status, guards, &collections, searched))
         }
     }?;
     Ok(if is_broken(status, &collections) { Ending::Findings } else { Ending::Fine })
@@ -128,10 +126,18 @@ fn is_broken(status: &GetStatusResponse, collections: &[Collection]) -> bool {
         || collections.iter().any(|collection| collection.state() == State::Failed)
 }
 
-fn document(status: &GetStatusResponse, collections: &[Collection], searched: Searched) -> Result<Document, Problem> {
+fn document(
+    status: &GetStatusResponse,
+    guards: Option<&[Guard]>,
+    collections: &[Collection],
+    searched: Searched,
+) -> Result<Document, Problem> {
     let schema = Schema::load()?;
     let fields = schema.message("ownergraph.admin.v1beta1.GetStatusResponse", status)?;
     let document = Document::new(Kind::CollectorStatus).with_fields(fields);
+    let told = |guard| schema.message("ownergraph.admin.v1beta1.Guard", guard);
+    let guards = guards.map(|guards| guards.iter().map(told).collect::<Result<Vec<_>, _>>()).transpose()?;
+    let document = document.with("guards", guards.into());
     let collections = schema.values("ListCoverageResponse.Collection", collections)?;
     let document = document.with("collections", collections).with("annotatedObjects", searched.annotated.into());
     Ok(document.with("observes", searched.observed.map(|count| count > 0).into()))
@@ -285,7 +291,12 @@ fn of_untrue(liar: &UntrueReports) -> String {
     format!("{} reports of executor {name} (process {}){refused}", liar.count, of.incarnation)
 }
 
-fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searched) -> String {
+fn lines(
+    status: &GetStatusResponse,
+    guards: Option<&[Guard]>,
+    collections: &[Collection],
+    searched: Searched,
+) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string does not fail.
@@ -352,6 +363,18 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], searched: Searc
             let error = if collection.error.is_empty() { String::new() } else { format!(": {}", collection.error) };
             line("", format!("{} is {}{error}", name(collection), in_words(collection.state())));
         }
+    }
+    if let Some(guards) = guards {
+        if guards.is_empty() {
+            line("guards", "none".to_owned());
+            return text;
+        }
+        text.push('\n');
+        text.push_str(&guards::table(guards));
+        for remark in guards::remarks(guards) {
+            let _infallible = writeln!(text, "{}", visible::line(&remark));
+        }
+        return text;
     }
     if status.pauses.is_empty() {
         line("pauses", "none".to_owned());
@@ -440,7 +463,7 @@ mod tests {
         let status = GetStatusResponse { untrue_reports: vec![liar], ..GetStatusResponse::default() };
         let line = "10 reports of executor e-0 (process 1f), refused for another 540 s";
         assert!(
-            lines(&status, &[], Searched::default())
+            lines(&status, None, &[], Searched::default())
                 .lines()
                 .any(|found| found.starts_with("UNTRUE") && found.ends_with(line))
         );
@@ -474,7 +497,7 @@ mod tests {
             more_obstacles: 2,
             ..GetStatusResponse::default()
         };
-        let text = lines(&status, &[], Searched::default());
+        let text = lines(&status, None, &[], Searched::default());
         for expected in [
             "progress    FAILING: delete of ConfigMap a/x was tried 13 times: attempt 13 failed: transient: the owner answers too slowly\n",
             "blocked     322 behind webhook: guard: admission_denied: no deletions on Fridays\n",
@@ -484,8 +507,22 @@ mod tests {
         }
         status.obstacles.pop();
         assert_eq!(of_progress(&status), Ok("the loop makes progress, nothing waits".to_owned()));
-        let told = document(&status, &[], Searched::default()).unwrap().with_incomplete(&[]);
+        let told = document(&status, None, &[], Searched::default()).unwrap().with_incomplete(&[]);
         assert_eq!((&told["kind"], &told["obstacles"][0]["items"]), (&"CollectorStatus".into(), &"322".into()));
+    }
+
+    #[test]
+    fn guards_stand_below_the_status_with_what_they_hold() {
+        let keep = Guard { name: "protections/keep".to_owned(), held_items: 7, ..Guard::default() };
+        let status = GetStatusResponse::default();
+        let text = lines(&status, Some(std::slice::from_ref(&keep)), &[], Searched::default());
+        let text = anstream::adapter::strip_str(&text).to_string();
+        assert!(text.contains("\n\nGUARD ") && text.contains("\nprotection/keep  pending  7 "), "{text}");
+        assert!(!text.contains("pauses "), "{text}");
+        assert!(lines(&status, Some(&[]), &[], Searched::default()).ends_with("\nguards      none\n"));
+        assert!(lines(&status, None, &[], Searched::default()).ends_with("\npauses      none\n"));
+        let told = document(&status, Some(&[keep]), &[], Searched::default()).unwrap().with_incomplete(&[]);
+        assert_eq!(told["guards"][0]["heldItems"], "7");
     }
 
     #[test]
@@ -523,13 +560,18 @@ mod tests {
             collection("", "bindings", State::Ignored, ""),
             collection("example.com", "widgets", State::Failed, "403"),
         ];
-        let text =
-            lines(&GetStatusResponse::default(), &collections, Searched { annotated: Some(2), observed: Some(1) });
+        let text = lines(
+            &GetStatusResponse::default(),
+            None,
+            &collections,
+            Searched { annotated: Some(2), observed: Some(1) },
+        );
         assert!(text.contains("mode        observe: ") && text.contains("annotated   2 to be deleted"), "{text}");
         let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
         assert!(text.contains(expected), "{text}");
-        let told =
-            document(&GetStatusResponse::default(), &collections, Searched::default()).unwrap().with_incomplete(&[]);
+        let told = document(&GetStatusResponse::default(), None, &collections, Searched::default())
+            .unwrap()
+            .with_incomplete(&[]);
         assert_eq!(told["collections"][2]["state"], "STATE_FAILED");
     }
 }

@@ -4,6 +4,7 @@ use super::columns::{Cell, columns, now, span};
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Ages, Format, Stuck};
+use super::guards::{self, Waiting};
 use super::naming::{by_type, listing, shown};
 use super::narrow::Narrow;
 use super::service::{Need, Service};
@@ -22,7 +23,11 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     }
     let narrow = Narrow::of(&flags.selectors, Ages::default());
     narrow.retain(&mut session, &mut found, |stuck| stuck.node.as_ref()).await;
-    write(&session, &found)?;
+    let waiting = match guards::awaits_approval(found.iter().flat_map(|stuck| &stuck.reasons)) {
+        true => service.waiting().await,
+        false => Vec::new(),
+    };
+    write(&session, &found, &waiting)?;
     if found.is_empty() {
         let seconds = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
         session.note(&match seconds {
@@ -38,7 +43,7 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     Ok(Ending::Findings)
 }
 
-fn write(session: &Session, found: &[Found]) -> Result<(), Problem> {
+fn write(session: &Session, found: &[Found], waiting: &[Waiting]) -> Result<(), Problem> {
     const MESSAGE: &str = "FindStuckObjectsResponse.Stuck";
     match session.format {
         Format::Json | Format::Yaml => {
@@ -58,24 +63,26 @@ fn write(session: &Session, found: &[Found]) -> Result<(), Problem> {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid if found.is_empty() => Ok(()),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid => {
-            session.print_table(&table(found, now()))
+            session.print_table(&table(found, waiting, now()))
         }
     }
 }
 
-fn table(found: &[Found], now: i64) -> String {
+fn table(found: &[Found], waiting: &[Waiting], now: i64) -> String {
     let cells = |stuck: &Found| {
         let object = stuck.node.clone().unwrap_or_default().r#ref.unwrap_or_default();
         let since = stuck.since.map(|since| span(now - since.seconds)).unwrap_or_default();
         let because = stuck.reasons.first().map(why::reason_words).unwrap_or_default();
         let first: Vec<String> = stuck.root_blockers.iter().take(3).map(shown).collect();
+        // A held object waits for the end of the hold.
+        let release = stuck.reasons.first().and_then(|reason| guards::release_command(reason, &object, waiting));
         vec![
             Cell::plain(object.namespace.as_str()),
             Cell::bold(format!("{}/{}", object.kind, object.name)),
             Cell::plain(since),
             Cell::state(why::verdict_word(stuck.verdict())),
             Cell::plain(because),
-            Cell::plain(first.join(", ")),
+            Cell::plain(release.unwrap_or_else(|| first.join(", "))),
         ]
     };
     columns(
@@ -129,11 +136,24 @@ mod tests {
                 since: at(600),
                 redacted_count: 0,
             },
+            Found {
+                node: node("Pod", "b"),
+                verdict: Verdict::Held.into(),
+                reasons: vec![Reason {
+                    code: Code::Protected.into(),
+                    detail: "protections/keep: dear".into(),
+                    ..Default::default()
+                }],
+                root_blockers: vec![],
+                since: at(600),
+                redacted_count: 0,
+            },
         ];
-        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&found, 1_200)).to_string(), @r"
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&found, &[], 1_200)).to_string(), @r"
         NAMESPACE  NAME            SINCE  IS       BECAUSE                             MOVE FIRST
         shop       Deployment/web  20m    blocked  Pod shop/a has to be deleted first  Pod shop/a
         shop       Pod/a           10m    blocked  finalizer backup.example.com/s3     -
+        shop       Pod/b           10m    held     held by protections/keep: dear      ownergraph release protection/keep
         ");
     }
 }

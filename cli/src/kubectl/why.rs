@@ -4,6 +4,7 @@ use super::columns::{now, span};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
+use super::guards::{self, Waiting};
 use super::naming::{Found, listing, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
@@ -11,7 +12,6 @@ use super::tree::table::standing;
 use crate::counted::are;
 use crate::name::{command, command_here};
 use namespace::Condition;
-use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1beta1::reason::Code;
 use proto::graph::v1beta1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
 use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
@@ -47,12 +47,16 @@ pub(super) async fn run(flags: Why) -> Answered {
         Vec::new()
     };
     let chain = chain(&mut service, &answer).await;
+    let waiting = match guards::awaits_approval(&answer.reasons) {
+        true => service.waiting().await,
+        false => Vec::new(),
+    };
     if matches!(session.format, Format::Json | Format::Yaml) {
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
         let document = Document::new(Kind::Explanation).with_fields(fields).with("conditions", json!(conditions));
         session.print_document(document.with("chain", Schema::load()?.values("Node", &nodes(&chain))?))?;
     } else {
-        session.print(&text(&answer, &chain, &conditions, now()))?;
+        session.print(&text(&answer, &chain, &conditions, &waiting, now()))?;
     }
     Ok(ending(answer.verdict()))
 }
@@ -147,13 +151,22 @@ fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
     }
 }
 
-/// The whole answer. `now` is in seconds of the Unix epoch.
-fn text(answer: &ExplainObjectResponse, chain: &[ExplainObjectResponse], conditions: &[Condition], now: i64) -> String {
+/// The whole answer. `waiting` has the cascades that wait for approvals. `now` is in seconds of the Unix epoch.
+fn text(
+    answer: &ExplainObjectResponse,
+    chain: &[ExplainObjectResponse],
+    conditions: &[Condition],
+    waiting: &[Waiting],
+    now: i64,
+) -> String {
     let node = answer.node.clone().unwrap_or_default();
     let object = node.r#ref.clone().unwrap_or_default();
     let mut text = format!("{} {}\n", shown(&object), headline(answer, &node, now));
     for reason in &answer.reasons {
         line(&mut text, "because", &format!("{}{}", reason_words(reason), ago(reason.since.as_ref(), now)));
+        if let Some(command) = guards::release_command(reason, &object, waiting) {
+            line(&mut text, "release", &command);
+        }
     }
     for reason in answer.departure.iter().flat_map(|departure| &departure.reasons) {
         line(&mut text, "because", &reason_words(reason));
@@ -285,12 +298,8 @@ fn work_words(work: &PendingWork, now: i64) -> String {
 /// The user's next step, if the answer does not already show it.
 fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
     let first = answer.reasons.first()?;
-    if let Some((pause, _)) = first.detail.strip_prefix(PAUSE_PREFIX).and_then(|held| held.split_once(':')) {
-        return Some(format!("wait until the pause ends, or end it: {} resume {pause}", command()));
-    }
     let words = match (answer.verdict(), first.code()) {
         (Verdict::Kept, Code::SolidOwner) => "it is deleted when the last of its owners is gone",
-        (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to allow the deletion",
         (Verdict::Held, Code::InvalidReference) => "correct the reference, or remove it",
         (Verdict::Held, Code::TooManyReferences) => {
             "remove references: the object is not collected while it has so many"

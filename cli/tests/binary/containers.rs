@@ -11,7 +11,7 @@ const INSTANCES: usize = 100;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DATABASES: &str = "/apis/shop.example.com/v1/namespaces/default/databases";
 
-async fn make(api: &Http, path: &str, body: Value) -> Value {
+pub(crate) async fn make(api: &Http, path: &str, body: Value) -> Value {
     let made = api.send(Method::POST, path, Some(body)).await;
     assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", String::from_utf8_lossy(&made.body));
     serde_json::from_slice(&made.body).unwrap()
@@ -141,11 +141,7 @@ async fn a_plan_of_a_definition_has_its_instances_and_their_children() {
 async fn a_pause_holds_the_kind_that_is_meant_and_a_plan_says_so() {
     let world = World::with("enforce").await;
     let way = ["--kubeconfig", &world.cluster.kubeconfig];
-    let definitions = std::process::Command::new(env!("CARGO_BIN_EXE_ownergraph")).arg("crds").output().unwrap();
-    let documents: Vec<Value> = serde_yaml_documents(&String::from_utf8(definitions.stdout).unwrap());
-    for document in documents {
-        make(world.api(), DEFINITIONS, document).await;
-    }
+    define(&world).await;
     let pause = |scope: &'static [&'static str]| [&["pause"], scope, &["--for", "10m", "--reason", "brake"]].concat();
     until("pauses are known", async || world.ask(&pause(&["--kind", "secret"])).await.code == Some(0)).await;
     for (scope, part) in [
@@ -174,6 +170,15 @@ async fn a_pause_holds_the_kind_that_is_meant_and_a_plan_says_so() {
     assert!(decided.stdout.contains("ConfigMap default/first"), "{} {}", decided.stdout, decided.stderr);
     let unknown = world.run(&way, &["decisions", "--kind", "podz"]).await;
     assert!(unknown.code == Some(1), "{}", unknown.stderr);
+}
+
+/// Installs the definitions of guards.
+pub(crate) async fn define(world: &World) {
+    let definitions = std::process::Command::new(env!("CARGO_BIN_EXE_ownergraph")).arg("crds").output().unwrap();
+    let documents: Vec<Value> = serde_yaml_documents(&String::from_utf8(definitions.stdout).unwrap());
+    for document in documents {
+        make(world.api(), DEFINITIONS, document).await;
+    }
 }
 
 /// The documents of a YAML file.

@@ -127,6 +127,8 @@ fn value(field: &FieldDescriptor, number: i32, depth: u32) -> Value {
     match field.kind() {
         Kind::String => Value::String(format!("{HOSTILE}{number}")),
         Kind::Bytes => Value::Bytes(Bytes::new()),
+        // What has expired is left out of some answers.
+        Kind::Bool if field.name() == "expired" => Value::Bool(number % 2 == 0),
         Kind::Bool => Value::Bool(true),
         Kind::Message(of) if of.full_name().starts_with("google.protobuf.") => {
             let mut time = DynamicMessage::new(of.clone());
@@ -168,7 +170,7 @@ async fn no_command_writes_what_acts_on_a_terminal() {
     cluster.api.create("root", &[]).await;
     cluster.api.create("leaf", &[]).await;
     let service = Hostile::start().await;
-    let questions: [&[&str]; 31] = [
+    let questions: [&[&str]; 36] = [
         &["tree", "cm/root"],
         &["tree", "cm/root", "--both", "--no-fold"],
         &["tree", "cm/root", "-o", "wide"],
@@ -199,6 +201,11 @@ async fn no_command_writes_what_acts_on_a_terminal() {
         &["queue", "--by", "namespace"],
         &["status"],
         &["status", "-o", "json"],
+        &["gates"],
+        &["gates", "-o", "wide"],
+        &["gates", "-o", "yaml"],
+        &["approve"],
+        &["approve", "-o", "name"],
         &["version"],
     ];
     let pausing: [&[&str]; 5] = [

@@ -7,6 +7,7 @@ mod collect;
 mod containers;
 mod decisions;
 mod demo;
+mod guards;
 mod hostile;
 mod process;
 mod questions;

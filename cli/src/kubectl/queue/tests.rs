@@ -47,6 +47,26 @@ fn open_decisions_are_counted_by_kind_namespace_and_root() {
 }
 
 #[test]
+fn guards_are_named_with_the_command_that_releases_them() {
+    let found = |code: Code, detail: &str| Stuck {
+        reasons: vec![Reason { code: code.into(), detail: detail.to_owned(), ..Reason::default() }],
+        ..Stuck::default()
+    };
+    let stuck = [
+        found(Code::Protected, "protections/keep: dear"),
+        found(Code::AwaitingApproval, "approvals/big: large (the cascade is being counted)"),
+        found(Code::Protected, "protections/keep: dear"),
+        found(Code::HoldAnnotation, "ownergraph.dev/hold"),
+        found(Code::FinalizerPresent, "a/b: c"),
+    ];
+    let expected = [
+        "1 object is held by approvals/big; release: ownergraph approve",
+        "2 objects are held by protections/keep; release: ownergraph release protection/keep",
+    ];
+    assert_eq!(held_by(&stuck, &[]), expected);
+}
+
+#[test]
 fn the_document_keeps_its_fields() {
     let value = document(&[event("Pod", "shop", Phase::Leased, 0, true)], Group::Root).with_incomplete(&[]);
     insta::assert_snapshot!(crate::kubectl::document::yaml(&value).unwrap());

@@ -70,7 +70,7 @@ fn replica_set() -> [ObjectRef; 1] {
 }
 
 fn told(answer: &ExplainObjectResponse) -> String {
-    text(answer, &[], &[], NOW)
+    text(answer, &[], &[], &[], NOW)
 }
 
 #[test]
@@ -106,6 +106,11 @@ fn held() {
         vec![reason(Code::InvalidReference, "", &replica_set())],
         vec![reason(Code::Paused, "pauses/freeze: restoring from backup", &[]), gone()],
         vec![reason(Code::Paused, "cannot read Pause objects", &[]), gone()],
+        vec![
+            reason(Code::Protected, "protections/keep: dear", &[]),
+            reason(Code::OverBudget, "budgets/few: calm (9 deletions in its window)", &[]),
+            gone(),
+        ],
     ];
     let texts = cases.map(|reasons| told(&pod(Verdict::Held, OwnerStanding::Dangling, reasons)));
     insta::assert_snapshot!(texts.join("\n"));
@@ -232,6 +237,6 @@ fn a_chain_shows_the_root_that_decides_and_the_owners_between() {
     assert_eq!(root_line(&whole, NOW), Some(("root", words.to_owned())));
     let words = "ConfigMap shop/a, ConfigMap shop/b, and further owners";
     assert_eq!(root_line(&whole[..2], NOW), Some(("above", words.to_owned())));
-    let text = text(&kept_by("leaf", "a"), &whole, &[], NOW);
+    let text = text(&kept_by("leaf", "a"), &whole, &[], &[], NOW);
     assert!(text.contains("\n  root     ConfigMap shop/root stays"), "{text}");
 }
