@@ -42,13 +42,15 @@ impl Example {
     }
 
     pub fn in_go(scratch: &Path) -> anyhow::Result<Example> {
-        let example = copy("policy-subscriber-go", scratch)?;
-        generate(&example)?;
-        let program = example.join("subscriber");
-        let mut go = Command::new("go");
-        go.args(["build", "-o"]).arg(&program).arg(".").current_dir(&example);
-        run(go.env("CGO_ENABLED", "0"))?;
-        Ok(Example { program, arguments: Vec::new() })
+        go("policy-subscriber-go", scratch)
+    }
+
+    /// The policy engine, after the tests of its rules.
+    pub fn engine_in_go(scratch: &Path) -> anyhow::Result<Example> {
+        let built = go("policy-engine-go", scratch)?;
+        let directory = scratch.join("examples/policy-engine-go");
+        run(Command::new("go").args(["test", "."]).current_dir(directory).env("CGO_ENABLED", "0"))?;
+        Ok(built)
     }
 
     pub fn in_typescript(scratch: &Path) -> anyhow::Result<Example> {
@@ -83,6 +85,23 @@ pub fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         }
         other => other.map(Some),
     }
+}
+
+/// Builds OPA into `target/opa`, if it is missing or belongs to another `go.mod` or `go.sum`.
+pub fn opa() -> anyhow::Result<PathBuf> {
+    let directory = root().join("target/opa");
+    run(Command::new(root().join("examples/opa/build.sh")).arg(&directory))?;
+    Ok(directory.canonicalize()?.join("opa"))
+}
+
+fn go(name: &str, scratch: &Path) -> anyhow::Result<Example> {
+    let example = copy(name, scratch)?;
+    generate(&example)?;
+    let program = example.join("program");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(&example);
+    run(go.env("CGO_ENABLED", "0"))?;
+    Ok(Example { program, arguments: Vec::new() })
 }
 
 /// Copies an example next to the `.proto` files, and installs its packages from `package-lock.json`.
