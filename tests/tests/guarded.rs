@@ -19,17 +19,17 @@ const SOON: Duration = Duration::from_secs(20);
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(90);
 const DEPENDENTS: usize = 5;
 
-struct World {
+pub(super) struct World {
     plane: ControlPlane,
     programs: Programs,
-    client: Client,
-    _directory: Directory,
-    address: String,
+    pub(super) client: Client,
+    pub(super) directory: Directory,
+    pub(super) address: String,
     _service: Service,
 }
 
 impl World {
-    async fn start() -> anyhow::Result<Option<World>> {
+    pub(super) async fn start() -> anyhow::Result<Option<World>> {
         let Some(stage) = Stage::start().await? else { return Ok(None) };
         let directory = Directory::create()?;
         let address = format!("127.0.0.1:{}", free_port()?);
@@ -48,11 +48,11 @@ impl World {
         }
         let service = stage.collect(directory.path(), &["--listen", &address]).await?;
         let Stage { plane, programs, client, .. } = stage;
-        Ok(Some(World { plane, programs, client, _directory: directory, address, _service: service }))
+        Ok(Some(World { plane, programs, client, directory, address, _service: service }))
     }
 
     /// Creates a guard of a namespace, and waits until the service knows it.
-    async fn guard(&self, kind: &str, plural: &str, namespace: &str, rule: &Value) -> anyhow::Result<()> {
+    pub(super) async fn guard(&self, kind: &str, plural: &str, namespace: &str, rule: &Value) -> anyhow::Result<()> {
         let mut spec = json!({ "reason": "a test", "scope": { "targets": [{ "namespaces": [namespace] }] } });
         for (field, value) in rule.as_object().context("a rule is an object")? {
             spec[field] = value.clone();
@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Fills a namespace with one owner and its dependents, and deletes the owner.
-    async fn cascade(&self, namespace: &str) -> anyhow::Result<String> {
+    pub(super) async fn cascade(&self, namespace: &str) -> anyhow::Result<String> {
         let maps = configmaps(namespace);
         for owner in families(&self.client, namespace, "o", 1, DEPENDENTS).await? {
             delete(&self.client, &format!("{maps}/{owner}"), "Background").await?;
@@ -75,7 +75,7 @@ impl World {
         Ok(maps)
     }
 
-    async fn listed(&self, name: &str) -> anyhow::Result<Option<Guard>> {
+    pub(super) async fn listed(&self, name: &str) -> anyhow::Result<Option<Guard>> {
         let channel = tonic::transport::Endpoint::try_from(format!("http://{}", self.address))?.connect().await?;
         let request = ListGuardsRequest { page_size: 1000, ..Default::default() };
         let guards = AdminServiceClient::new(channel).list_guards(request).await?.into_inner().guards;
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Waits until a guard holds so many decisions.
-    async fn holds(&self, name: &str, items: u64) -> anyhow::Result<Guard> {
+    pub(super) async fn holds(&self, name: &str, items: u64) -> anyhow::Result<Guard> {
         let holds = |guard: &Option<Guard>| guard.as_ref().is_some_and(|guard| guard.held_items == items);
         let guard = until(&format!("{name} holds {items}"), SOON, || self.listed(name), holds).await?;
         guard.context("it was there")
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Waits until no dependent is left.
-    async fn gone(&self, maps: &str) -> anyhow::Result<()> {
+    pub(super) async fn gone(&self, maps: &str) -> anyhow::Result<()> {
         let ask = || async {
             let left = load::list(&self.client, maps).await?;
             Ok(left.iter().filter(|object| object["metadata"]["ownerReferences"].is_array()).count())

@@ -17,6 +17,7 @@ mod guarded;
 mod kubectl;
 mod metrics;
 mod observe;
+mod policy;
 mod previews;
 mod reference;
 mod scenarios;

@@ -52,16 +52,21 @@ fn specs_are_read_or_refused_by_field() {
 
 #[test]
 fn three_policies_decide() {
-    let claims = r#"object.resource != "persistentvolumeclaims""#;
-    assert_eq!(evaluate(claims, &question(1)).answer, Answer::Deny);
+    let held = Answer::Hold { again_after: Duration::from_secs(60) };
+    let claims = r#"object.resource != "persistentvolumeclaims" ? "allow" : "hold""#;
+    assert_eq!(evaluate(claims, &question(1)).answer, held);
     let pod = Question { target: object("pods", "Pod", "web"), ..question(1) };
     assert_eq!(evaluate(claims, &pod).answer, Answer::Allow);
 
-    let window =
-        |hour: u32| format!("cascade.objects <= 500 || (now.weekday == 2 && now.hour >= {hour}) ? 'allow' : 'hold'");
+    let window = |hour: u32| {
+        let small = "cascade.complete && cascade.objects <= 500";
+        format!(r#"({small}) || (now.weekday == 2 && now.hour >= {hour}) ? "allow" : "hold""#)
+    };
     assert_eq!(evaluate(&window(23), &cascade(500)).answer, Answer::Allow);
-    let held = Answer::Hold { again_after: Duration::from_secs(60) };
     assert_eq!(evaluate(&window(23), &cascade(501)).answer, held);
+    let mut uncounted = cascade(3);
+    uncounted.cascade.as_mut().unwrap().complete = false;
+    assert_eq!(evaluate(&window(23), &uncounted).answer, held);
     assert_eq!(evaluate(&window(22), &cascade(501)).answer, Answer::Allow);
 
     assert_eq!(evaluate("false", &question(1)).answer, Answer::Deny);
