@@ -179,8 +179,8 @@ pub const SCENARIOS: &[Scenario] = &[
             Unit("graph-service/src/election/lease/tests.rs", "the_clock_of_another_holder_does_not_matter"),
             Unit("engine/src/elector/tests.rs", "takes_a_lease_that_stood_still_for_its_duration_on_our_clock"),
             Unit(
-                "graph-service/src/pauses/resource/tests.rs",
-                "the_api_servers_calendar_counts_and_only_for_what_was_there_already",
+                "graph-service/src/guards/resource/tests.rs",
+                "the_calendar_of_the_api_server_counts_only_for_a_guard_that_was_found",
             ),
         ],
     ),

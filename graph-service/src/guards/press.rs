@@ -1,6 +1,6 @@
 //! Creates and deletes a Pause for a caller, and waits until the engine has applied it.
 
-use super::resource::{self, ACTOR_MAX_BYTES, Seen, Sight, Standing};
+use super::resource::{self, ACTOR_MAX_BYTES, PRESSED_BY, Seen, Sight, Standing};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, date, path};
 use crate::driver::Reader;
 use crate::messages::Control;
@@ -27,8 +27,6 @@ mod tests;
 
 /// Annotation with the id of the request that created the pause.
 pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
-/// Annotation with the user that requested the pause.
-pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
 /// How long a caller waits for the pause to become effective.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval of checks.

@@ -4,7 +4,6 @@
 //!
 //! In reading order: `values` (bounded values), `scope`, `presets` (marks of other tools), `rule`.
 
-use super::press::PRESSED_BY;
 use crate::gates::transport::Transport;
 use engine::guard::{Guard, GuardId, GuardKind};
 use engine::object::{ResourceVersion, Uid, clip};
@@ -25,6 +24,8 @@ mod scope;
 mod tests;
 mod values;
 
+/// Annotation with the user that requested a pause.
+pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
 /// Longest user name that is written or read.
 pub(crate) const ACTOR_MAX_BYTES: usize = 256;
 /// Maximum difference between the clocks of two API servers. A guard must not end early because of it, and a permission

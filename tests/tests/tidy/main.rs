@@ -310,8 +310,8 @@ const TIME_OF_DAY: [&str; 7] = [
     "graph-service/src/clock.rs",
     // Dates of Events.
     "graph-service/src/warnings.rs",
-    // Dates of the conditions of a Pause.
-    "graph-service/src/pauses/keeper.rs",
+    // Dates of the conditions of guards.
+    "graph-service/src/guards/keeper.rs",
     // Dates of spans.
     "runtime/src/traces/data.rs",
     // The variable `now` of policies: a change window is a time of day.
