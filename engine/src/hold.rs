@@ -1,6 +1,6 @@
 //! All guards with their scopes and ends, and what they hold. A guard keeps decisions from being granted.
 //!
-//! [`Holds`] keeps the guards. [`Holds::standing`] are those that hold whatever is in their scope: pauses, protections,
+//! `Holds` keeps the guards. `Holds::standing` are those that hold whatever is in their scope: pauses, protections,
 //! and guards whose rule cannot be read. `leader::holding` matches them with objects. Approvals, gates and budgets are
 //! asked when a decision would be granted.
 
