@@ -190,7 +190,7 @@ fn world(objects: usize) -> (Leader, usize) {
         names: Default::default(),
     };
     handle(&mut leader, Input::KindServed(served));
-    handle(&mut leader, Input::ListBegun { collection: collection() });
+    handle(&mut leader, Input::ListBegun { collection: collection(), selectors: 0 });
     let families = objects.saturating_sub(TREE + CROWD) / (FAMILY + 1);
     let mut listed = |name: &str, owner: Option<&str>| {
         let object = object(name, owner, 5);
@@ -237,6 +237,7 @@ fn object(name: &str, owner: Option<&str>, version: usize) -> Object {
         block_owner_deletion: Some(true),
     };
     Object {
+        marks: Default::default(),
         uid: uid(name),
         namespace: "shop".into(),
         name: name.into(),

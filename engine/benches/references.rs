@@ -66,7 +66,7 @@ impl World {
         let mut world = World { leader: replica::leader(), version: 100, longest: Duration::ZERO };
         for resource in ["configmaps", "widgets"] {
             handle(&mut world.leader, Input::KindServed(served(resource)));
-            handle(&mut world.leader, Input::ListBegun { collection: collection(resource) });
+            handle(&mut world.leader, Input::ListBegun { collection: collection(resource), selectors: 0 });
             let resource_version = ResourceVersion::parse("100");
             handle(&mut world.leader, Input::ListEnded { collection: collection(resource), resource_version });
         }
@@ -141,6 +141,7 @@ fn reference(name: &str, uid: &str) -> OwnerReference {
 
 fn object(name: &str, namespace: &str, version: u64, owners: Vec<OwnerReference>) -> Object {
     Object {
+        marks: Default::default(),
         uid: Uid::parse(name).expect("it is not empty"),
         namespace: namespace.into(),
         name: Name::from(name),

@@ -16,6 +16,7 @@ use crate::evidence::Proof;
 use crate::index::Index;
 use crate::object::{Excess, Name, Object, ObjectRef, ResourceVersion, Uid};
 use crate::paged_vec::PagedVec;
+use crate::selectors::Marks;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -84,6 +85,8 @@ pub(crate) struct Change {
     pub(crate) owners: Vec<NodeId>,
     /// The object was not observed before.
     pub(crate) appeared: bool,
+    /// Its marks are not the same as before.
+    pub(crate) marked: bool,
 }
 
 /// The graph.
@@ -100,6 +103,8 @@ pub(crate) struct Graph {
     /// `apiVersion` and `kind` of references.
     kinds: Interner<(Name, Name)>,
     finalizers: Interner<Arc<[Name]>>,
+    /// Sets of marks.
+    marks: Interner<Marks>,
     /// Uids that are not in canonical form.
     uids: Interner<Uid>,
     /// Resource versions that are not numbers, or very large ones.
@@ -139,6 +144,7 @@ impl Graph {
             places: Interner::new(secret),
             kinds: Interner::new(secret),
             finalizers: Interner::new(secret),
+            marks: Interner::new(secret),
             uids: Interner::new(secret),
             versions: BTreeMap::new(),
             deletion_times: BTreeMap::new(),
@@ -330,7 +336,7 @@ impl Graph {
         list: u32,
         object: Object,
     ) -> (NodeId, Change) {
-        let Object { uid, namespace, name, resource_version, facts } = object;
+        let Object { uid, namespace, name, resource_version, facts, marks } = object;
         let at = Coordinates { kind, namespace, name };
         let remembered = self.note_orphaning(&uid, &at, &facts);
         let known = self.find(&uid, &at);
@@ -350,6 +356,7 @@ impl Graph {
             before = self.detach(id);
         }
         self.observe(id, resource_version, list, &facts);
+        change.marked = self.set_marks(id, marks);
         if !same_references {
             for reference in &facts.owners {
                 let target = Self::target(coverage, &at.namespace, reference);

@@ -7,11 +7,13 @@
 use crate::coverage::Coverage;
 use crate::guard::{Guard, GuardId, GuardKind, Rule};
 use crate::object::{GroupResource, ResourceVersion, Uid};
-use crate::scope::Target;
+use crate::scope::{Filter, Target};
+use crate::selectors::{Selectors, Table};
 use crate::time::Time;
 use crate::view::ReasonCode;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use meaning::Meaning;
@@ -81,6 +83,8 @@ pub(crate) struct Holds {
     unknown: Kinds,
     too_many: Kinds,
     guards: BTreeMap<GuardId, Entry>,
+    /// The selectors of all guards.
+    selectors: Selectors,
 }
 
 /// A set of kinds of guards.
@@ -158,6 +162,28 @@ impl Holds {
         self.too_many.has(kind)
     }
 
+    /// The selectors of all guards.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        self.selectors.table()
+    }
+
+    /// Whether a guard selects namespaces by their labels.
+    pub(crate) fn any_selects_namespaces(&self) -> bool {
+        let selects = |entry: &Entry| entry.meaning.wants.iter().any(|wants| wants.namespace.is_some());
+        self.guards.values().any(|entry| !entry.over && selects(entry))
+    }
+
+    /// Whether labels decide if a guard covers an object at this place.
+    pub(crate) fn depends_on_labels(&self, place: &Target) -> bool {
+        let of = &place.collection;
+        let depends = |filter: &Filter| {
+            !(filter.marks.is_empty() && filter.namespace_marks.is_empty())
+                && filter.may_cover(&of.group, &of.resource, &place.namespace)
+        };
+        let mut standing = self.guards.values().filter(|entry| !entry.over);
+        standing.any(|entry| entry.meaning.scope.targets.iter().any(depends))
+    }
+
     /// Whether a standing guard may cover a write at this place. If guards cannot be read, the answer is false: then
     /// nothing is granted, and started writes are not stopped.
     pub(crate) fn is_pressed(&self, place: &Target) -> bool {
@@ -192,7 +218,7 @@ impl Holds {
             if guard.resource_version.is_before(&entry.guard.resource_version) {
                 return Taken::Same;
             }
-            return entry.change(now, guard, coverage);
+            return entry.change(now, guard, coverage, &mut self.selectors);
         }
         let of_kind = self.guards.keys().filter(|id| id.kind == guard.id.kind).count();
         if of_kind >= GUARDS_MAX && !self.guards.contains_key(&guard.id) {
@@ -200,7 +226,7 @@ impl Holds {
         }
         let until = guard.lifetime.map(|lifetime| now + lifetime.saturating_sub(guard.elapsed));
         let over = until.is_some_and(|until| until <= now);
-        let meaning = Meaning::of(&guard.scope, coverage);
+        let meaning = Meaning::of(&guard.scope, coverage, &mut self.selectors);
         self.guards
             .insert(guard.id.clone(), Entry { guard, meaning, until, over, read: now, since: now, effective: false });
         if over { Taken::Same } else { Taken::New }
@@ -219,9 +245,9 @@ impl Holds {
     pub(crate) fn read_again(&mut self, now: Time, coverage: &Coverage) -> Vec<GuardId> {
         let mut changed = Vec::new();
         for entry in self.guards.values_mut().filter(|entry| !entry.over) {
-            let meaning = entry.meaning.again(&entry.guard.scope, coverage);
+            let meaning = entry.meaning.again(&entry.guard.scope, coverage, &mut self.selectors);
             let before = core::mem::replace(&mut entry.meaning, meaning);
-            if before.scope != entry.meaning.scope {
+            if before.scope != entry.meaning.scope || before.wants != entry.meaning.wants {
                 (entry.effective, entry.since) = (false, now);
                 changed.push(entry.guard.id.clone());
             }
@@ -250,7 +276,7 @@ impl Entry {
         self.guard.read_at + now.since(self.read)
     }
 
-    fn change(&mut self, now: Time, guard: Guard, coverage: &Coverage) -> Taken {
+    fn change(&mut self, now: Time, guard: Guard, coverage: &Coverage, selectors: &mut Selectors) -> Taken {
         let scope = self.guard.scope != guard.scope;
         let (rule, lifetime) = (self.guard.rule != guard.rule, self.guard.lifetime != guard.lifetime);
         if lifetime {
@@ -266,7 +292,7 @@ impl Entry {
         self.guard = guard;
         self.read = now;
         if scope {
-            self.meaning = Meaning::of(&self.guard.scope, coverage);
+            self.meaning = Meaning::of(&self.guard.scope, coverage, selectors);
         }
         if self.until.is_some_and(|until| until <= now) {
             // The new end has already passed. The timer of the old end handles it.

@@ -31,6 +31,7 @@ mod intake;
 mod invariants;
 mod judging;
 mod ledger;
+mod marking;
 mod probing;
 mod queries;
 mod reporting;
@@ -60,6 +61,7 @@ use dispatcher::Dispatcher;
 use guards::Guards;
 use history::History;
 use ledger::Ledger;
+use marking::Marking;
 use probing::{KnownVersions, Prober, Purpose};
 use world::World;
 
@@ -152,6 +154,7 @@ pub struct Leader {
     dispatcher: Dispatcher,
     guards: Guards,
     consent: Consent,
+    marking: Marking,
     barrier: Barrier,
     prober: Prober,
     claims: claims::Claims,
@@ -169,6 +172,7 @@ impl Leader {
             history: History::new(&mut secrets),
             guards: Guards::default(),
             consent: Consent::default(),
+            marking: Marking::default(),
             barrier: Barrier::default(),
             prober: Prober::default(),
             claims: claims::Claims::default(),
@@ -216,7 +220,9 @@ impl Leader {
             Input::KindEmptied { group, kind, crd, standing } => {
                 self.world.kind_emptied(&mut self.cx, &group, &kind, &crd, standing)
             }
-            Input::ListBegun { collection } => self.with_kind(&collection, Leader::list_begun),
+            Input::ListBegun { collection, selectors } => {
+                self.with_kind(&collection, |leader, kind| leader.list_begun(kind, selectors));
+            }
             Input::Listed { collection, object } => {
                 self.with_kind(&collection, |leader, kind| leader.listed(kind, object))
             }
@@ -334,7 +340,7 @@ impl Leader {
             self.turn_barrier();
             self.grant();
             self.tell_held();
-            self.dispatcher.settle_guards(&mut self.cx);
+            self.dispatcher.settle_guards(&mut self.cx, self.world.coverage());
             if self.cx.outputs.is_empty() && !self.world.has_marked() {
                 return None;
             }

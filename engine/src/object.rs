@@ -1,6 +1,7 @@
 //! The collector's view of a Kubernetes object: identity, references, the two garbage-collection finalizers, the
 //! deletion mark.
 
+use crate::selectors::Marks;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -418,6 +419,8 @@ pub struct Object {
     pub name: Name,
     pub resource_version: ResourceVersion,
     pub facts: Facts,
+    /// The selectors of guards that match its labels and annotations.
+    pub marks: Marks,
 }
 
 /// Group and plural resource: the unit in which resource versions are ordered.

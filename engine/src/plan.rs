@@ -560,5 +560,12 @@ pub(crate) fn undecided_code(cause: Undecided) -> ReasonCode {
 }
 
 fn object(uid: &Uid, at: &Coordinates, resource_version: ResourceVersion, facts: Facts) -> Object {
-    Object { uid: uid.clone(), namespace: at.namespace.clone(), name: at.name.clone(), resource_version, facts }
+    Object {
+        uid: uid.clone(),
+        namespace: at.namespace.clone(),
+        name: at.name.clone(),
+        resource_version,
+        facts,
+        marks: Default::default(),
+    }
 }

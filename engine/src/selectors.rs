@@ -25,14 +25,24 @@ pub const REQUIREMENTS_MAX: usize = 16 * SELECTORS_MAX;
 pub struct Marks(Option<Arc<[u16]>>);
 
 impl Marks {
-    /// The numbers, ascending.
+    /// The marks of an object whose labels or annotations are unknown. They count as all selectors. An allocated set
+    /// without numbers stands for them.
+    pub fn unknown() -> Marks {
+        Marks(Some(Arc::from([])))
+    }
+
+    pub fn are_unknown(&self) -> bool {
+        self.0.as_ref().is_some_and(|numbers| numbers.is_empty())
+    }
+
+    /// The numbers, ascending; none if they are unknown.
     pub fn numbers(&self) -> &[u16] {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Whether the selector with this number matches.
+    /// Whether the selector with this number matches, or may match.
     pub fn has(&self, selector: u16) -> bool {
-        self.numbers().binary_search(&selector).is_ok()
+        self.are_unknown() || self.numbers().binary_search(&selector).is_ok()
     }
 
     fn of(numbers: &[u16]) -> Marks {
@@ -95,7 +105,7 @@ fn canonical(requirements: &[Requirement]) -> Vec<Requirement> {
 }
 
 /// The selectors of one generation. The shell gives it to its decoders.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     generation: u32,
     /// The wanted keys of labels and of annotations, with the requirements on each.

@@ -76,7 +76,7 @@ fn main() -> io::Result<()> {
     };
 
     for kind in KINDS {
-        handle(&mut leader, Input::ListBegun { collection: collection(kind) });
+        handle(&mut leader, Input::ListBegun { collection: collection(kind), selectors: 0 });
     }
     let listed = order.iter().map(|&number| {
         let (collection, object) = names.object(number as usize, 1);
@@ -219,6 +219,7 @@ impl Names {
             }
         };
         let object = Object {
+            marks: Default::default(),
             uid: uid(number),
             namespace: self.namespaces[application % NAMESPACES].clone(),
             name: name(application, place),

@@ -121,6 +121,7 @@ fn of_kube(object: PartialObjectMeta<Pod>) -> anyhow::Result<Object> {
         })
     });
     Ok(Object {
+        marks: Default::default(),
         uid: metadata.uid.as_deref().and_then(Uid::parse).context("a uid")?,
         namespace: metadata.namespace.unwrap_or_default().into(),
         name: metadata.name.unwrap_or_default().into(),
@@ -148,6 +149,7 @@ fn of_prost(metadata: oracle::ObjectMeta) -> anyhow::Result<Object> {
         })
     });
     Ok(Object {
+        marks: Default::default(),
         uid: Uid::parse(&metadata.uid).context("a uid")?,
         namespace: metadata.namespace.into(),
         name: metadata.name.into(),
@@ -199,14 +201,21 @@ fn graph(data: &Data) -> anyhow::Result<Leader> {
     let (pods, sets) = (served("", "pods", "Pod"), served("apps", "replicasets", "ReplicaSet"));
     let collection = pods.group_resource.clone();
     input(&mut leader, Input::KindServed(pods));
-    input(&mut leader, Input::ListBegun { collection: collection.clone() });
+    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors: 0 });
     for frame in &data.frames {
         let mut object = decoder.object(&item(Encoding::Protobuf, frame)?).map_err(anyhow::Error::msg)?;
         object.resource_version = ResourceVersion::parse("1");
         if let [owner] = &*object.facts.owners {
             let (uid, name, namespace) = (owner.uid.clone(), owner.name.clone(), object.namespace.clone());
             let resource_version = ResourceVersion::parse("1");
-            owners.push(Object { uid, namespace, name, resource_version, facts: Facts::default() });
+            owners.push(Object {
+                uid,
+                namespace,
+                name,
+                resource_version,
+                facts: Facts::default(),
+                marks: Default::default(),
+            });
         }
         input(&mut leader, Input::Listed { collection: collection.clone(), object });
     }
@@ -214,7 +223,7 @@ fn graph(data: &Data) -> anyhow::Result<Leader> {
     input(&mut leader, Input::ListEnded { collection, resource_version: resource_version.clone() });
     let collection = sets.group_resource.clone();
     input(&mut leader, Input::KindServed(sets));
-    input(&mut leader, Input::ListBegun { collection: collection.clone() });
+    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors: 0 });
     owners.dedup_by(|a, b| a.uid == b.uid);
     for object in owners {
         input(&mut leader, Input::Listed { collection: collection.clone(), object });

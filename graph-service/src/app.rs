@@ -399,6 +399,7 @@ fn ask(ingest: ingest::Handle, orders: mpsc::Sender<GuardOrder>) -> Box<dyn FnMu
             }
         }
         Ask::Probe(probe) => ingest.probe(probe),
+        Ask::Selectors(table) => ingest.select(table),
         Ask::Relist { collection, why } => ingest.relist(collection, why),
         Ask::ReadGuards(read) => ingest.read_guards(read),
     })

@@ -312,6 +312,7 @@ impl Driver {
                 Output::CreatePause { by, scope, reason, lifetime } => {
                     (self.ask)(Ask::Guard(Box::new(GuardOrder::Pause { by, scope, reason, lifetime })));
                 }
+                Output::Selectors(table) => (self.ask)(Ask::Selectors(table)),
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
                 Output::Event(event) => {
                     if let Some(traces) = &mut self.traces {

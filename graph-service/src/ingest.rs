@@ -14,6 +14,7 @@ use crate::messages::Control;
 use engine::guard::GuardKind;
 use engine::leader::{GuardRead, Input, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
+use engine::selectors::Table;
 use kube::Client;
 use questions::Questions;
 use runtime::shutdown::Shutdown;
@@ -21,7 +22,7 @@ use runtime::tasks::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 mod collection;
 mod definitions;
@@ -182,6 +183,11 @@ impl Handle {
         self.shared.wanted.notify_one();
     }
 
+    /// Matches the objects of lists that begin from now on with these selectors.
+    pub(crate) fn select(&self, table: Arc<Table>) {
+        self.shared.selectors.send_replace(table);
+    }
+
     /// The state of discovery.
     pub(crate) fn status(&self) -> Status {
         let state = self.shared.state();
@@ -195,6 +201,7 @@ pub(crate) struct Shared {
     state: Mutex<SharedState>,
     /// Notified of new relists.
     wanted: Notify,
+    selectors: watch::Sender<Arc<Table>>,
 }
 
 #[derive(Debug, Default)]

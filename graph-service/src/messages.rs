@@ -4,6 +4,7 @@ use engine::guard::Question;
 use engine::leader::{GuardRead, Input, Probe, StreamId};
 use engine::object::{GroupResource, Name};
 use engine::scope::Scope;
+use engine::selectors::Table;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -79,6 +80,7 @@ pub(crate) enum Ending {
 pub(crate) enum Ask {
     Probe(Probe),
     Relist { collection: GroupResource, why: String },
+    Selectors(Arc<Table>),
     ReadGuards(GuardRead),
     Guard(Box<GuardOrder>),
 }

@@ -78,7 +78,7 @@ fn leader() -> Leader {
             names: Default::default(),
         }),
     );
-    leader.handle(Time::ZERO, Input::ListBegun { collection: collection.clone() });
+    leader.handle(Time::ZERO, Input::ListBegun { collection: collection.clone(), selectors: 0 });
     leader.handle(Time::ZERO, Input::ListEnded { collection, resource_version: ResourceVersion::parse("1") });
     leader
 }

@@ -334,6 +334,7 @@ impl Decoder {
             kept_finalizers.push(self.shared(finalizer.map_err(unreadable)?));
         }
         Ok(Object {
+            marks: Default::default(),
             uid,
             namespace: self.shared(said.namespace),
             name: Arc::from(said.name),

@@ -97,6 +97,8 @@ struct Sight {
     position: Option<Position>,
     /// The last error, or a note about a collection that is synced and watched.
     error: String,
+    /// The generation of the selectors that all objects were matched with; 0 before the first list is complete.
+    selectors: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +132,8 @@ struct List {
     /// The lowest known version among objects that this list returned at an older version. A list that ends past this
     /// version and still lacks the update belongs to another history.
     regressed_to: Option<ResourceVersion>,
+    /// The generation of the selectors that its objects are matched with.
+    selectors: u32,
 }
 
 /// What any request has seen of the kind's store in the current history.
@@ -246,6 +250,16 @@ impl Kind {
     /// meaning.
     pub(crate) fn is_listed(&self) -> bool {
         self.position().is_some() && self.state() != State::Failed
+    }
+
+    /// The generation of the selectors that all its objects were matched with; 0 before the first list is complete.
+    pub(crate) fn selectors(&self) -> u32 {
+        self.sight().map_or(0, |sight| sight.selectors)
+    }
+
+    /// Whether its objects were matched with a selector of this generation.
+    pub(crate) fn knows_selector(&self, since: u32) -> bool {
+        self.selectors() >= since
     }
 
     /// The version up to which the graph has everything that the watch has sent.
@@ -391,8 +405,8 @@ impl Kind {
     }
 
     /// A list starts. True if the state changed.
-    pub(crate) fn begin_list(&mut self, now: Time) -> bool {
-        self.list = List { number: self.list.number.wrapping_add(1), ..List::default() };
+    pub(crate) fn begin_list(&mut self, now: Time, selectors: u32) -> bool {
+        self.list = List { number: self.list.number.wrapping_add(1), selectors, ..List::default() };
         self.look(now, |sight| match sight.phase {
             // Readers see a failed collection as failed until a list has succeeded.
             Phase::Failed => {}
@@ -410,7 +424,8 @@ impl Kind {
         self.seen = self.seen.take().filter(|_| !rewind);
         self.set_doubtful(false);
         let (position, phase) = (Some(Position { version, progress: now }), Phase::Synced { lost: None });
-        self.look(now, |sight| *sight = Sight { phase, position, error: String::new() });
+        let selectors = self.list.selectors;
+        self.look(now, |sight| *sight = Sight { phase, position, error: String::new(), selectors });
         if rewind { Advance::Rewind } else { Advance::Moved }
     }
 

@@ -45,6 +45,9 @@ impl Flags {
     }
 }
 
+/// The marks of a node whose labels are unknown, or whose set has no number of 16 bits.
+pub(super) const UNKNOWN_MARKS: u16 = u16::MAX;
+
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     /// The uid in canonical form. For a uid in another form, the first bytes hold the uid's number.
@@ -61,6 +64,8 @@ pub(super) struct Cell {
     pub(super) finalizers: u32,
     /// The last list of its collection that showed it.
     pub(super) list: u32,
+    /// The number of its set of marks plus one; 0 without marks, [`UNKNOWN_MARKS`] if they are unknown.
+    pub(super) marks: u16,
     pub(super) flags: Flags,
 }
 

@@ -1,9 +1,10 @@
 //! The knowledge about a node. Common data is in the cell of the node, rare data in maps.
 
-use super::cell::{Cell, Checked, Flags};
+use super::cell::{Cell, Checked, Flags, UNKNOWN_MARKS};
 use super::{Graph, NodeId};
 use crate::evidence::Proof;
 use crate::object::{Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
+use crate::selectors::Marks;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
 
@@ -43,6 +44,7 @@ impl Graph {
         self.set_version(id, None);
         self.set_deletion_time(id, None);
         self.set_excess(id, None);
+        self.set_marks(id, Marks::default());
         let cell = self.cell_mut(id);
         for flag in [Flags::OBSERVED, Flags::TERMINATING, Flags::HOLD, Flags::FOREGROUND, Flags::ORPHAN] {
             cell.flags.set(flag, false);
@@ -95,6 +97,28 @@ impl Graph {
         }
         self.cell_mut(id).finalizers =
             if finalizers.is_empty() { 0 } else { self.finalizers.put(Arc::from(finalizers)) + 1 };
+    }
+
+    /// Sets the marks of an observed object. True if they change. A set without a number of 16 bits counts as unknown.
+    pub(crate) fn set_marks(&mut self, id: NodeId, marks: Marks) -> bool {
+        if self.node(id).has_marks(&marks) {
+            return false;
+        }
+        if let Some(set) = self.node(id).set_of_marks() {
+            self.marks.give_back(set);
+        }
+        let number = if marks == Marks::default() {
+            0
+        } else if marks.are_unknown() {
+            UNKNOWN_MARKS
+        } else {
+            let set = self.marks.put(marks);
+            u16::try_from(set + 1).ok().filter(|&number| number < UNKNOWN_MARKS).unwrap_or_else(|| {
+                self.marks.give_back(set);
+                UNKNOWN_MARKS
+            })
+        };
+        core::mem::replace(&mut self.cell_mut(id).marks, number) != number
     }
 
     fn set_deletion_time(&mut self, id: NodeId, time: Option<NonZeroU32>) {

@@ -1,12 +1,13 @@
 //! The view of a node.
 
-use super::cell::{Cell, Checked, DependentEdge, Dependents, Flags, OwnerEdge};
+use super::cell::{Cell, Checked, DependentEdge, Dependents, Flags, OwnerEdge, UNKNOWN_MARKS};
 use super::{Coordinates, Graph, NodeId};
 use crate::coverage::KindId;
 use crate::evidence::{Presence, Proof};
 use crate::object::{
     Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid,
 };
+use crate::selectors::Marks;
 use core::fmt;
 use core::num::NonZeroU32;
 
@@ -195,6 +196,35 @@ impl<'a> Node<'a> {
     pub(crate) fn references(self) -> impl ExactSizeIterator<Item = Reference<'a>> + DoubleEndedIterator + Clone {
         let graph = self.graph;
         self.cell.owners.as_slice().iter().map(move |edge| Reference { graph, edge })
+    }
+
+    /// Whether the selector with this number matches an observed object, or may match.
+    pub(crate) fn has_mark(self, selector: u16) -> bool {
+        self.cell.marks == UNKNOWN_MARKS
+            || self.set_of_marks().is_some_and(|set| self.graph.marks.get(set).has(selector))
+    }
+
+    /// Whether the marks of an observed object equal `marks`.
+    pub(crate) fn has_marks(self, marks: &Marks) -> bool {
+        match self.set_of_marks() {
+            Some(set) => self.graph.marks.get(set) == marks,
+            None if self.cell.marks == UNKNOWN_MARKS => marks.are_unknown(),
+            None => *marks == Marks::default(),
+        }
+    }
+
+    /// The marks of an observed object.
+    pub(crate) fn marks(self) -> Marks {
+        match self.set_of_marks() {
+            Some(set) => self.graph.marks.get(set).clone(),
+            None if self.cell.marks == UNKNOWN_MARKS => Marks::unknown(),
+            None => Marks::default(),
+        }
+    }
+
+    /// The number of its set of marks in the table of the graph.
+    pub(super) fn set_of_marks(self) -> Option<u32> {
+        self.cell.marks.checked_sub(1).filter(|_| self.cell.marks != UNKNOWN_MARKS).map(u32::from)
     }
 
     /// Whether the facts of an observed object equal `facts`.

@@ -128,7 +128,14 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 };
                 let version = ["1", "18446744073709551616", "", "01", "77"][(random.next() % 5) as usize];
                 let resource_version = ResourceVersion::parse(version);
-                let object = Object { uid: its, namespace: "ns".into(), name: name(which), resource_version, facts };
+                let object = Object {
+                    uid: its,
+                    namespace: "ns".into(),
+                    name: name(which),
+                    resource_version,
+                    facts,
+                    marks: Default::default(),
+                };
                 let uids = object.facts.owners.iter().map(|owner| &owner.uid).chain([&object.uid]);
                 let there = uids.filter(|uid| graph.by_uid(uid).next().is_some()).count();
                 let fetched = graph.fetch([(kind, &object)].into_iter());

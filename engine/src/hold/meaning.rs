@@ -3,7 +3,8 @@
 use crate::coverage::{Coverage, Kind};
 use crate::guard::GuardKind;
 use crate::object::{GroupResource, Name};
-use crate::scope::{Filter, OwnerScope, Scope};
+use crate::scope::{Filter, OwnerScope, Requirement, Scope};
+use crate::selectors::Selectors;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,19 +18,39 @@ const LISTED_MAX: usize = 5;
 pub(crate) struct Meaning {
     /// The held scope. It is everything if a name matches no served kind, because the author's intention is unknown.
     pub(crate) scope: Scope,
+    /// The selectors of each target of the scope, in its order.
+    pub(crate) wants: Vec<Wants>,
+    /// A target has a selector beyond the bounds.
+    beyond: bool,
     /// The meaning of each name. A kind that is no longer served keeps its name.
     known: BTreeMap<GroupResource, Vec<GroupResource>>,
     unclear: Vec<GroupResource>,
 }
 
+/// The selectors of one target; `None` without requirements, or if the selector is beyond the bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wants {
+    /// Of the object.
+    pub(crate) object: Option<Selector>,
+    /// Of its namespace.
+    pub(crate) namespace: Option<Selector>,
+}
+
+/// A selector with the first generation of the table that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Selector {
+    pub(crate) number: u16,
+    pub(crate) since: u32,
+}
+
 impl Meaning {
-    /// Resolves a scope with the served kinds.
-    pub(crate) fn of(scope: &Scope, coverage: &Coverage) -> Meaning {
-        Meaning::default().again(scope, coverage)
+    /// Resolves a scope with the served kinds, and numbers its selectors.
+    pub(crate) fn of(scope: &Scope, coverage: &Coverage, selectors: &mut Selectors) -> Meaning {
+        Meaning::default().again(scope, coverage, selectors)
     }
 
     /// Resolves the same scope again, with the kinds that are served now.
-    pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage) -> Meaning {
+    pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage, selectors: &mut Selectors) -> Meaning {
         let mut meaning = Meaning::default();
         let mut called = |written: &GroupResource| {
             let mut means = self.known.get(written).cloned().unwrap_or_default();
@@ -58,13 +79,32 @@ impl Meaning {
             }
         }
         meaning.scope = if meaning.unclear.is_empty() { Scope { targets } } else { Scope::default() };
+        let mut beyond = false;
+        let mut want = |requirements: &[Requirement]| {
+            if requirements.is_empty() {
+                return None;
+            }
+            let wanted = selectors.want(requirements);
+            beyond |= wanted.is_err();
+            wanted.ok().map(|(number, since)| Selector { number, since })
+        };
+        for filter in &meaning.scope.targets {
+            let (object, namespace) = (want(&filter.marks), want(&filter.namespace_marks));
+            meaning.wants.push(Wants { object, namespace });
+        }
+        meaning.beyond = beyond;
         meaning
     }
 
     /// The error of the names, as a sentence; empty if there is none.
     pub(crate) fn problem(&self, of: GuardKind) -> String {
         if self.unclear.is_empty() {
-            return String::new();
+            let of = of.as_str();
+            return if self.beyond {
+                format!("there are too many selectors, so the {of} covers objects with any labels; delete some guards")
+            } else {
+                String::new()
+            };
         }
         let (unclear, kind) = (listed(&self.unclear), of.as_str());
         let verb = if matches!(of, GuardKind::Pause | GuardKind::Protection) { "holds" } else { "covers" };
@@ -110,7 +150,7 @@ pub(crate) fn resolved(
         // No kind is known yet. The leader then holds everything until the kinds are known.
         return Ok(scope.clone());
     }
-    let meaning = Meaning::of(scope, coverage);
+    let meaning = Meaning::of(scope, coverage, &mut Selectors::default());
     if !meaning.unclear.is_empty() {
         return Err(format!("names {}, which the API server does not serve", listed(&meaning.unclear)));
     }

@@ -9,9 +9,11 @@ use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
 use crate::scope::Scope;
+use crate::selectors::Table;
 use crate::work::{ActionKind, Outcome, Protocols, Refusal, Term, ToExecutor, ToLeader};
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -131,7 +133,11 @@ pub enum Input {
     KindEmptied { group: Name, kind: Name, crd: Uid, standing: bool },
 
     /// A list of the collection begins.
-    ListBegun { collection: GroupResource },
+    ListBegun {
+        collection: GroupResource,
+        /// The generation of the selectors that its objects, and those of its watch, are matched with.
+        selectors: u32,
+    },
     /// An object of the current list.
     Listed { collection: GroupResource, object: Object },
     /// The list is complete at this version. The watch starts there.
@@ -287,6 +293,8 @@ pub enum Output {
     },
     /// Reads all guards of a kind consistently. The shell answers with [`Input::GuardsRead`].
     ReadGuards(GuardRead),
+    /// Matches the objects of the next lists with these selectors.
+    Selectors(Arc<Table>),
     /// Discards the watch of the collection and lists the collection again.
     Relist {
         collection: GroupResource,

@@ -31,8 +31,10 @@ impl Leader {
             self.report_guard(id);
         }
         if !changed.is_empty() {
+            self.judge_selected();
             self.press();
         }
+        self.match_anew();
     }
 
     fn report_guard(&mut self, id: &GuardId) {
@@ -223,8 +225,23 @@ impl Leader {
         if matches!(taken, Taken::New | Taken::Rescoped) {
             self.report_guard(&id);
             self.reconsider(&id);
+            self.judge_selected();
+            self.match_anew();
         }
         taken
+    }
+
+    /// Judges decisions again that depend on labels now: they need another digest.
+    fn judge_selected(&mut self) {
+        let holds = self.dispatcher.queue().holds();
+        let queue = self.dispatcher.queue();
+        let depends = |uid: &&Uid| {
+            let place = queue.get(uid).and_then(|item| item.draft.destroys_at());
+            place.is_some_and(|place| holds.depends_on_labels(&place))
+        };
+        for uid in queue.uids().filter(depends).cloned().collect::<Vec<_>>() {
+            self.world.mark_uid(&uid);
+        }
     }
 
     /// Determines anew what holds each item.

@@ -6,6 +6,7 @@
 use super::context::Context;
 use super::world::World;
 use crate::graph::NodeId;
+use crate::hold::meaning::{Selector, Wants};
 use crate::hold::{Entry, Hold, Holds, is_exempt};
 use crate::object::{GroupResource, ObjectRef};
 use crate::queue::Draft;
@@ -16,6 +17,11 @@ use core::cell::OnceCell;
 
 /// Maximum number of ancestors that are visited to find out whether an object is below another.
 const LINEAGE_MAX: usize = 1000;
+
+/// The collection whose labels namespace selectors ask for.
+pub(super) fn namespaces() -> GroupResource {
+    GroupResource { group: "".into(), resource: "namespaces".into() }
+}
 
 /// Matches guards with objects.
 #[derive(Clone, Copy, Debug)]
@@ -70,24 +76,44 @@ impl<'a> Holding<'a> {
 
     fn covers(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
         let scope = &entry.meaning.scope;
-        scope.targets.is_empty() || scope.targets.iter().any(|filter| self.matches(filter, subject))
+        scope.targets.is_empty()
+            || scope
+                .targets
+                .iter()
+                .zip(&entry.meaning.wants)
+                .any(|(filter, &wants)| self.matches(filter, wants, subject))
     }
 
-    fn matches(&self, filter: &Filter, subject: &Subject<'_>) -> bool {
+    fn matches(&self, filter: &Filter, wants: Wants, subject: &Subject<'_>) -> bool {
         let object = subject.object;
         filter.may_cover(&subject.collection.group, &subject.collection.resource, &object.namespace)
             && (filter.names.is_empty() || filter.names.iter().any(|name| **name == *object.name))
-            && (filter.marks.is_empty() || self.is_marked(filter, subject))
-            && (filter.namespace_marks.is_empty() || self.is_in_marked_namespace(filter, &object.namespace))
+            && wants.object.is_none_or(|selector| self.is_marked(selector, subject))
+            && (filter.namespace_marks.is_empty() || self.is_in_marked_namespace(wants.namespace, &object.namespace))
             && filter.owner.as_ref().is_none_or(|owner| self.is_below(owner, subject))
     }
 
-    fn is_marked(&self, _filter: &Filter, _subject: &Subject<'_>) -> bool {
-        true
+    fn is_marked(&self, selector: Selector, subject: &Subject<'_>) -> bool {
+        subject.node.is_none_or(|id| {
+            let node = self.world.graph().node(id);
+            !self.world.coverage().kind(node.kind()).knows_selector(selector.since) || node.has_mark(selector.number)
+        })
     }
 
-    fn is_in_marked_namespace(&self, _filter: &Filter, namespace: &str) -> bool {
-        !namespace.is_empty()
+    /// Without a selector, which is beyond the bounds, each namespace counts as marked.
+    fn is_in_marked_namespace(&self, selector: Option<Selector>, namespace: &str) -> bool {
+        if namespace.is_empty() {
+            return false;
+        }
+        let Some(selector) = selector else { return true };
+        let Some(kind) = self.world.coverage().find(&namespaces()) else { return true };
+        let known = self.world.coverage().kind(kind);
+        if !known.is_synced() || !known.knows_selector(selector.since) {
+            return true;
+        }
+        let there = self.world.graph().by_address(kind, "", namespace);
+        let mut there = there.map(|id| self.world.graph().node(id)).filter(|node| node.is_observed()).peekable();
+        there.peek().is_none() || there.any(|node| node.has_mark(selector.number))
     }
 
     fn is_below(&self, owner: &OwnerScope, subject: &Subject<'_>) -> bool {

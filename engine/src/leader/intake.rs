@@ -7,6 +7,7 @@ use crate::evidence::Proof;
 use crate::follow::WatchEnd;
 use crate::graph::{Coordinates, NodeId};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind};
+use crate::selectors::Marks;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,6 +65,7 @@ impl Leader {
     pub(super) fn kind_unserved(&mut self, collection: &GroupResource) {
         let Some(kind) = self.world.unserve(&self.cx, collection) else { return };
         self.barrier.unserved(kind);
+        self.marking_ended(kind);
         self.relisted(kind);
         if self.world.coverage().kind(kind).is_doubtful() {
             // The leader can no longer ask this collection. Another collection must report the position of the store.
@@ -109,9 +111,9 @@ impl Leader {
         }
     }
 
-    pub(super) fn list_begun(&mut self, kind: KindId) {
+    pub(super) fn list_begun(&mut self, kind: KindId, selectors: u32) {
         self.prober.forget_count(kind);
-        self.world.begin_list(&mut self.cx, kind);
+        self.world.begin_list(&mut self.cx, kind, selectors);
     }
 
     pub(super) fn listed(&mut self, kind: KindId, object: Object) {
@@ -120,6 +122,7 @@ impl Leader {
     }
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
+        let has_selectors = !self.dispatcher.queue().holds().table().is_empty();
         let entry = self.world.coverage().kind(kind);
         let (list, all_fresh, was_lost) = (entry.list(), entry.fresh() == entry.observed(), entry.is_rewound());
         if !all_fresh {
@@ -133,6 +136,10 @@ impl Leader {
                 // object.
                 if seen.is_some_and(|seen| version.is_before(&seen)) {
                     self.world.freshen(kind, id, false);
+                    if has_selectors {
+                        // Its marks may be of earlier selectors.
+                        self.world.forget_marks(id);
+                    }
                 } else if node.is_observed() {
                     // The absence from a full list is no proof. The leader asks for the name of the object.
                     self.take_out(id, None, Left::Collection { deleted: None });
@@ -142,7 +149,12 @@ impl Leader {
                 }
             }
         }
+        let matched = self.world.coverage().kind(kind).selectors();
         let advance = self.world.end_list(&self.cx, kind, version.clone());
+        if self.world.coverage().kind(kind).selectors() != matched {
+            self.rehold();
+        }
+        self.marking_ended(kind);
         self.barrier.advanced(kind, &version);
         self.audit_later(kind);
         self.compare_stores_later();
@@ -164,6 +176,7 @@ impl Leader {
 
     pub(super) fn list_failed(&mut self, kind: KindId, error: String, broke: bool) {
         self.world.fail_list(&mut self.cx, kind, error);
+        self.marking_ended(kind);
         self.relisted(kind);
         if broke && !self.world.coverage().kind(kind).is_aggregated() {
             self.list_broke();
@@ -242,6 +255,11 @@ impl Leader {
     pub(super) fn take_in(&mut self, kind: KindId, mut object: Object, source: Source) {
         object.facts.bound();
         self.world.is_not_empty(kind);
+        let has_selectors = !self.dispatcher.queue().holds().table().is_empty();
+        if source == Source::Ahead {
+            // Reads and executors do not match labels. The watch will show the object again.
+            object.marks = if has_selectors { Marks::unknown() } else { Marks::default() };
+        }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;
@@ -259,6 +277,9 @@ impl Leader {
             let older = object.resource_version.is_before(&version);
             let was_fresh = node.list() == Some(current);
             let moved = object.resource_version != version;
+            if source == Source::Ahead && !moved {
+                object.marks = node.marks();
+            }
             if was_fresh {
                 list = current;
             }
@@ -274,6 +295,10 @@ impl Leader {
                     // A read or a write was ahead of the watch.
                     if shown {
                         self.world.freshen(kind, id, was_fresh);
+                        if !was_fresh && has_selectors {
+                            // Its marks may be of earlier selectors.
+                            self.world.forget_marks(id);
+                        }
                     }
                     return;
                 }
@@ -301,6 +326,10 @@ impl Leader {
         let (id, change) = self.world.upsert(kind, list, shown, object);
         if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
             self.world.note_readoption(&mut self.cx, id, &before);
+        }
+        if change.marked || change.appeared {
+            let uid = self.world.graph().node(id).uid();
+            self.marks_changed(kind, &uid);
         }
         if change.appeared {
             for other in self.world.appeared(id) {

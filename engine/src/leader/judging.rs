@@ -2,8 +2,10 @@
 
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::NodeId;
+use crate::hold::is_exempt;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, ItemState, Put};
+use crate::scope::Target;
 use crate::verdict::{Verdict, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, Preconditions, RevokeMode};
@@ -162,11 +164,18 @@ impl Leader {
         let (Some(resource_version), true) = (node.resource_version(), kind.served().is_some()) else {
             return self.withdraw(id);
         };
+        let facts = node.facts().unwrap_or_default();
+        let target = self.world.object_ref(id);
+        let place = Target { collection: target.group_resource(), namespace: target.namespace.clone() };
+        let depends_on_labels = matches!(action, Action::Delete { .. })
+            && !kind.is_aggregated()
+            && !is_exempt(&target.group, &target.resource)
+            && self.dispatcher.queue().holds().depends_on_labels(&place);
         let draft = Draft {
-            target: self.world.object_ref(id),
+            target,
             preconditions: Preconditions {
                 resource_version,
-                facts_digest: node.facts().unwrap_or_default().digest(),
+                facts_digest: if depends_on_labels { facts.digest_beyond_facts() } else { facts.digest() },
                 must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
             },
             destroys: destroys(&action, &causes),

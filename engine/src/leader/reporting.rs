@@ -13,6 +13,7 @@ use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY};
+use crate::selectors::Marks;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -309,6 +310,7 @@ impl Leader {
             return;
         }
         let object = Object {
+            marks: Marks::default(),
             uid: sighting.uid.clone(),
             namespace: target.namespace.clone(),
             name: target.name.clone(),

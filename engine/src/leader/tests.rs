@@ -6,6 +6,7 @@ use crate::graph::Graph;
 use crate::guard::{GuardKind, Question};
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::selectors::Table;
 use crate::time::Time;
 use crate::view::Undecided;
 use crate::work::LeaseId;
@@ -15,6 +16,7 @@ use crate::work::{
 };
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -83,6 +85,7 @@ struct Bench {
     cancelled: Vec<u64>,
     pauses_wanted: Vec<String>,
     relists: Vec<GroupResource>,
+    table: Arc<Table>,
     granted: Vec<WorkLease>,
 }
 
@@ -148,6 +151,7 @@ fn collection(resource: &str) -> GroupResource {
 /// Returns an object of namespace `ns`, or without a namespace for nodes. Its uid is its name.
 fn object(resource: &str, name: &str, rv: u64) -> Object {
     Object {
+        marks: Default::default(),
         uid: uid(name),
         namespace: if served(resource).namespaced { "ns".into() } else { "".into() },
         name: name.into(),
@@ -263,6 +267,7 @@ impl Bench {
             cancelled: Vec::new(),
             pauses_wanted: Vec::new(),
             relists: Vec::new(),
+            table: Arc::default(),
             granted: Vec::new(),
         };
         bench.input(Input::TermGained(term(1)));
@@ -315,6 +320,7 @@ impl Bench {
                 Output::CancelQuestion { number, .. } => self.cancelled.push(number),
                 Output::CreatePause { by, reason, .. } => self.pauses_wanted.push(format!("{by}: {reason}")),
                 Output::ReadGuards(read) => self.reads.push(read),
+                Output::Selectors(table) => self.table = table,
                 Output::Relist { collection, .. } => self.relists.push(collection),
                 Output::Event(event) => self.events.push(event),
             }
@@ -348,7 +354,7 @@ impl Bench {
     }
 
     fn list(&mut self, resource: &str, position: u64, objects: Vec<Object>) {
-        self.input(Input::ListBegun { collection: collection(resource) });
+        self.input(Input::ListBegun { collection: collection(resource), selectors: 0 });
         for object in objects {
             self.input(Input::Listed { collection: collection(resource), object });
         }
@@ -419,7 +425,7 @@ impl Bench {
         let stands = self.leader.world.coverage().floor(kind).cloned();
         let of = |uid: Uid, resource_version: ResourceVersion, facts: Facts| {
             let namespace = probe.namespace.clone().unwrap_or_else(|| "".into());
-            Object { uid, namespace, name: name.clone(), resource_version, facts }
+            Object { uid, namespace, name: name.clone(), resource_version, facts, marks: Default::default() }
         };
         let list = |version: &ResourceVersion, objects: Vec<Object>| {
             Ok(ProbeAnswer { resource_version: version.clone(), objects, complete: true, remaining: None })

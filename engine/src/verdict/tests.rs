@@ -77,6 +77,7 @@ fn parse(line: &str) -> Line {
         .collect();
     let namespace = if kind == "node" { "" } else { "ns" };
     let object = Object {
+        marks: Default::default(),
         uid: Uid::parse(name).unwrap(),
         namespace: namespace.into(),
         name: name.into(),

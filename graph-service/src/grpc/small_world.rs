@@ -54,6 +54,7 @@ pub(super) fn secret(name: &str, owners: &[&str]) -> Object {
         block_owner_deletion: Some(true),
     };
     Object {
+        marks: Default::default(),
         uid: uid_of(name),
         namespace: "shop".into(),
         name: name.into(),
@@ -75,7 +76,7 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
         deletable: true,
         names: Default::default(),
     };
-    let mut facts = vec![Input::KindServed(served), Input::ListBegun { collection: collection.clone() }];
+    let mut facts = vec![Input::KindServed(served), Input::ListBegun { collection: collection.clone(), selectors: 0 }];
     facts.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));
     facts.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
     let went = Object { resource_version: ResourceVersion::parse("11"), ..secret(gone, &[]) };

@@ -3,10 +3,11 @@
 use super::follow::{Halt, Sink, Step};
 use engine::leader::Input;
 use engine::object::{Backend, GroupResource, Name, Object, ServedKind};
+use engine::selectors::{Marks, Matcher, Table};
 use kube_api::metadata::{self, Decoder, Item};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,9 @@ pub(crate) struct Collection {
     /// The versions come from the main store, so they are numbers.
     numbered: bool,
     decoder: Decoder,
+    /// The selectors of the present list and its watch.
+    matcher: Matcher,
+    selectors: watch::Receiver<Arc<Table>>,
     inputs: mpsc::Sender<Input>,
     /// Notified when the server does not know the resource.
     unserved: Arc<Notify>,
@@ -33,12 +37,16 @@ impl Collection {
         inputs: mpsc::Sender<Input>,
         unserved: Arc<Notify>,
         leaving: Arc<AtomicBool>,
+        selectors: watch::Receiver<Arc<Table>>,
     ) -> Collection {
+        let matcher = Matcher::new(selectors.borrow().clone());
         Collection {
             key: served.group_resource.clone(),
             kind: served.kind.clone(),
             numbered: served.backend == Backend::Main,
             decoder: Decoder::new(Some(served.namespaced)),
+            matcher,
+            selectors,
             inputs,
             unserved,
             leaving,
@@ -50,7 +58,9 @@ impl Collection {
     }
 
     fn read(&mut self, item: &Item<'_>) -> Result<Object, String> {
-        let object = self.decoder.object(item)?;
+        let mut object = self.decoder.object(item)?;
+        // Unreadable labels count as all selectors.
+        object.marks = item.marks(&mut self.matcher).unwrap_or_else(|_| Marks::unknown());
         if self.numbered && !object.resource_version.is_ordered() {
             return Err(format!(
                 "object {:?} has the resourceVersion {:?}, which is not a number",
@@ -104,7 +114,14 @@ impl Sink for Collection {
             self.unserved.notify_one();
         }
         match step {
-            Step::ListBegun => self.send(Input::ListBegun { collection }).await,
+            Step::ListBegun => {
+                let table = self.selectors.borrow().clone();
+                let selectors = table.generation();
+                if self.matcher.table().generation() != selectors {
+                    self.matcher = Matcher::new(table);
+                }
+                self.send(Input::ListBegun { collection, selectors }).await
+            }
             Step::Listed(item) => {
                 let listed = |collection, object| Input::Listed { collection, object };
                 self.object(collection, &item, listed).await.map(drop)

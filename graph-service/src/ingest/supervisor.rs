@@ -392,7 +392,8 @@ impl Supervisor {
         let leave = Arc::new(AtomicBool::new(false));
         self.leave.insert(key.clone(), leave.clone());
         let (inputs, unserved) = (self.inputs.clone(), self.unserved.clone());
-        let mut sink = Collection::new(served, inputs, unserved, leave);
+        let selectors = self.shared.selectors.subscribe();
+        let mut sink = Collection::new(served, inputs, unserved, leave, selectors);
         self.spawn(Job::Collection(key), async move {
             follow::follow(source, &mut sink).await;
             Done::Followed

@@ -175,7 +175,7 @@ impl World {
         let input = match tell {
             Tell::ListBegun => {
                 entry.through = None;
-                Input::ListBegun { collection }
+                Input::ListBegun { collection, selectors: 0 }
             }
             Tell::ListEnded(resource_version) => {
                 entry.through = revision(&resource_version);

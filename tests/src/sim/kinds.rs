@@ -114,6 +114,7 @@ pub(super) fn observe(stored: &model::Object) -> object::Object {
     };
     facts.bound();
     object::Object {
+        marks: Default::default(),
         uid: Uid::parse(model::uid(stored)).expect("the model gives every object a uid"),
         namespace: Name::from(model::namespace(stored)),
         name: Name::from(model::name(stored)),

@@ -339,6 +339,7 @@ impl World {
             Output::CreatePause { by, reason, .. } => {
                 self.note(|| format!("replica {at} wants a pause, {by}: {reason}"))
             }
+            Output::Selectors(_) => panic!("there is no guard in this world"),
             Output::Relist { collection, why } => {
                 self.note(|| format!("replica {at} relists {collection}: {why}"));
                 if let Some(kind) = by_resource(&collection.group, &collection.resource) {

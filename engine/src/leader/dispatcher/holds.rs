@@ -1,6 +1,7 @@
 //! Items that guards hold, and the time from which no held write can still arrive at the API server.
 
 use super::super::context::Context;
+use super::super::marking::unmatched;
 use super::super::{Event, Timer};
 use super::Dispatcher;
 use crate::coverage::Coverage;
@@ -125,12 +126,12 @@ impl Dispatcher {
     }
 
     /// Finds guards that have become effective.
-    pub(in crate::leader) fn settle_guards(&mut self, cx: &mut Context) {
+    pub(in crate::leader) fn settle_guards(&mut self, cx: &mut Context, coverage: &Coverage) {
         if cx.term.is_none() {
             return;
         }
         let pending = self.queue.holds().guards().filter(|entry| !entry.over && !entry.effective);
-        let quiet = pending.filter(|entry| self.writers(entry).count() == 0);
+        let quiet = pending.filter(|entry| unmatched(entry, coverage).is_empty() && self.writers(entry).count() == 0);
         for id in quiet.map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
             if let Some(entry) = self.queue.holds_mut().get_mut(&id) {
                 entry.effective = true;

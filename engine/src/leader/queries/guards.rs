@@ -1,6 +1,7 @@
 //! Queries for guards and for the items that they hold.
 
 use super::super::holding::Holding;
+use super::super::marking;
 use super::Queries;
 use crate::guard::{GuardId, GuardKind};
 use crate::hold::meaning::resolved;
@@ -41,7 +42,7 @@ impl<'a> Queries<'a> {
                 over: entry.over,
                 effective: entry.effective && !entry.over && self.cx.term.is_some(),
                 sessions_remaining: if self.cx.term.is_some() { writers.count() } else { 0 },
-                pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
+                pending: if entry.effective || entry.over { String::new() } else { self.pending(entry, &writers) },
                 held: self.dispatcher.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
                 problem: entry.problem(),
                 usage: self.consent.usage(&guard.id, &guard.rule),
@@ -124,7 +125,7 @@ impl<'a> Queries<'a> {
         standing.chain(holds.blind().map(|hold| (hold, None))).map(brake).collect()
     }
 
-    fn pending(&self, writers: &Writers) -> String {
+    fn pending(&self, entry: &Entry, writers: &Writers) -> String {
         if self.cx.term.is_none() {
             return String::from(
                 "this replica does not lead; the leader applies the guard as soon as its watch shows it",
@@ -143,6 +144,8 @@ impl<'a> Queries<'a> {
         if writers.earlier_terms {
             parts.push(String::from("executors of an earlier leader may not know the guard"));
         }
+        parts.push(marking::pending(entry, self.world.coverage()));
+        parts.retain(|part| !part.is_empty());
         parts.join(", ")
     }
 }

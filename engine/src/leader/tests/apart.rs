@@ -155,7 +155,7 @@ fn a_store_that_stands_before_what_only_a_list_that_failed_has_shown_went_back()
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
     bench.serve("jobs");
-    bench.input(Input::ListBegun { collection: collection("jobs") });
+    bench.input(Input::ListBegun { collection: collection("jobs"), selectors: 0 });
     bench.input(Input::Listed { collection: collection("jobs"), object: object("jobs", "j", 1096) });
     bench.input(Input::ListFailed { collection: collection("jobs"), error: "500".to_string(), broke: false });
     // The store is restored, and stands past all known versions of the other collections.

@@ -403,7 +403,7 @@ fn a_finalizer_that_is_decided_on_waits_for_a_list_that_begins_before_it_is_gran
     }
     bench.seen("things", object("things", "o", 101).terminating("foregroundDeletion"));
     bench.pass(Duration::from_secs(1));
-    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
     bench.hello(STREAM, hello("e1", "i1"));
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.grants(), NOTHING, "the list may show a dependent");

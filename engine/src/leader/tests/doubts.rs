@@ -50,7 +50,7 @@ fn a_finalizer_does_not_wait_for_a_kind_whose_namespace_list_shows_that_it_hides
 #[test]
 fn the_same_once_the_list_of_that_kind_has_failed() {
     let mut bench = owners_in_deletion(Bench::synced());
-    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
     bench.input(Input::ListFailed {
         collection: collection("configmaps"),
         error: "no conversion".to_string(),
@@ -89,7 +89,7 @@ fn an_owner_waits_by_name_for_a_kind_that_cannot_even_list_its_namespace() {
 #[test]
 fn a_list_of_the_namespace_from_before_the_connection_broke_says_nothing() {
     let mut bench = Bench::synced();
-    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
     bench.input(Input::ListFailed {
         collection: collection("configmaps"),
         error: "no conversion".to_string(),

@@ -51,7 +51,7 @@ impl Fleet {
         fleet.input(Input::TermGained(term(1)));
         for resource in ["configmaps", "nodes"] {
             fleet.input(Input::KindServed(served(resource)));
-            fleet.input(Input::ListBegun { collection: collection(resource) });
+            fleet.input(Input::ListBegun { collection: collection(resource), selectors: 0 });
             let resource_version = version(100);
             fleet.input(Input::ListEnded { collection: collection(resource), resource_version });
         }

@@ -178,7 +178,7 @@ fn a_collection_that_does_not_show_what_is_there_is_listed_anew_but_not_all_the_
         bench.answer_probes(110, &[]);
         bench.pass(Duration::from_secs(2));
         if let Some(collection) = bench.relists.pop() {
-            bench.input(Input::ListBegun { collection: collection.clone() });
+            bench.input(Input::ListBegun { collection: collection.clone(), selectors: 0 });
             bench.input(Input::ListEnded { collection, resource_version: version(110) });
             bench.relists.push(super::collection("nodes"));
         }
@@ -318,7 +318,7 @@ fn passes(listed: Option<&str>, answers: &str) -> bool {
     let mut bench = Bench::synced();
     bench.serve("remotes");
     if let Some(text) = listed {
-        bench.input(Input::ListBegun { collection: collection("remotes") });
+        bench.input(Input::ListBegun { collection: collection("remotes"), selectors: 0 });
         let resource_version = ResourceVersion::parse(text);
         bench.input(Input::ListEnded { collection: collection("remotes"), resource_version });
     }

@@ -157,7 +157,7 @@ fn only_what_destroys_is_held_and_never_leases_or_what_is_ours() {
         let group_resource = GroupResource { group: group.into(), resource: resource.into() };
         let served = ServedKind { group_resource: group_resource.clone(), kind: kind.into(), ..served("configmaps") };
         bench.input(Input::KindServed(served));
-        bench.input(Input::ListBegun { collection: group_resource.clone() });
+        bench.input(Input::ListBegun { collection: group_resource.clone(), selectors: 0 });
         let object = object("configmaps", kind, 90).owned_by("things", "o");
         bench.input(Input::Listed { collection: group_resource.clone(), object });
         bench.input(Input::ListEnded { collection: group_resource, resource_version: version(100) });

@@ -79,7 +79,7 @@ fn a_child_that_is_made_again_every_second_costs_one_deletion_each() {
 fn a_kind_whose_list_takes_a_quarter_of_an_hour_delays_no_other_kind() {
     let mut bench = Bench::synced();
     bench.serve("remotes");
-    bench.input(Input::ListBegun { collection: collection("remotes") });
+    bench.input(Input::ListBegun { collection: collection("remotes"), selectors: 0 });
     for minute in 0..15 {
         for at in 0..100 {
             let object = object("remotes", &format!("r{minute}-{at}"), 50).owned_by("things", "o");
@@ -93,7 +93,7 @@ fn a_kind_whose_list_takes_a_quarter_of_an_hour_delays_no_other_kind() {
                 error: "410 Expired".to_string(),
                 broke: false,
             });
-            bench.input(Input::ListBegun { collection: collection("remotes") });
+            bench.input(Input::ListBegun { collection: collection("remotes"), selectors: 0 });
             assert_eq!(bench.leader.queries().status().nodes, nodes);
         }
         let (owner, child) = (format!("p{minute}"), format!("c{minute}"));

@@ -4,7 +4,8 @@
 
 use super::*;
 use crate::guard::{Guard, GuardId};
-use crate::scope::{Filter, OwnerScope, Scope};
+use crate::scope::{Filter, Labelled, OwnerScope, Requirement, Scope, Test};
+use crate::selectors::{Matcher, SELECTORS_MAX};
 use crate::view::{Effect, ReasonCode};
 
 fn protection(name: &str, filter: Filter) -> Guard {
@@ -105,4 +106,142 @@ fn two_guards_that_hold_one_object_are_both_named() {
         })
         .collect();
     assert_eq!(told, ["pause/p", "protection/keep"]);
+}
+
+fn label(key: &str) -> Requirement {
+    Requirement { of: Labelled::Label, key: key.into(), test: Test::Exists }
+}
+
+fn labelled(resources: &[&str], key: &str) -> Filter {
+    let resources = resources.iter().map(|resource| collection(resource)).collect();
+    Filter { resources, marks: vec![label(key)], ..Filter::default() }
+}
+
+/// An object with labels, matched as the shell does.
+fn with_labels(bench: &Bench, object: Object, keys: &[&str]) -> Object {
+    let mut matcher = Matcher::new(bench.table.clone());
+    for key in keys {
+        matcher.take(Labelled::Label, key, "");
+    }
+    Object { marks: matcher.finish(), ..object }
+}
+
+/// Lists a collection with the present selectors.
+fn list_anew(bench: &mut Bench, resource: &str, position: u64, objects: Vec<Object>) {
+    let selectors = bench.table.generation();
+    bench.relists.retain(|listed| *listed != collection(resource));
+    bench.input(Input::ListBegun { collection: collection(resource), selectors });
+    for object in objects {
+        bench.input(Input::Listed { collection: collection(resource), object });
+    }
+    bench.input(Input::ListEnded { collection: collection(resource), resource_version: version(position) });
+}
+
+#[test]
+fn objects_are_held_until_they_are_listed_with_the_selector_and_then_only_marked_ones() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    let dependents = ["d0", "d1"].map(|name| object("configmaps", name, 102).owned_by("things", "o"));
+    for dependent in &dependents {
+        bench.seen("configmaps", dependent.clone());
+    }
+    bench.input(Input::GuardSeen(protection("keep", labelled(&["configmaps"], "keep"))));
+    assert_eq!(bench.relists, [collection("configmaps")]);
+    bench.deleted("things", "o", 103);
+    assert_eq!(deleted(&mut bench), [""; 0], "their labels are unknown");
+    let view = bench.leader.queries().guards().remove(0);
+    assert!(
+        !view.effective && view.pending.ends_with("configmaps are being listed for its labels"),
+        "{}",
+        view.pending
+    );
+    let [free, kept] = dependents;
+    let listed = vec![with_labels(&bench, free, &[]), with_labels(&bench, kept.clone(), &["keep"])];
+    list_anew(&mut bench, "configmaps", 104, listed);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(deleted(&mut bench), ["d0"]);
+    assert!(!bench.leader.queries().guards().remove(0).pending.contains("listed"));
+    let unmarked = with_labels(&bench, Object { resource_version: version(105), ..kept }, &[]);
+    bench.seen("configmaps", unmarked);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(deleted(&mut bench), ["d1"], "its label is removed");
+}
+
+#[test]
+fn a_label_that_is_added_with_unchanged_facts_holds_a_waiting_decision() {
+    let mut bench = Bench::synced();
+    bench.input(Input::GuardSeen(protection("keep", labelled(&["configmaps"], "keep"))));
+    bench.input(Input::GuardSeen(pauses::pause("p", 1)));
+    bench.seen("things", object("things", "o", 101));
+    let dependent = object("configmaps", "d", 102).owned_by("things", "o");
+    let bare = with_labels(&bench, dependent.clone(), &[]);
+    list_anew(&mut bench, "configmaps", 102, vec![bare]);
+    bench.deleted("things", "o", 103);
+    let labelled = with_labels(&bench, Object { resource_version: version(104), ..dependent }, &["keep"]);
+    bench.seen("configmaps", labelled);
+    bench.input(Input::GuardGone { id: pauses::pause_id("p"), uid: uid("uid-p") });
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(deleted(&mut bench), [""; 0]);
+    assert_eq!(bench.leader.queries().guards().remove(0).held, 1);
+}
+
+#[test]
+fn a_decision_that_depends_on_labels_has_a_digest_that_no_read_has() {
+    let mut bench = Bench::synced();
+    bench.input(Input::GuardSeen(protection("keep", labelled(&["configmaps"], "keep"))));
+    bench.seen("things", object("things", "o", 101));
+    let dependent = object("configmaps", "d", 102).owned_by("things", "o");
+    let bare = with_labels(&bench, dependent.clone(), &[]);
+    list_anew(&mut bench, "configmaps", 102, vec![bare]);
+    bench.deleted("things", "o", 103);
+    let digest = bench.granted[0].item.preconditions.facts_digest;
+    assert_eq!(digest, dependent.facts.digest_beyond_facts());
+}
+
+#[test]
+fn a_selector_of_namespaces_holds_the_objects_of_marked_and_of_unknown_namespaces() {
+    let mut bench = Bench::synced();
+    bench.serve("namespaces");
+    let filter = Filter { namespace_marks: vec![label("keep")], ..Filter::default() };
+    bench.input(Input::GuardSeen(protection("keep", filter)));
+    let named = |name: &str, rv| object("namespaces", name, rv);
+    let listed = vec![with_labels(&bench, named("ns", 101), &[]), with_labels(&bench, named("kept", 101), &["keep"])];
+    list_anew(&mut bench, "namespaces", 101, listed);
+    bench.seen("things", object("things", "o", 101));
+    for (at, space) in (110..).step_by(10).zip(["ns", "kept", "unseen"]) {
+        let dependent = object("configmaps", space, at + 1).owned_by("things", "o");
+        let owned = |mut dependent: Object| {
+            dependent.namespace = space.into();
+            dependent.uid = uid(&format!("in {space}"));
+            dependent
+        };
+        let owner = Object { namespace: space.into(), uid: uid(&format!("o in {space}")), ..object("things", "o", at) };
+        bench.seen("things", owner.clone());
+        let mut dependent = owned(dependent);
+        dependent.facts.owners[0].uid = owner.uid.clone();
+        bench.seen("configmaps", dependent);
+        let gone = Object { resource_version: version(at + 2), ..owner };
+        bench.input(Input::Deleted { collection: collection("things"), object: gone });
+    }
+    assert_eq!(deleted(&mut bench), ["ns"]);
+    let unmarked = with_labels(&bench, named("kept", 140), &[]);
+    bench.seen("namespaces", unmarked);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(deleted(&mut bench), ["kept"], "{:?}", bench.leader.queries().explain(&uid("in kept")));
+}
+
+#[test]
+fn a_selector_beyond_the_bound_holds_objects_with_any_labels() {
+    let mut bench = Bench::synced();
+    let targets = (0..=SELECTORS_MAX).map(|number| labelled(&["things"], &format!("k{number}"))).collect();
+    let everywhere = protection("keep", Filter::default());
+    bench.input(Input::GuardSeen(Guard { scope: Scope { targets }, ..everywhere }));
+    let view = bench.leader.queries().guards().remove(0);
+    assert!(view.problem.starts_with("there are too many selectors"), "{}", view.problem);
+    bench.seen("things", object("things", "o", 101));
+    let dependent = object("things", "d", 102).owned_by("things", "o");
+    let listed = vec![with_labels(&bench, object("things", "o", 101), &[]), with_labels(&bench, dependent, &[])];
+    list_anew(&mut bench, "things", 103, listed);
+    bench.deleted("things", "o", 104);
+    assert_eq!(deleted(&mut bench), [""; 0]);
 }

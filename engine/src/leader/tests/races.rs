@@ -44,7 +44,7 @@ fn while_configmaps_are_listed() -> Bench {
         bench.list(resource, 100, vec![]);
     }
     bench.serve("configmaps");
-    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
     bench.pass(Duration::from_secs(1));
     bench
 }
@@ -56,7 +56,7 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
         let collection = || collection("configmaps");
         if after_a_failure {
             bench.input(Input::ListFailed { collection: collection(), error: "500".to_string(), broke: false });
-            bench.input(Input::ListBegun { collection: collection() });
+            bench.input(Input::ListBegun { collection: collection(), selectors: 0 });
         }
         bench.seen("things", object("things", "o", 101).terminating("orphan"));
         bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);

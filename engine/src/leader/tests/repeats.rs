@@ -8,7 +8,7 @@ fn shown(bench: &mut Bench, lease: &WorkLease, observed: Sighting) {
     let Sighting { uid, resource_version, facts } = observed.clone();
     bench.report_with(lease, |report| report.observed = Some(observed));
     let ObjectRef { namespace, name, .. } = lease.item.target.clone();
-    let object = Object { uid, namespace, name, resource_version, facts };
+    let object = Object { uid, namespace, name, resource_version, facts, marks: Default::default() };
     bench.input(Input::Seen { collection: lease.item.target.group_resource(), object });
 }
 

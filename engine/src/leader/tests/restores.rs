@@ -428,7 +428,7 @@ fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     bench.pass(Duration::from_millis(250));
     // During the list of the namespace, a is deleted, and its collection is listed again.
     bench.deleted("configmaps", "a", 106);
-    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
     bench.answer_probes(105, &others);
     assert_eq!((rewinds(&bench), bench.grants()), (0, vec!["remove o from a".to_string()]), "decided before it went");
     // The other objects of such a list may be as old, so the list is requested again.

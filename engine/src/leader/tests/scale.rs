@@ -30,6 +30,7 @@ fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
     let view = bench.leader.queries().nodes(&target.uid).remove(0);
     let resource = &*target.resource;
     let mut now = Object {
+        marks: Default::default(),
         uid: target.uid.clone(),
         namespace: target.namespace.clone(),
         name: target.name.clone(),

@@ -40,7 +40,7 @@ fn reads_go_on_where_the_last_one_from_behind_was_of_a_kind_that_ceases_to_be_se
         bench.list(resource, 50, vec![]);
     }
     // The list shows the store further on than any collection stands.
-    bench.input(Input::ListBegun { collection: collection("things") });
+    bench.input(Input::ListBegun { collection: collection("things"), selectors: 0 });
     bench.input(Input::Listed { collection: collection("things"), object: object("things", "o", 200) });
     let mut reads = 0;
     for _ in 0..120 {

@@ -47,7 +47,7 @@ fn a_server_that_does_not_know_the_kind_yet_causes_no_deletion() {
         bench.input(Input::KindUnserved(collection("things")));
         bench.pass(Duration::from_secs(30));
         bench.serve("things");
-        bench.input(Input::ListBegun { collection: collection("things") });
+        bench.input(Input::ListBegun { collection: collection("things"), selectors: 0 });
         bench.input(Input::ListFailed {
             collection: collection("things"),
             error: "404 page not found".to_string(),

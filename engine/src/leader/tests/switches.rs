@@ -57,7 +57,7 @@ fn a_list_whose_connection_breaks_is_doubt_and_one_that_is_refused_is_none() {
         let mut bench = Bench::synced();
         bench.seen("things", object("things", "o", 101));
         bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
-        bench.input(Input::ListBegun { collection: collection("nodes") });
+        bench.input(Input::ListBegun { collection: collection("nodes"), selectors: 0 });
         bench.input(Input::ListFailed { collection: collection("nodes"), error: "no".to_string(), broke });
         bench.deleted("things", "o", 103);
         assert_eq!((suspicions(&bench) > 0, bench.grants().is_empty()), (broke, broke));

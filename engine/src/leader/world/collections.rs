@@ -173,9 +173,9 @@ impl World {
     }
 
     /// Begins a list. Objects that the list has not shown yet may be dependents.
-    pub(in crate::leader) fn begin_list(&mut self, cx: &mut Context, kind: KindId) {
+    pub(in crate::leader) fn begin_list(&mut self, cx: &mut Context, kind: KindId, selectors: u32) {
         self.graph.lose_sight_of_orphaned(kind);
-        if self.coverage.kind_mut(kind).begin_list(cx.now) {
+        if self.coverage.kind_mut(kind).begin_list(cx.now, selectors) {
             self.tell_collection(cx, kind);
             // Decisions that are not granted yet wait for the list.
             self.mark_deletions();

@@ -7,6 +7,7 @@ use crate::graph::{Change, NodeId};
 use crate::leader::context::Context;
 use crate::leader::{Cause, Event};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
+use crate::selectors::Marks;
 use crate::tombstones::Tombstone;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -56,12 +57,18 @@ impl World {
     /// Updates only the version of an object, if nothing else changed and no deletion depends on the object. Returns
     /// false otherwise. Most events change only a status or renew a lease.
     pub(in crate::leader) fn moves_alone(&mut self, id: NodeId, object: &Object) -> bool {
-        if object.facts.terminating || !self.graph.node(id).has_said(&object.facts) {
+        let node = self.graph.node(id);
+        if object.facts.terminating || !node.has_said(&object.facts) || !node.has_marks(&object.marks) {
             return false;
         }
         self.graph.move_to(id, object.resource_version.clone());
         self.changes.note(&object.uid);
         true
+    }
+
+    /// Marks the labels of an observed object as unknown. An event of the watch shows them.
+    pub(in crate::leader) fn forget_marks(&mut self, id: NodeId) {
+        self.graph.set_marks(id, Marks::unknown());
     }
 
     /// Counts a known object that the current list shows.

@@ -15,7 +15,8 @@ fn collection(backend: Backend) -> (Collection, mpsc::Receiver<Input>) {
         backend,
     };
     let (inputs, received) = mpsc::channel(8);
-    (Collection::new(&served, inputs, Arc::default(), Arc::default()), received)
+    let selectors = watch::channel(Arc::default()).1;
+    (Collection::new(&served, inputs, Arc::default(), Arc::default(), selectors), received)
 }
 
 fn object(api_version: &str, kind: &str, version: &str) -> Box<RawValue> {

@@ -34,7 +34,9 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         paged: Arc::new(AtomicBool::new(false)),
         seed: 7,
     };
-    let mut sink = Collection::new(&served, inputs, Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let selectors = tokio::sync::watch::channel(Arc::default()).1;
+    let (unserved, leaving) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let mut sink = Collection::new(&served, inputs, unserved, leaving, selectors);
     (async move { follow(source, &mut sink).await }, received, asked)
 }
 

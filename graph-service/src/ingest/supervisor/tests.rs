@@ -119,7 +119,7 @@ impl Running {
         let mut words = Vec::new();
         while let Ok(Some(input)) = timeout(quiet, self.inputs.recv()).await {
             let of_a_list = match &input {
-                Input::ListBegun { collection }
+                Input::ListBegun { collection, .. }
                 | Input::Listed { collection, .. }
                 | Input::ListEnded { collection, .. }
                 | Input::ListFailed { collection, .. } => Some(collection.to_string()),

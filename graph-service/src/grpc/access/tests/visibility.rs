@@ -38,6 +38,7 @@ fn object(namespace: &str, name: &str, version: &str, owners: &[(&str, &str)]) -
         block_owner_deletion: Some(true),
     };
     Object {
+        marks: Default::default(),
         uid: uid_of(name),
         namespace: namespace.into(),
         name: name.into(),
@@ -93,7 +94,7 @@ fn inputs() -> Vec<Input> {
         ),
     ];
     for (collection, objects, position) in all {
-        inputs.push(Input::ListBegun { collection: collection.clone() });
+        inputs.push(Input::ListBegun { collection: collection.clone(), selectors: 0 });
         inputs.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));
         inputs.push(Input::ListEnded { collection, resource_version: ResourceVersion::parse(position) });
     }
