@@ -14,9 +14,9 @@
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::index::Index;
+use crate::marks::Marks;
 use crate::object::{Excess, Name, Object, ObjectRef, ResourceVersion, Uid};
 use crate::paged_vec::PagedVec;
-use crate::selectors::Marks;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

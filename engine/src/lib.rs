@@ -43,6 +43,7 @@ mod late_writes;
 pub mod leader;
 mod lease;
 mod lies;
+pub mod marks;
 pub mod object;
 pub mod pace;
 mod paged_vec;

@@ -1,7 +1,7 @@
 //! The collector's view of a Kubernetes object: identity, references, the two garbage-collection finalizers, the
 //! deletion mark.
 
-use crate::selectors::Marks;
+use crate::marks::Marks;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -4,6 +4,7 @@
 //! object into a [`Matcher`] of that table, which returns the numbers of the selectors that match: the [`Marks`] of the
 //! object. The labels themselves are not kept.
 
+use crate::marks::Marks;
 use crate::object::Name;
 use crate::scope::{Labelled, Requirement, Test};
 use alloc::collections::BTreeMap;
@@ -18,37 +19,6 @@ mod tests;
 pub const SELECTORS_MAX: usize = 1000;
 /// Maximum number of requirements of all selectors together.
 pub const REQUIREMENTS_MAX: usize = 16 * SELECTORS_MAX;
-
-/// The numbers of the selectors that match an object, ascending. An empty set has no allocation, and equal sets of
-/// consecutive objects share one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Marks(Option<Arc<[u16]>>);
-
-impl Marks {
-    /// The marks of an object whose labels or annotations are unknown. They count as all selectors. An allocated set
-    /// without numbers stands for them.
-    pub fn unknown() -> Marks {
-        Marks(Some(Arc::from([])))
-    }
-
-    pub fn are_unknown(&self) -> bool {
-        self.0.as_ref().is_some_and(|numbers| numbers.is_empty())
-    }
-
-    /// The numbers, ascending; none if they are unknown.
-    pub fn numbers(&self) -> &[u16] {
-        self.0.as_deref().unwrap_or_default()
-    }
-
-    /// Whether the selector with this number matches, or may match.
-    pub fn has(&self, selector: u16) -> bool {
-        self.are_unknown() || self.numbers().binary_search(&selector).is_ok()
-    }
-
-    fn of(numbers: &[u16]) -> Marks {
-        Marks((!numbers.is_empty()).then(|| Arc::from(numbers)))
-    }
-}
 
 /// There are [`SELECTORS_MAX`] selectors or [`REQUIREMENTS_MAX`] requirements already. The caller holds everything that
 /// the other conditions of the target match.

@@ -19,8 +19,9 @@ pub use wire::Malformed;
 
 use crate::media;
 use crate::status::Status;
+use engine::marks::Marks;
 use engine::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid, clip};
-use engine::selectors::{Marks, Matcher};
+use engine::selectors::Matcher;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;

@@ -108,6 +108,7 @@ fn enum_values_keep_their_numbers() {
         ("EventEncoding", "NATIVE=1 CLOUDEVENTS=2"),
         ("EventView", "BASIC=1 FULL=2"),
         ("ItemKind", "DELETE=1 REMOVE_OWNER_REFERENCES=2 UNBLOCK_OWNER_REFERENCES=3 REMOVE_FINALIZER=4"),
+        ("Kind", "PAUSE=1 PROTECTION=2 APPROVAL=3 GATE=4 BUDGET=5"),
         (
             "Kind",
             "PAUSE_PRESSED=1 PAUSE_EFFECTIVE=2 PAUSE_ENDED=3 PAUSES_UNKNOWN=4 PAUSES_KNOWN=5 GRANTS_STOPPED=6 \

@@ -3,8 +3,8 @@
 use super::cell::{Cell, Checked, Flags, UNKNOWN_MARKS};
 use super::{Graph, NodeId};
 use crate::evidence::Proof;
+use crate::marks::Marks;
 use crate::object::{Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
-use crate::selectors::Marks;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
 

@@ -4,10 +4,10 @@ use super::cell::{Cell, Checked, DependentEdge, Dependents, Flags, OwnerEdge, UN
 use super::{Coordinates, Graph, NodeId};
 use crate::coverage::KindId;
 use crate::evidence::{Presence, Proof};
+use crate::marks::Marks;
 use crate::object::{
     Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid,
 };
-use crate::selectors::Marks;
 use core::fmt;
 use core::num::NonZeroU32;
 

@@ -11,9 +11,9 @@ use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
+use crate::marks::Marks;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY};
-use crate::selectors::Marks;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,

@@ -2,8 +2,9 @@
 
 use super::follow::{Halt, Sink, Step};
 use engine::leader::Input;
+use engine::marks::Marks;
 use engine::object::{Backend, GroupResource, Name, Object, ServedKind};
-use engine::selectors::{Marks, Matcher, Table};
+use engine::selectors::{Matcher, Table};
 use kube_api::metadata::{self, Decoder, Item};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

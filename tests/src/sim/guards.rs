@@ -176,6 +176,10 @@ impl World {
         }
     }
 
+    pub(super) fn guards_read_delay(&mut self) -> u64 {
+        self.guards.random.delay(self.options.api_ms)
+    }
+
     /// The answer to a consistent read.
     pub(super) fn guards_there(&self, kind: GuardKind) -> GuardAnswer {
         let served = self.options.guards && matches!(kind, GuardKind::Protection | GuardKind::Gate);

@@ -8,6 +8,7 @@ use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::follow::Failure;
+use engine::guard::GuardKind;
 use engine::leader::{
     CheckBy, Config, Event, GuardRead, Input, Leader, Mode, Named, Output, Policy, Probe, ProbeAnswer, ProbeId,
     StreamId,
@@ -330,8 +331,13 @@ impl World {
             Output::ReadGuards(read) => {
                 self.note(|| format!("replica {at} asks which pauses there are"));
                 let epoch = self.replicas[at].epoch;
-                let fails = self.strikes("probe failure", self.options.faults.probe_failures);
-                let delay = self.api.delay(self.options.api_ms);
+                // Worlds without guards stay as they are.
+                let (fails, delay) = if read.kind == GuardKind::Pause {
+                    let fails = self.strikes("probe failure", self.options.faults.probe_failures);
+                    (fails, self.api.delay(self.options.api_ms))
+                } else {
+                    (false, self.guards_read_delay())
+                };
                 self.after(delay, Happening::GuardsRead { replica: at, epoch, read, fails });
             }
             Output::AskGate(question) => self.ask_gate(at, &question),

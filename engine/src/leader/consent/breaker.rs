@@ -1,8 +1,10 @@
 //! The built-in breaker: it stops a mass deletion that nothing explains, before much of a collection went.
 //!
 //! A deletion is explained if the watch has shown what caused it: a DELETED event of an owner, the deletion mark of an
-//! owner, or the end of a definition. It is unexplained if lists alone lack its owners. A conversion that hides owners, a
-//! proxy that cuts lists and a restored backup all look like this.
+//! owner, or the end of a definition. It is unexplained if lists alone lack its owners, and this replica had seen one of
+//! them: a conversion that hides owners, a proxy that cuts lists and a restored backup look like this. Owners that were
+//! gone before the replica began to watch are an ordinary backlog. One owner with a large share of the collection is a
+//! root that explains it.
 //!
 //! | State | Meaning | Ends |
 //! |---|---|---|
@@ -20,7 +22,7 @@ use core::time::Duration;
 /// Collections of at most this size are never stopped.
 const SIZE_MIN: u64 = 1000;
 /// The share of a collection above which unexplained deletions wait until their number is known.
-const SLOW_PERCENT: u64 = 3;
+pub(super) const SLOW_PERCENT: u64 = 3;
 /// The share of a collection above which unexplained deletions are a mass deletion.
 const MASS_PERCENT: u64 = 30;
 /// The time in which deletions count.

@@ -1,9 +1,9 @@
 //! The leader's part of the breaker: which deletions are unexplained, and what holds and releases them.
 
 use super::super::{BreakerMode, Event, Leader, Output, Timer};
-use super::breaker::{AUTHOR, Follows, PAUSE_FOR, Settled};
+use super::breaker::{AUTHOR, Follows, PAUSE_FOR, SLOW_PERCENT, Settled};
 use crate::evidence::Proof;
-use crate::graph::{Known, NodeId};
+use crate::graph::Known;
 use crate::guard::GuardId;
 use crate::hold::Hold;
 use crate::object::{GroupResource, ObjectRef};
@@ -30,18 +30,30 @@ impl Leader {
         }
     }
 
-    /// Whether lists alone lack the owners of a deletion.
+    /// Whether lists alone lack the owners of a deletion, and this replica had seen one of them. An owner with a large
+    /// share of the collection is a root that explains the deletions of its dependents.
     pub(super) fn is_unexplained(&self, draft: &Draft) -> bool {
         if draft.action.kind() != ActionKind::Delete {
             return false;
         }
-        let Some(id) = self.world.graph().primary(&draft.target.uid) else { return false };
-        let is_seen = |owner: NodeId| match self.world.graph().node(owner).known() {
-            Known::Absent(Proof::Listed { .. } | Proof::ReadTwice) => false,
-            Known::Absent(Proof::WatchDeleted { .. } | Proof::TypeEmptied { .. }) => true,
-            Known::Observed | Known::Read { .. } | Known::Virtual { .. } => true,
-        };
-        !self.world.graph().node(id).owners().any(is_seen)
+        let graph = self.world.graph();
+        let Some(id) = graph.primary(&draft.target.uid) else { return false };
+        let size = self.size_of(&draft.target.group_resource());
+        let mut vanished = false;
+        for owner in graph.node(id).owners().map(|owner| graph.node(owner)) {
+            match owner.known() {
+                Known::Absent(Proof::Listed { .. } | Proof::ReadTwice) => {
+                    let gone = self.world.tombstones().get(self.cx.now, &owner.uid());
+                    let is_root = owner.dependent_count() as u64 * 100 > size * SLOW_PERCENT;
+                    vanished |= gone.is_some_and(|gone| gone.deleted.is_none()) && !is_root;
+                }
+                Known::Absent(Proof::WatchDeleted { .. } | Proof::TypeEmptied { .. })
+                | Known::Observed
+                | Known::Read { .. }
+                | Known::Virtual { .. } => return false,
+            }
+        }
+        vanished
     }
 
     /// Looks whether the number of unexplained deletions of a collection is known.
