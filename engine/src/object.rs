@@ -350,8 +350,7 @@ impl Facts {
     }
 
     /// A digest for a decision that also depends on labels or annotations, which an executor does not know. It differs
-    /// from the digest of these facts, so an executor that meets a conflict reports the facts and does not retry. It
-    /// suits only a DELETE that does not read first: an attempt that reads first always ends `Conflict`.
+    /// from the digest of these facts, so an executor that finds another version reports the facts and does not retry.
     pub fn digest_beyond_facts(&self) -> u64 {
         self.digest() ^ BEYOND_FACTS
     }

@@ -362,9 +362,14 @@ impl<W: Clone> Attempt<W> {
         &self.lease.item.preconditions
     }
 
-    /// Returns the object, if its facts are still those of the decision.
+    /// Returns the object, if its facts are still those of the decision. A decision that also depends on labels needs
+    /// the same version.
     fn as_decided(&self, live: Live<W>) -> Result<Live<W>, Box<Ending>> {
-        if live.sighting.facts.digest() == self.preconditions().facts_digest {
+        let (decided, seen) = (self.preconditions(), &live.sighting);
+        let is_same_version = seen.resource_version == decided.resource_version;
+        if seen.facts.digest() == decided.facts_digest
+            || (is_same_version && seen.facts.digest_beyond_facts() == decided.facts_digest)
+        {
             return Ok(live);
         }
         Err(Ending::seen(Outcome::Conflict, NOT_AS_DECIDED, live))

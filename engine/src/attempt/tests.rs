@@ -376,3 +376,19 @@ fn a_decision_beyond_the_facts_is_not_sent_again_after_a_conflict() {
         assert_eq!(report.observed.map(|seen| seen.facts), Some(facts()), "the report has the facts");
     }
 }
+
+#[test]
+fn a_decision_beyond_the_facts_is_sent_to_the_version_that_was_judged() {
+    for is_ambiguous in [false, true] {
+        let mut lease = delete(1, &[]);
+        lease.item.preconditions.facts_digest = facts().digest_beyond_facts();
+        lease.item.read_first = !is_ambiguous;
+        lease.previous_attempt_ambiguous = is_ambiguous;
+        let (asked, report) = play(lease, vec![shows("c1", "5"), shows("c1", "5")]);
+        assert_eq!(
+            (asked.join(", ").as_str(), report.outcome),
+            ("get c1, delete c1 at 5", Outcome::Done),
+            "{report:?}"
+        );
+    }
+}
