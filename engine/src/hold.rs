@@ -149,6 +149,11 @@ impl Holds {
         self.asking().next().is_some()
     }
 
+    /// Whether there is no guard, and every kind is known.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.guards.is_empty() && self.blind().is_none()
+    }
+
     /// The hold that is due to a lack of knowledge, and covers everything.
     pub(crate) fn blind(&self) -> Option<Hold> {
         self.unknown.first().map(Hold::Unknown).or_else(|| self.too_many.first().map(Hold::TooMany))

@@ -22,6 +22,7 @@ mod context;
 mod contract;
 mod dispatcher;
 mod doubting;
+mod event;
 mod granting;
 mod guarding;
 mod guards;
@@ -47,9 +48,10 @@ pub use crate::evidence::CheckBy;
 pub use crate::lease::StreamId;
 pub use crate::tombstones::Tombstone;
 pub use contract::{
-    BreakerMode, Config, Event, FINALIZERS_TOLD_MAX, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode,
-    Named, OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
+    BreakerMode, Config, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode, Named, OnStoreRewind,
+    Output, Policy, Probe, ProbeAnswer, ProbeId,
 };
+pub use event::{Event, FINALIZERS_TOLD_MAX};
 pub use queries::{
     ContentsLook, Coverings, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk,
     Planning, Queries, Scan, Walked,
@@ -124,6 +126,8 @@ enum Timer {
     AskAgain(GuardId),
     /// Counts cascades.
     Cascades,
+    /// Makes room for the cascades of further roots.
+    CascadeRoom,
     /// Looks whether the number of unexplained deletions of a collection is known.
     Breaker(GroupResource),
     /// Releases items of a budget whose window has moved.
@@ -308,6 +312,7 @@ impl Leader {
                 Timer::GuardEnd(id) => self.guard_end_due(&id),
                 Timer::Question(number) => self.question_due(number),
                 Timer::AskAgain(id) => self.ask_again_due(&id),
+                Timer::CascadeRoom => self.make_room_for_cascades(),
                 Timer::Breaker(collection) => self.breaker_due(collection),
                 Timer::Cascades => self.count_cascades(),
                 Timer::Budget(id) => self.budget_due(&id),

@@ -4,8 +4,11 @@
 //! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `budgets` keeps windows.
 
 use super::holding::Holding;
-use super::{BreakerMode, Event, Leader, Output, Timer};
-use crate::guard::{Answered, Approval, Budget, Cascade, Gate, GuardId, GuardKind, Limit, OnExceeded, Question, Rule};
+use super::{Event, Leader, Output, Timer};
+use crate::guard::{
+    Answered, Approval, Approved, Budget, Cascade, Gate, GuardId, GuardKind, Limit, OnExceeded, Question, Rule,
+};
+use crate::hold::meaning::Wants;
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
 use crate::queue::{Draft, ItemState};
@@ -29,6 +32,8 @@ mod gates;
 
 /// Time between two slices of the count of cascades, in which the leader handles other inputs.
 const COUNT_EVERY: Duration = Duration::from_millis(1);
+/// Time between two attempts to make room for further roots.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of items that a budget releases at once.
 const RELEASED_AT_ONCE: u64 = 1000;
 /// Number of subjects of questions above which the leader forgets those that do not exist any more.
@@ -43,6 +48,10 @@ pub(super) struct Consent {
     pauses: BTreeMap<GuardId, String>,
     /// By the uid of the root.
     cascades: BTreeMap<Uid, CascadeOf>,
+    /// The root and the collection of the leases that took an object of a counted cascade, by their targets.
+    leased: BTreeMap<Uid, (Uid, GroupResource)>,
+    /// True if [`Timer::CascadeRoom`] is set.
+    makes_room: bool,
     /// The number of subjects after the last sweep.
     swept: usize,
 }
@@ -61,7 +70,9 @@ impl Leader {
         if !item.draft.destroys || is_exempt(&target.group, &target.resource) {
             return None;
         }
-        if let Some(hold) = self.breaks(&item.draft.clone()) {
+        if self.is_unexplained(&item.draft)
+            && let Some(hold) = self.breaks(target.group_resource())
+        {
             return Some(hold);
         }
         if !self.dispatcher.queue().holds().any_asks() {
@@ -90,24 +101,31 @@ impl Leader {
 
     // ---- cascades and approvals
 
-    /// Returns the cascade of a root if it is counted, and begins to count it otherwise. `None` also if too many roots
-    /// are being counted.
+    /// Returns the cascade of a root if it is counted with this object, and begins to count it otherwise. `None` also
+    /// if too many roots are known.
     fn cascade(&mut self, candidate: &Candidate) -> Option<&mut CascadeOf> {
-        if !self.consent.cascades.contains_key(&candidate.root) {
-            if self.consent.cascades.len() >= ROOTS_MAX {
-                self.forget_cascades();
-            }
-            if self.consent.cascades.len() >= ROOTS_MAX {
+        let collection = candidate.draft.target.group_resource();
+        let is_delete = candidate.draft.action.kind() == ActionKind::Delete;
+        match self.consent.cascades.get(&candidate.root) {
+            Some(known) if !known.is_counted() => return None,
+            Some(known) if !known.outdated && (!is_delete || known.may_take(&collection)) => {}
+            None if self.consent.cascades.len() >= ROOTS_MAX => {
+                // The timer makes room, and releases what waits.
+                if !core::mem::replace(&mut self.consent.makes_room, true) {
+                    self.cx.timers.set(self.cx.now + ROOM_EVERY, Timer::CascadeRoom);
+                }
                 return None;
             }
-            let known = self.begin_cascade(candidate);
-            self.consent.cascades.insert(candidate.root.clone(), known);
-            self.cx.timers.set(self.cx.now, Timer::Cascades);
+            Some(_) | None => {
+                self.count_cascade(candidate);
+                return None;
+            }
         }
-        self.consent.cascades.get_mut(&candidate.root).filter(|known| known.is_counted())
+        self.consent.cascades.get_mut(&candidate.root)
     }
 
-    fn begin_cascade(&self, candidate: &Candidate) -> CascadeOf {
+    /// Begins to count the cascade of an item.
+    fn count_cascade(&mut self, candidate: &Candidate) {
         let target = &candidate.draft.target;
         let id = self.world.graph().primary(&target.uid);
         let causes = id.map(|id| self.world.causes(id)).unwrap_or_default();
@@ -118,30 +136,43 @@ impl Leader {
             let nodes: Vec<_> = self.world.graph().by_uid(&object.uid).collect();
             (!nodes.is_empty()).then_some(nodes)
         };
-        let from = chain.iter().rev().find_map(known).or_else(|| known(target)).unwrap_or_default();
-        CascadeOf::begin(&self.holding(), root, from)
+        let from = chain.iter().rev().find_map(known).unwrap_or_default();
+        let mut known = self.consent.cascades.remove(&candidate.root).unwrap_or_else(|| CascadeOf::new(root));
+        known.begin(self.world.graph(), from);
+        if let Some(id) = id.filter(|_| candidate.draft.action.kind() == ActionKind::Delete) {
+            let holding = self.holding();
+            known.add(&holding, &approvals(&holding), id);
+        }
+        self.consent.cascades.insert(candidate.root.clone(), known);
+        self.cx.timers.set(self.cx.now, Timer::Cascades);
     }
 
-    /// Forgets roots without items.
-    fn forget_cascades(&mut self) {
+    /// Makes room for other roots: forgets those without items.
+    pub(super) fn make_room_for_cascades(&mut self) {
+        self.consent.makes_room = false;
         let queue = self.dispatcher.queue();
         let roots: alloc::collections::BTreeSet<&Uid> =
             queue.uids().filter_map(|uid| Some(queue.get(uid)?.root().unwrap_or(uid))).collect();
         self.consent.cascades.retain(|root, _| roots.contains(root));
+        self.release_asking(|kind| matches!(kind, GuardKind::Approval | GuardKind::Gate));
     }
 
     /// Counts one slice of the cascades.
     pub(super) fn count_cascades(&mut self) {
         let mut cascades = core::mem::take(&mut self.consent.cascades);
         let holding = self.holding();
-        let approvals: Vec<&Entry> =
-            holding.holds.asking().filter(|entry| entry.guard.id.kind == GuardKind::Approval).collect();
+        let approvals = approvals(&holding);
         let mut budget = SLICE;
-        let mut counted = Vec::new();
-        for known in cascades.values_mut().filter(|known| !known.is_counted()) {
+        let mut any_counted = false;
+        for (root, known) in cascades.iter_mut().filter(|(_, known)| !known.is_counted()) {
             budget = known.step(&holding, &approvals, budget);
             if known.is_counted() {
-                counted.push(known.root.uid.clone());
+                any_counted = true;
+                // The count has no objects in deletion, and those of leases with a write under way.
+                let graph = holding.world.graph();
+                let is_counted = |uid: &Uid| graph.primary(uid).is_some_and(|id| !graph.node(id).is_terminating());
+                let leased = self.consent.leased.iter().filter(|(uid, (of, _))| of == root && is_counted(uid));
+                known.counted(leased.map(|(_, (_, collection))| collection.clone()));
             }
             if budget == 0 {
                 break;
@@ -151,46 +182,39 @@ impl Leader {
             self.cx.timers.set(self.cx.now + COUNT_EVERY, Timer::Cascades);
         }
         self.consent.cascades = cascades;
-        if !counted.is_empty() {
+        if any_counted {
             self.release_asking(|kind| matches!(kind, GuardKind::Approval | GuardKind::Gate));
         }
     }
 
     fn is_approved(&mut self, id: &GuardId, approval: &Approval, candidate: &Candidate) -> bool {
-        let collection = candidate.draft.target.group_resource();
-        let calendar = self.calendar(id);
+        let (calendar, leads) = (self.calendar(id), self.cx.term.is_some());
         let Some(known) = self.cascade(candidate) else { return false };
         if !known.needs(id, approval) {
             return true;
         }
-        if known.permitted.is_none() {
-            let is_it = |root: &Uid, digest: u64, accepted: bool| {
-                *root == known.root.uid && (accepted || digest == known.extent.digest)
-            };
-            let approved = approval.approved.iter().find(|approved| {
-                calendar < approved.until && is_it(&approved.root, approved.digest, approved.accepted)
-            });
-            let Some(approved) = approved else {
-                let (root, extent, first) = (known.root.clone(), known.extent.clone(), !known.told);
-                known.told = true;
-                if first && self.cx.term.is_some() {
-                    self.cx.event(Event::ApprovalNeeded { id: id.clone(), root, extent });
-                }
-                return false;
-            };
-            known.permitted = Some(known.extent.totals.iter().cloned().collect());
-            known.until = approved.until;
+        // A permission lasts as long as its entry stands in the resource.
+        let permitted = known.is_permitted(id);
+        let stands = |approved: &&Approved| {
+            let is_inherited = approved.accepted && known.inherits;
+            let is_it = permitted || is_inherited || approved.digest == known.extent.digest;
+            calendar < approved.until && approved.root == known.root.uid && is_it
+        };
+        let Some(approved) = approval.approved.iter().find(stands) else {
+            if permitted {
+                self.count_cascade(candidate);
+            } else if known.told.insert(id.clone()) && leads {
+                let (root, extent) = (known.root.clone(), known.extent.clone());
+                self.cx.event(Event::ApprovalNeeded { id: id.clone(), root, extent });
+            }
+            return false;
+        };
+        if !permitted {
+            known.permit(id);
             let (root, actor, digest) = (known.root.clone(), approved.actor.clone(), known.extent.digest);
             self.cx.event(Event::Approved { id: id.clone(), root, actor, digest });
         }
-        let Some(known) = self.consent.cascades.get_mut(&candidate.root) else { return false };
-        if known.may_take(&collection) && calendar < known.until {
-            return true;
-        }
-        // The approval has ended, or objects joined the cascade after it. The cascade is counted again, and needs a new
-        // approval.
-        self.consent.cascades.remove(&candidate.root);
-        false
+        true
     }
 
     // ---- gates
@@ -337,7 +361,8 @@ impl Leader {
         let size = self.size_of(&collection);
         let now = self.cx.now;
         let spent = self.consent.budgets.at(now, id, budget);
-        if spent.has_room(budget, &collection, size) {
+        let is_closed = budget.on_exceeded == OnExceeded::Approve && spent.exceeded;
+        if !is_closed && spent.has_room(budget, &collection, size) {
             return true;
         }
         let (first, count) = (!core::mem::replace(&mut spent.exceeded, true), spent.count(None));
@@ -388,21 +413,24 @@ impl Leader {
         }
     }
 
-    /// Takes what approvals and budgets permit, for a grant.
-    pub(super) fn take_consent(&mut self, draft: &Draft, root: Option<&Uid>) {
-        if draft.destroys && self.cx.config.policy.breaker == BreakerMode::On && self.is_unexplained(draft) {
-            self.consent.breaker.spend(self.cx.now, &draft.target.group_resource(), &draft.target.uid);
-        }
-        if !self.dispatcher.queue().holds().any_asks() || !draft.destroys {
+    /// Takes what approvals and budgets permit, for the grant of an item.
+    pub(super) fn take_consent(&mut self, uid: &Uid) {
+        let Some(item) = self.dispatcher.queue().get(uid).filter(|item| item.draft.destroys) else { return };
+        let (unexplained, asks) = (self.is_unexplained(&item.draft), self.dispatcher.queue().holds().any_asks());
+        if !unexplained && !asks {
             return;
         }
-        let uid = &draft.target.uid;
-        let collection = draft.target.group_resource();
-        if let Some(known) = self.consent.cascades.get_mut(root.unwrap_or(uid)) {
-            known.take(&collection);
+        let (target, action) = (item.draft.target.clone(), item.draft.action.kind());
+        let root = item.root().unwrap_or(uid).clone();
+        let collection = target.group_resource();
+        if unexplained {
+            self.consent.breaker.spend(self.cx.now, &collection, uid);
         }
-        if draft.action.kind() == ActionKind::Delete {
-            for (id, budget) in self.budgets_over(&draft.target) {
+        if action == ActionKind::Delete {
+            if self.consent.cascades.get_mut(&root).is_some_and(|known| known.take(&collection)) {
+                self.consent.leased.insert(uid.clone(), (root, collection.clone()));
+            }
+            for (id, budget) in self.budgets_over(&target) {
                 self.consent.budgets.at(self.cx.now, &id, &budget).lease(uid, collection.clone());
             }
         }
@@ -414,6 +442,7 @@ impl Leader {
             return;
         }
         let now = self.cx.now;
+        self.cascade_lost(target);
         for (id, budget) in self.budgets_over(target) {
             let spent = self.consent.budgets.at(now, &id, &budget);
             spent.spend(now, budget.window, &target.uid, target.group_resource());
@@ -423,8 +452,28 @@ impl Leader {
         }
     }
 
-    /// Gives back what a lease took from budgets, when it ended without effect.
+    /// Counts an object of a cascade that went.
+    fn cascade_lost(&mut self, target: &ObjectRef) {
+        let leased = self.consent.leased.remove(&target.uid);
+        let root = || Some(self.dispatcher.queue().get(&target.uid)?.root().unwrap_or(&target.uid).clone());
+        let Some(root) = leased.as_ref().map(|(root, _)| root.clone()).or_else(root) else { return };
+        let Some(mut known) = self.consent.cascades.remove(&root) else { return };
+        if leased.is_none() {
+            known.take(&target.group_resource());
+        }
+        let holding = self.holding();
+        let over = approvals(&holding).into_iter().filter(|entry| holding.has(entry, target));
+        known.went(over.map(|entry| entry.guard.id.clone()));
+        self.consent.cascades.insert(root, known);
+    }
+
+    /// Gives back what a lease took from budgets and cascades, when it ended without effect.
     pub(super) fn refund(&mut self, uid: &Uid) {
+        if let Some((root, collection)) = self.consent.leased.remove(uid)
+            && let Some(known) = self.consent.cascades.get_mut(&root)
+        {
+            known.give_back(&collection);
+        }
         if self.consent.budgets.release(uid) {
             for id in self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
                 self.budget_due(&id);
@@ -449,7 +498,7 @@ impl Leader {
         match changed.kind {
             GuardKind::Pause => return self.breaker_paused(changed),
             GuardKind::Protection => return,
-            GuardKind::Approval => self.consent.cascades.retain(|_, known| known.permitted.is_some()),
+            GuardKind::Approval => self.consent.outdate_cascades(),
             GuardKind::Gate => self.consent.gates.reopen(changed, false),
             GuardKind::Budget => {}
         }
@@ -457,6 +506,18 @@ impl Leader {
         self.consent.budgets.retain(|id| holds.get(id).is_some());
         self.consent.gates.retain(|id, _| holds.get(id).is_some());
         self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
+    }
+
+    /// Asks anew after labels have changed that these guards ask for.
+    pub(super) fn reconsider_labels(&mut self, asks: impl Fn(&Wants) -> bool) {
+        let asking = self.dispatcher.queue().holds().asking().filter(|entry| entry.meaning.wants.iter().any(&asks));
+        let asking: Vec<GuardId> = asking.map(|entry| entry.guard.id.clone()).collect();
+        if asking.iter().any(|id| id.kind == GuardKind::Approval) {
+            self.consent.outdate_cascades();
+        }
+        for id in asking {
+            self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+        }
     }
 
     fn release_asking(&mut self, of: impl Fn(GuardKind) -> bool) {
@@ -481,7 +542,19 @@ impl Leader {
     }
 }
 
+/// The approvals in force.
+fn approvals<'a>(holding: &Holding<'a>) -> Vec<&'a Entry> {
+    holding.holds.asking().filter(|entry| entry.guard.id.kind == GuardKind::Approval).collect()
+}
+
 impl Consent {
+    /// Lets cascades be counted again, except those that are permitted: their approvals cover the counted objects.
+    fn outdate_cascades(&mut self) {
+        for known in self.cascades.values_mut().filter(|known| !known.is_permitted_by_any()) {
+            known.outdated = true;
+        }
+    }
+
     /// What a guard has seen.
     pub(super) fn usage(&self, id: &GuardId, rule: &Rule) -> GuardUsage {
         match rule {
@@ -496,7 +569,7 @@ impl Consent {
             Rule::Approval(approval) => {
                 let concerned = self.cascades.values().filter(|known| known.needs(id, approval));
                 let (accepted, waiting): (Vec<&CascadeOf>, Vec<&CascadeOf>) =
-                    concerned.partition(|known| known.permitted.is_some());
+                    concerned.partition(|known| known.is_permitted(id));
                 let first =
                     |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
                 GuardUsage::Approval { waiting: first(waiting), accepted: first(accepted) }

@@ -148,11 +148,8 @@ impl Leader {
             gone: None,
             grounds: kept,
         };
-        let taken = self.dispatcher.queue().get(uid).map(|item| (item.draft.clone(), item.root().cloned()));
+        self.take_consent(uid);
         let id = self.dispatcher.grant(&mut self.cx, term.number, lease);
-        if let Some((draft, root)) = taken {
-            self.take_consent(&draft, root.as_ref());
-        }
         Some(WorkLease {
             id,
             term: term.clone(),

@@ -49,7 +49,7 @@ struct Lineage {
 impl<'a> Holding<'a> {
     /// The strictest hold on a decision.
     pub(super) fn first(&self, draft: &Draft) -> Option<Hold> {
-        if !draft.destroys { None } else { self.on(&draft.target).next() }
+        if !draft.destroys || self.holds.is_idle() { None } else { self.on(&draft.target).next() }
     }
 
     /// All holds on a destructive write to this object, the strictest first.

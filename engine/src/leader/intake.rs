@@ -153,6 +153,7 @@ impl Leader {
         let advance = self.world.end_list(&self.cx, kind, version.clone());
         if self.world.coverage().kind(kind).selectors() != matched {
             self.rehold();
+            self.reconsider_labels(|wants| wants.object.is_some() || wants.namespace.is_some());
         }
         self.marking_ended(kind);
         self.barrier.advanced(kind, &version);

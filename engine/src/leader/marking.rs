@@ -82,11 +82,13 @@ impl Leader {
     pub(super) fn marks_changed(&mut self, kind: KindId, uid: &Uid) {
         let is_namespace = self.world.coverage().find(&namespaces()) == Some(kind);
         if is_namespace && self.dispatcher.queue().holds().any_selects_namespaces() {
-            return self.rehold();
+            self.rehold();
+            return self.reconsider_labels(|wants| wants.namespace.is_some());
         }
         let Some(item) = self.dispatcher.queue().get(uid) else { return };
         let hold = self.holding().first(&item.draft);
         self.dispatcher.set_hold(uid, hold);
+        self.dispatcher.release_item(uid);
     }
 }
 

@@ -28,11 +28,15 @@ const MASS_PERCENT: u64 = 30;
 /// The time in which deletions count.
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
 /// The number of unexplained deletions is known when it has not grown for this time.
-pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(10);
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// Time between two looks at that number.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of prevented wrong deletions in a window.
 const PREVENTED_MAX: usize = 10;
 /// Lifetime of the Pause.
 pub(super) const PAUSE_FOR: Duration = Duration::from_secs(3600);
+/// A Pause that was not seen within this time is wanted again.
+pub(super) const PAUSE_AGAIN: Duration = Duration::from_secs(60);
 /// Prefix of the author of the Pauses of the breaker.
 pub(super) const AUTHOR: &str = "breaker/";
 
@@ -68,6 +72,8 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
     Pass,
+    /// Hold it as the first one: look at their number from now on.
+    Settle,
     Hold,
 }
 
@@ -81,6 +87,8 @@ pub(super) enum Settled {
     Mass {
         percent: u64,
     },
+    /// The wanted Pause has not been seen: want it again.
+    Unpaused,
     Nothing,
 }
 
@@ -100,7 +108,11 @@ impl Breaker {
             State::Passed { .. } => Follows::Pass,
             _ if size <= SIZE_MIN => Follows::Pass,
             State::Closed if (spent + 1) * 100 <= size * SLOW_PERCENT => Follows::Pass,
-            State::Closed | State::Settling { .. } => {
+            State::Closed => {
+                collection.state = State::Settling { grew: now };
+                Follows::Settle
+            }
+            State::Settling { .. } => {
                 collection.state = State::Settling { grew: now };
                 Follows::Hold
             }
@@ -118,7 +130,11 @@ impl Breaker {
     /// Looks whether the number of unexplained deletions is known; `held` of them wait.
     pub(super) fn settle(&mut self, now: Time, of: &GroupResource, size: u64, held: u64) -> Settled {
         let Some(collection) = self.0.get_mut(of) else { return Settled::Nothing };
-        let State::Settling { grew } = collection.state else { return Settled::Nothing };
+        let grew = match collection.state {
+            State::Settling { grew } => grew,
+            State::Open { paused: false } => return Settled::Unpaused,
+            State::Open { paused: true } | State::Closed | State::Passed { .. } => return Settled::Nothing,
+        };
         let spent = collection.spent.count(None);
         let percent = (spent + held) * 100 / (size + spent).max(1);
         if percent > MASS_PERCENT {
@@ -126,7 +142,7 @@ impl Breaker {
             return Settled::Mass { percent };
         }
         if now < grew + SETTLED_AFTER {
-            return Settled::At(grew + SETTLED_AFTER);
+            return Settled::At(now + LOOK_EVERY);
         }
         collection.state = State::Passed { until: now + WINDOW };
         Settled::Release

@@ -1,7 +1,7 @@
 //! The leader's part of the breaker: which deletions are unexplained, and what holds and releases them.
 
 use super::super::{BreakerMode, Event, Leader, Output, Timer};
-use super::breaker::{AUTHOR, Follows, PAUSE_FOR, SLOW_PERCENT, Settled};
+use super::breaker::{AUTHOR, Follows, PAUSE_AGAIN, PAUSE_FOR, SLOW_PERCENT, Settled};
 use crate::evidence::Proof;
 use crate::graph::Known;
 use crate::guard::GuardId;
@@ -14,26 +14,22 @@ use alloc::format;
 use alloc::string::String;
 
 impl Leader {
-    /// Holds a deletion that nothing explains while such deletions are many.
-    pub(super) fn breaks(&mut self, draft: &Draft) -> Option<Hold> {
-        if self.cx.config.policy.breaker == BreakerMode::Off || !self.is_unexplained(draft) {
-            return None;
-        }
-        let collection = draft.target.group_resource();
+    /// Holds a deletion of this collection that nothing explains, while such deletions are many.
+    pub(super) fn breaks(&mut self, collection: GroupResource) -> Option<Hold> {
         let (now, size) = (self.cx.now, self.size_of(&collection));
         match self.consent.breaker.decide(now, &collection, size) {
-            Follows::Pass => None,
-            Follows::Hold => {
-                self.cx.timers.set(now, Timer::Breaker(collection.clone()));
-                Some(Hold::Breaker(collection))
-            }
+            Follows::Pass => return None,
+            Follows::Settle => self.cx.timers.set(now, Timer::Breaker(collection.clone())),
+            Follows::Hold => {}
         }
+        Some(Hold::Breaker(collection))
     }
 
     /// Whether lists alone lack the owners of a deletion, and this replica had seen one of them. An owner with a large
     /// share of the collection is a root that explains the deletions of its dependents.
     pub(super) fn is_unexplained(&self, draft: &Draft) -> bool {
-        if draft.action.kind() != ActionKind::Delete {
+        let is_on = self.cx.config.policy.breaker == BreakerMode::On;
+        if !is_on || draft.action.kind() != ActionKind::Delete {
             return false;
         }
         let graph = self.world.graph();
@@ -70,13 +66,26 @@ impl Leader {
             Settled::Mass { percent } => {
                 let why =
                     format!("{percent} % of {collection} lost their owners without a deletion that the watch showed");
+                self.cx.timers.set(now + PAUSE_AGAIN, Timer::Breaker(collection.clone()));
                 self.open_breaker(collection, why);
+            }
+            Settled::Unpaused => {
+                self.cx.timers.set(now + PAUSE_AGAIN, Timer::Breaker(collection.clone()));
+                let why = format!("many {collection} lost their owners without a deletion that the watch showed");
+                self.want_pause(collection, why);
             }
         }
     }
 
     fn open_breaker(&mut self, collection: GroupResource, reason: String) {
         self.cx.event(Event::BreakerOpened { collection: collection.clone(), why: reason.clone() });
+        self.want_pause(collection, reason);
+    }
+
+    fn want_pause(&mut self, collection: GroupResource, reason: String) {
+        if self.cx.term.is_none() {
+            return;
+        }
         let by = format!("{}{collection}", AUTHOR);
         let target = Filter { resources: alloc::vec![collection], ..Filter::default() };
         let scope = Scope { targets: alloc::vec![target] };

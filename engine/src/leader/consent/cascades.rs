@@ -1,16 +1,16 @@
 //! Cascades: how many objects a root takes with it. Approvals and gates about roots depend on this.
 //!
-//! The walk visits the dependents of the root, in slices, and counts the objects that no other owner keeps. It is not a
-//! plan: it has no order, no policies and no finalizers, so it costs little, and it counts too many rather than too few.
+//! The walk visits the dependents of the root, in slices, and counts the objects that no other owner keeps and that are
+//! not in deletion yet. It is not a plan: it has no order, no policies and no finalizers, so it costs little, and it
+//! counts too many rather than too few. Labels count as they are at that time.
 
 use super::super::holding::Holding;
-use crate::graph::NodeId;
+use crate::graph::{Graph, NodeId};
 use crate::guard::{Approval, Cascade, GuardId};
 use crate::hold::Entry;
 use crate::object::{Digest, GroupResource, ObjectRef, Uid};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// Maximum number of nodes that a walk visits between two effects.
 pub(super) const SLICE: usize = 2000;
@@ -20,19 +20,30 @@ const NODES_MAX: usize = 1_000_000;
 pub(super) const ROOTS_MAX: usize = 1000;
 
 /// The cascade of one root.
+///
+/// | State | Meaning | Ends |
+/// |---|---|---|
+/// | being counted | all its items wait | when the walk ends |
+/// | counted | the counted objects may go, if the approvals that it needs permit it | when another object joins |
+/// | outdated | labels or approvals have changed | at the next item: the cascade is counted again |
 #[derive(Debug)]
 pub(super) struct CascadeOf {
     pub(super) root: ObjectRef,
     walk: Option<Walk>,
     pub(super) extent: Cascade,
     /// The objects in the scope of each approval, with those of its listed collections.
-    pub(super) in_scope: BTreeMap<GuardId, InScope>,
-    /// The number of objects that approvals still permit, by collection. `None`: no approval was needed yet.
-    pub(super) permitted: Option<BTreeMap<GroupResource, u64>>,
-    /// The end of the approval since 1970.
-    pub(super) until: Duration,
-    /// An event has reported that it needs approval.
-    pub(super) told: bool,
+    in_scope: BTreeMap<GuardId, InScope>,
+    /// The counted objects that have not gone and have no lease, by collection.
+    left: BTreeMap<GroupResource, u64>,
+    /// The objects in the scope of each approval that went before the last count.
+    gone: BTreeMap<GuardId, u64>,
+    /// The approvals that permit the counted objects, and no more.
+    permitted: BTreeSet<GuardId>,
+    /// Whether an entry that an earlier leader accepted counts: this one has permitted nothing yet.
+    pub(super) inherits: bool,
+    /// The approvals of which an event has reported that the cascade needs them.
+    pub(super) told: BTreeSet<GuardId>,
+    pub(super) outdated: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,20 +60,40 @@ struct Walk {
 }
 
 impl CascadeOf {
-    /// Begins the walk below these nodes.
-    pub(super) fn begin(holding: &Holding<'_>, root: ObjectRef, from: Vec<NodeId>) -> CascadeOf {
-        let graph = holding.world.graph();
-        let open = from.iter().map(|&id| (id, graph.node(id).dependent_count())).collect();
+    pub(super) fn new(root: ObjectRef) -> CascadeOf {
         let extent = Cascade { root: root.clone(), objects: 0, totals: Vec::new(), digest: 0, complete: false };
-        let walk = Walk { seen: from.into_iter().collect(), open };
         CascadeOf {
             root,
-            walk: Some(walk),
+            walk: None,
             extent,
             in_scope: BTreeMap::new(),
-            permitted: None,
-            until: Duration::ZERO,
-            told: false,
+            left: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            permitted: BTreeSet::new(),
+            inherits: true,
+            told: BTreeSet::new(),
+            outdated: true,
+        }
+    }
+
+    /// Begins the count of the objects below these nodes. No approval permits the new count yet.
+    pub(super) fn begin(&mut self, graph: &Graph, from: Vec<NodeId>) {
+        let open = from.iter().map(|&id| (id, graph.node(id).dependent_count())).collect();
+        self.walk = Some(Walk { seen: from.into_iter().collect(), open });
+        self.extent = Cascade { objects: 0, totals: Vec::new(), digest: 0, complete: false, ..self.extent.clone() };
+        self.in_scope.clear();
+        self.permitted.clear();
+        self.told.clear();
+        self.outdated = false;
+    }
+
+    /// Counts an object even if the walk does not reach it.
+    pub(super) fn add(&mut self, holding: &Holding<'_>, approvals: &[&Entry], id: NodeId) {
+        if let Some(walk) = &mut self.walk
+            && walk.seen.insert(id)
+        {
+            walk.open.push_back((id, holding.world.graph().node(id).dependent_count()));
+            self.count(holding, approvals, id);
         }
     }
 
@@ -100,7 +131,7 @@ impl CascadeOf {
             }
             walk.open.extend(found.iter().map(|&id| (id, graph.node(id).dependent_count())));
             let full = walk.seen.len() > NODES_MAX;
-            for id in found {
+            for id in found.into_iter().filter(|&id| !graph.node(id).is_terminating()) {
                 self.count(holding, approvals, id);
             }
             if full {
@@ -128,22 +159,55 @@ impl CascadeOf {
         }
     }
 
+    /// Completes a count: these leases have taken their objects.
+    pub(super) fn counted(&mut self, leased: impl Iterator<Item = GroupResource>) {
+        self.left = self.extent.totals.iter().cloned().collect();
+        for collection in leased {
+            self.take(&collection);
+        }
+    }
+
     /// Whether the cascade is counted and needs this approval.
     pub(super) fn needs(&self, id: &GuardId, approval: &Approval) -> bool {
         let InScope { objects, listed } = self.in_scope.get(id).copied().unwrap_or_default();
+        let objects = objects + self.gone.get(id).copied().unwrap_or_default();
         let is_large = approval.more_than.is_some_and(|max| objects > max) || !self.extent.complete;
         self.is_counted() && (is_large || listed > 0)
     }
 
-    /// Whether approvals permit one more object of this collection.
-    pub(super) fn may_take(&self, collection: &GroupResource) -> bool {
-        self.permitted.as_ref().and_then(|permitted| permitted.get(collection)).is_some_and(|&left| left > 0)
+    /// Lets an approval permit the counted objects, and no more.
+    pub(super) fn permit(&mut self, approval: &GuardId) {
+        self.permitted.insert(approval.clone());
+        self.inherits = false;
     }
 
-    /// Takes one object of this collection from what approvals permit.
-    pub(super) fn take(&mut self, collection: &GroupResource) {
-        if let Some(left) = self.permitted.as_mut().and_then(|permitted| permitted.get_mut(collection)) {
-            *left = left.saturating_sub(1);
+    pub(super) fn is_permitted(&self, approval: &GuardId) -> bool {
+        self.permitted.contains(approval)
+    }
+
+    pub(super) fn is_permitted_by_any(&self) -> bool {
+        !self.permitted.is_empty()
+    }
+
+    /// Whether one more object of this collection was counted.
+    pub(super) fn may_take(&self, collection: &GroupResource) -> bool {
+        self.left.get(collection).is_some_and(|&left| left > 0)
+    }
+
+    /// Takes one of the counted objects of this collection. Returns false if there is none.
+    pub(super) fn take(&mut self, collection: &GroupResource) -> bool {
+        let left = self.left.get_mut(collection).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    }
+
+    pub(super) fn give_back(&mut self, collection: &GroupResource) {
+        *self.left.entry(collection.clone()).or_default() += 1;
+    }
+
+    /// Records that an object in the scope of these approvals went.
+    pub(super) fn went(&mut self, approvals: impl Iterator<Item = GuardId>) {
+        for id in approvals {
+            *self.gone.entry(id).or_default() += 1;
         }
     }
 }

@@ -71,6 +71,8 @@ fn a_conversion_that_hides_owners_is_stopped_before_a_twentieth_went() {
         "{:?}",
         bench.pauses_wanted
     );
+    bench.pass(Duration::from_secs(60));
+    assert_eq!((bench.opened(), bench.pauses_wanted.len()), (1, 2), "a Pause that was not seen is wanted again");
     // The Pause comes, a person looks, and ends it.
     let pause = crate::guard::Guard { actor: "breaker/configmaps".to_string(), ..pauses::pause("b", 1) };
     bench.input(Input::GuardSeen(pause));

@@ -3,7 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each test picks the few events that it is about")]
 
 use super::*;
-use crate::guard::{Guard, GuardId};
+use crate::guard::{Budget, Guard, GuardId, Limit, OnExceeded, Rule};
 use crate::scope::{Filter, Labelled, OwnerScope, Requirement, Scope, Test};
 use crate::selectors::{Matcher, SELECTORS_MAX};
 use crate::view::{Effect, ReasonCode};
@@ -228,6 +228,41 @@ fn a_selector_of_namespaces_holds_the_objects_of_marked_and_of_unknown_namespace
     bench.seen("namespaces", unmarked);
     bench.pass(Duration::from_secs(2));
     assert_eq!(deleted(&mut bench), ["kept"], "{:?}", bench.leader.queries().explain(&uid("in kept")));
+}
+
+#[test]
+fn an_object_without_the_label_leaves_a_budget_that_held_it() {
+    for by_namespace in [false, true] {
+        let mut bench = Bench::synced();
+        bench.serve("namespaces");
+        let of_namespace = Filter { namespace_marks: vec![label("keep")], ..Filter::default() };
+        let filter = if by_namespace { of_namespace } else { labelled(&["configmaps"], "keep") };
+        let id = GuardId { kind: GuardKind::Budget, name: "keep".into() };
+        let limit = Limit::Objects(0);
+        let rule = Budget {
+            limit,
+            window: Duration::from_secs(60),
+            on_exceeded: OnExceeded::Hold,
+            count_from: Duration::ZERO,
+        };
+        bench.input(Input::GuardSeen(Guard { id, rule: Rule::Budget(rule), ..protection("keep", filter) }));
+        let space = object("namespaces", "ns", 101);
+        let dependent = object("configmaps", "d", 102).owned_by("things", "o");
+        let marked = [&space, &dependent].map(|object| with_labels(&bench, object.clone(), &["keep"]));
+        let [marked_space, marked_dependent] = marked;
+        list_anew(&mut bench, "namespaces", 101, vec![marked_space]);
+        bench.seen("things", object("things", "o", 101));
+        list_anew(&mut bench, "configmaps", 102, vec![marked_dependent]);
+        bench.deleted("things", "o", 103);
+        bench.pass(Duration::from_secs(2));
+        assert_eq!(deleted(&mut bench), [""; 0]);
+        let (kind, changed) = if by_namespace { ("namespaces", space) } else { ("configmaps", dependent) };
+        let changed = Object { resource_version: version(110), ..changed };
+        let changed = with_labels(&bench, changed, &[]);
+        bench.seen(kind, changed);
+        bench.pass(Duration::from_secs(2));
+        assert_eq!(deleted(&mut bench), ["d"], "{:?}", bench.leader.queries().explain(&uid("d")));
+    }
 }
 
 #[test]
