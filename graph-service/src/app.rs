@@ -12,7 +12,7 @@ use crate::guards::keeper;
 use crate::guards::orders;
 use crate::guards::press::Press;
 use crate::ingest::{self, Ingest, Outlets};
-use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, GUARD_ORDERS_MAX, GuardOrder, Leadership};
+use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership, WANTED_PAUSES_MAX, WantedPause};
 use crate::metrics::Metrics;
 use crate::readiness::{Health, Running, progress};
 use crate::render::{Observer, Render};
@@ -177,7 +177,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE_MAX);
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
-    let (orders, guard_orders) = mpsc::channel(GUARD_ORDERS_MAX);
+    let (pauses, wanted_pauses) = mpsc::channel(WANTED_PAUSES_MAX);
     let counted = |client| crate::metrics::counted(client, &metrics.requests);
     let clients = ingest::Clients {
         lists: counted(edges.cluster.client.clone()),
@@ -205,7 +205,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
-        ask(ingest.clone(), orders),
+        ask(ingest.clone(), gates.clone(), pauses),
         (render, PendingDecisions::new(log.queue().cloned())),
         clock,
         heartbeat,
@@ -237,7 +237,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     tasks.spawn_until_end("policy engines", gates.clone().run());
     tasks.spawn_until_end("answers of policy engines", orders::answers(answers, control.clone()));
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
-    tasks.spawn_until_end("orders about guards", orders::run(press.clone(), gates.clone(), guard_orders));
+    tasks.spawn_until_end("pauses of budgets and breakers", orders::pauses(press.clone(), wanted_pauses));
     let shared = Shared {
         freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),
         reader,
@@ -390,12 +390,13 @@ fn another(cluster: &Cluster) -> anyhow::Result<kube::Client> {
     cluster.another_client().context("cannot build a second client for the API server")
 }
 
-fn ask(ingest: ingest::Handle, orders: mpsc::Sender<GuardOrder>) -> Box<dyn FnMut(Ask) + Send> {
+fn ask(ingest: ingest::Handle, gates: Router, pauses: mpsc::Sender<WantedPause>) -> Box<dyn FnMut(Ask) + Send> {
     Box::new(move |ask| match ask {
-        Ask::Guard(order) => {
-            // The engine gives up a question without an answer after its timeout.
-            if let Err(mpsc::error::TrySendError::Full(order)) = orders.try_send(*order) {
-                tracing::error!(?order, "too many orders about guards wait; dropped one");
+        Ask::Question(question) => gates.ask(*question),
+        Ask::Cancel { gate, number } => gates.cancel(&gate, &[number]),
+        Ask::CreatePause(wanted) => {
+            if let Err(mpsc::error::TrySendError::Full(wanted)) = pauses.try_send(*wanted) {
+                tracing::error!(by = wanted.by, "too many pauses wait for their creation; dropped one");
             }
         }
         Ask::Probe(probe) => ingest.probe(probe),

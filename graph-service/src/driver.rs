@@ -5,7 +5,7 @@
 //! arrive in thousands. A round takes a bounded number of inputs from each queue, so that no queue starves another.
 
 use crate::election::Validity;
-use crate::messages::{Ask, Control, Ending, GuardOrder, OUTBOX_MAX, Outbox, SessionInput};
+use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput, WantedPause};
 use crate::render::Render;
 use crate::traces::Traces;
 use engine::leader::{Input, Leader, Output, Queries, StreamId};
@@ -305,12 +305,10 @@ impl Driver {
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
                 Output::ReadGuards(read) => (self.ask)(Ask::ReadGuards(read)),
-                Output::AskGate(question) => (self.ask)(Ask::Guard(Box::new(GuardOrder::Ask(Box::new(question))))),
-                Output::CancelQuestion { gate, number } => {
-                    (self.ask)(Ask::Guard(Box::new(GuardOrder::Cancel { gate, number })));
-                }
+                Output::AskGate(question) => (self.ask)(Ask::Question(Box::new(question))),
+                Output::CancelQuestion { gate, number } => (self.ask)(Ask::Cancel { gate, number }),
                 Output::CreatePause { by, scope, reason, lifetime } => {
-                    (self.ask)(Ask::Guard(Box::new(GuardOrder::Pause { by, scope, reason, lifetime })));
+                    (self.ask)(Ask::CreatePause(Box::new(WantedPause { by, scope, reason, lifetime })));
                 }
                 Output::Selectors(table) => (self.ask)(Ask::Selectors(table)),
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),

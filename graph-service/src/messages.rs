@@ -75,28 +75,37 @@ pub(crate) enum Ending {
     },
 }
 
-/// A request of the engine to the API server.
+/// A request of the engine to the API server or to a policy engine.
 #[derive(Debug)]
 pub(crate) enum Ask {
     Probe(Probe),
-    Relist { collection: GroupResource, why: String },
+    Relist {
+        collection: GroupResource,
+        why: String,
+    },
     Selectors(Arc<Table>),
     ReadGuards(GuardRead),
-    Guard(Box<GuardOrder>),
+    /// The answer is an [`Input::GateAnswered`].
+    Question(Box<Question>),
+    /// The answer to a question is not awaited any more.
+    Cancel {
+        gate: Name,
+        number: u64,
+    },
+    CreatePause(Box<WantedPause>),
 }
 
-/// Maximum number of waiting orders about guards. Each gate has at most a thousand questions in flight.
-pub(crate) const GUARD_ORDERS_MAX: usize = 65_536;
+/// Maximum number of pauses that wait for their creation.
+pub(crate) const WANTED_PAUSES_MAX: usize = 1000;
 
-/// An order about guards.
+/// A pause that an exhausted budget or a breaker wants.
 #[derive(Debug)]
-pub(crate) enum GuardOrder {
-    /// Asks a policy engine. The answer is an [`Input::GateAnswered`].
-    Ask(Box<Question>),
-    /// The answer to a question is not awaited any more.
-    Cancel { gate: Name, number: u64 },
-    /// Creates a Pause.
-    Pause { by: String, scope: Scope, reason: String, lifetime: Duration },
+pub(crate) struct WantedPause {
+    /// The author of the pause.
+    pub(crate) by: String,
+    pub(crate) scope: Scope,
+    pub(crate) reason: String,
+    pub(crate) lifetime: Duration,
 }
 
 /// The leader, as far as this replica knows.

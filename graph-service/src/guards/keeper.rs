@@ -79,7 +79,7 @@ impl Keeper {
             self.written.clear();
             return;
         };
-        self.count(&guards);
+        self.count(&guards).await;
         if Instant::now() < self.not_before {
             return;
         }
@@ -97,7 +97,7 @@ impl Keeper {
     }
 
     /// Counts the objects in scope, a few steps at a time. A new guard is counted at once.
-    fn count(&mut self, guards: &[GuardView]) {
+    async fn count(&mut self, guards: &[GuardView]) {
         let is_new = guards.iter().any(|view| !self.covers.contains_key(&view.id));
         if guards.is_empty() || (self.counting.is_none() && !is_new && Instant::now() < self.count_at) {
             return;
@@ -110,6 +110,7 @@ impl Keeper {
                 self.count_at = Instant::now() + COUNT_EVERY;
                 return;
             }
+            tokio::task::yield_now().await;
         }
         self.counting = Some(counting);
     }

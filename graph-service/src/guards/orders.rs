@@ -1,25 +1,18 @@
-//! Carries out the engine's orders about guards: asks policy engines, and creates Pauses of exhausted budgets and of
-//! breakers. Brings the answers of policy engines to the engine.
+//! Creates the Pauses of exhausted budgets and of breakers, and brings the answers of policy engines to the engine.
 
 use super::press::{Failure, Press};
-use crate::gates::Router;
 use crate::gates::inbox::{Event, Inbox};
-use crate::messages::{Control, GuardOrder};
+use crate::messages::{Control, WantedPause};
 use engine::leader::Input;
-use engine::scope::Scope;
 use proto::convert::{LIFETIME_MAX, PauseOrder};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-/// Carries out orders until the driver ends.
-pub(crate) async fn run(press: Press, gates: Router, mut orders: mpsc::Receiver<GuardOrder>) -> anyhow::Result<()> {
-    while let Some(order) = orders.recv().await {
-        match order {
-            GuardOrder::Ask(question) => gates.ask(*question),
-            GuardOrder::Cancel { gate, number } => gates.cancel(&gate, &[number]),
-            GuardOrder::Pause { by, scope, reason, lifetime } => pause(&press, &by, scope, reason, lifetime).await,
-        }
+/// Creates wanted pauses until the driver ends.
+pub(crate) async fn pauses(press: Press, mut wanted: mpsc::Receiver<WantedPause>) -> anyhow::Result<()> {
+    while let Some(wanted) = wanted.recv().await {
+        pause(&press, wanted).await;
     }
     Ok(())
 }
@@ -41,10 +34,10 @@ pub(crate) async fn answers(inbox: Inbox, control: mpsc::Sender<Control>) -> any
     }
 }
 
-async fn pause(press: &Press, by: &str, scope: Scope, reason: String, lifetime: Duration) {
+async fn pause(press: &Press, WantedPause { by, scope, reason, lifetime }: WantedPause) {
     let lifetime = lifetime.clamp(Duration::from_secs(1), LIFETIME_MAX);
     let order = PauseOrder { scope, reason, lifetime, request_id: Uuid::new_v4().to_string() };
-    match press.pause(&order, Some(by)).await {
+    match press.pause(&order, Some(&by)).await {
         Ok(view) => tracing::warn!(by, pause = %view.id.name, reason = order.reason, "created a pause"),
         Err(failure) => {
             let why = match failure {
