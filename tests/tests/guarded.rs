@@ -160,9 +160,13 @@ async fn each_guard_holds_says_so_and_is_released() -> anyhow::Result<()> {
 
     world.guard("Approval", "approvals", "approved", &json!({ "moreThan": 2 })).await?;
     let maps = world.cascade("approved").await?;
-    let guard = world.holds("approvals/approved", five).await?;
-    let waiting = guard.approval.context("no usage")?.waiting;
-    let cascade = waiting.first().context("no cascade waits")?;
+    world.holds("approvals/approved", five).await?;
+    // The objects wait while their cascade is being counted, too.
+    let ask = || async {
+        let usage = world.listed("approvals/approved").await?.and_then(|guard| guard.approval);
+        Ok(usage.and_then(|usage| usage.waiting.into_iter().next()))
+    };
+    let cascade = until("a cascade waits", SOON, ask, Option::is_some).await?.context("it waited")?;
     let root = cascade.root.clone().context("no root")?;
     ensure!(cascade.objects == five && cascade.complete, "{cascade:?}");
     let entry = |digest: &str| {

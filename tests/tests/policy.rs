@@ -20,6 +20,7 @@ use tests::process::{Process, free_port};
 
 const SOON: Duration = Duration::from_secs(60);
 const DEPENDENTS: u64 = 5;
+const REGO: &str = "```rego\n";
 const FILES: [&str; 5] = ["authz.rego", "claims.rego", "frozen.rego", "review.rego", "window.rego"];
 
 /// OPA with the policies of the example.
@@ -105,7 +106,8 @@ fn the_page_shows_rego_of_the_example() -> anyhow::Result<()> {
     let files = FILES.map(|file| fs::read_to_string(root().join("examples/opa").join(file)));
     let files = files.into_iter().collect::<Result<Vec<String>, _>>()?.concat();
     let page = fs::read_to_string(root().join("docs/policy.md"))?;
-    let blocks: Vec<&str> = page.split("```rego\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let begins = page.match_indices(REGO);
+    let blocks: Vec<&str> = begins.filter_map(|(at, begin)| page[at + begin.len()..].split("```").next()).collect();
     ensure!(blocks.len() == 3, "the page has {} blocks of Rego", blocks.len());
     for rule in blocks.iter().flat_map(|block| block.split("\n\n")) {
         ensure!(files.contains(rule.trim()), "docs/policy.md shows a rule that no file has:\n{rule}");
@@ -132,7 +134,7 @@ async fn opa_holds_and_releases_by_the_three_policies() -> anyhow::Result<()> {
     let Some(world) = World::start().await? else { return Ok(()) };
     let opa = Opa::start(&program, world.directory.path()).await?;
     let told = |error: anyhow::Error| error.context(format!("OPA said: {}", opa.process.log_tail()));
-    for namespace in ["claims", "window", "frozen"] {
+    for namespace in ["claims", "window", "beside", "frozen"] {
         load::namespace(&world.client, namespace).await?;
     }
     a_claim_waits_for_its_approval(&world, &opa).await.map_err(told)?;
@@ -181,10 +183,12 @@ async fn nothing_goes_in_a_frozen_namespace(world: &World, opa: &Opa) -> anyhow:
     let selector = json!({ "matchExpressions": [{ "key": "frozen", "operator": "Exists" }] });
     let scope = json!({ "scope": { "targets": [{ "namespaceSelector": selector }] } });
     world.guard("Gate", "gates", "frozen", &opa.gate("frozen", &scope)).await?;
+    let beside = world.cascade("beside").await?;
+    world.gone(&beside).await?;
     let maps = world.cascade("frozen").await?;
     denies(world, "gates/frozen", DEPENDENTS).await?;
     world.holds("gates/frozen", DEPENDENTS).await?;
-    delete(&world.client, "/apis/ownergraph.dev/v1alpha1/gates/frozen", "Background").await?;
+    label(world, "frozen", &json!({ "frozen": null })).await?;
     world.gone(&maps).await
 }
 
