@@ -1,13 +1,12 @@
 //! Consent at the grant: approvals, gates and budgets. Each is asked about an item that no standing guard holds, in this
 //! order; the first that does not consent holds the item.
 //!
-//! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `budgets` keeps windows.
+//! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `questions` asks and handles the
+//! answers, `budgets` keeps windows.
 
 use super::holding::Holding;
 use super::{Event, Leader, Output, Timer};
-use crate::guard::{
-    Answered, Approval, Approved, Budget, Cascade, Gate, GuardId, GuardKind, Limit, OnExceeded, Question, Rule,
-};
+use crate::guard::{Approval, Approved, Budget, Cascade, GuardId, GuardKind, Limit, OnExceeded, Rule};
 use crate::hold::meaning::Wants;
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
@@ -22,13 +21,14 @@ use breaker::Breaker;
 use budgets::Budgets;
 use cascades::{CascadeOf, ROOTS_MAX, SLICE};
 use core::time::Duration;
-use gates::{Gates, Pass, State, Subject};
+use gates::{Gates, State, Subject};
 
 mod breaker;
 mod breaking;
 mod budgets;
 mod cascades;
 mod gates;
+mod questions;
 
 /// Time between two slices of the count of cascades, in which the leader handles other inputs.
 const COUNT_EVERY: Duration = Duration::from_millis(1);
@@ -36,8 +36,6 @@ const COUNT_EVERY: Duration = Duration::from_millis(1);
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of items that a budget releases at once.
 const RELEASED_AT_ONCE: u64 = 1000;
-/// Number of subjects of questions above which the leader forgets those that do not exist any more.
-const SUBJECTS_SPARE: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Consent {
@@ -97,6 +95,10 @@ impl Leader {
             Rule::Gate(gate) => !covers(self, entry) || self.passes(id, &gate, candidate),
             Rule::Budget(budget) => !covers(self, entry) || self.is_in_budget(id, &budget, candidate),
         }
+    }
+
+    fn calendar(&self, id: &GuardId) -> Duration {
+        self.dispatcher.queue().holds().get(id).map_or(Duration::MAX, |entry| entry.calendar(self.cx.now))
     }
 
     // ---- cascades and approvals
@@ -215,140 +217,6 @@ impl Leader {
             self.cx.event(Event::Approved { id: id.clone(), root, actor, digest });
         }
         true
-    }
-
-    // ---- gates
-
-    fn passes(&mut self, id: &GuardId, gate: &Gate, candidate: &Candidate) -> bool {
-        let about = super::world::reasons::decision(&candidate.draft);
-        self.asks(id, gate, Subject::Item(candidate.draft.target.uid.clone()), about, candidate, None)
-    }
-
-    fn passes_root(&mut self, id: &GuardId, gate: &Gate, candidate: &Candidate) -> bool {
-        let Some(known) = self.cascade(candidate) else { return gate.observe_only };
-        let extent = known.extent.clone();
-        self.asks(id, gate, Subject::Root(candidate.root.clone()), extent.digest, candidate, Some(extent))
-    }
-
-    fn asks(
-        &mut self,
-        id: &GuardId,
-        gate: &Gate,
-        subject: Subject,
-        about: u64,
-        candidate: &Candidate,
-        cascade: Option<Cascade>,
-    ) -> bool {
-        if self.calendar(id) < gate.bypass_until {
-            return true;
-        }
-        match self.consent.gates.pass(self.cx.now, id, &subject, about) {
-            Pass::Allowed => return true,
-            Pass::Held => return gate.observe_only,
-            Pass::Ask => {}
-        }
-        self.sweep_questions();
-        let number = self.consent.gates.ask(self.cx.now, id, subject, about);
-        let target = cascade.as_ref().map_or(&candidate.draft.target, |cascade| &cascade.root).clone();
-        let node = self.world.graph().primary(&candidate.draft.target.uid);
-        let causes = node.map(|id| self.world.causes(id)).unwrap_or_default();
-        let question = Question {
-            gate: id.name.clone(),
-            number,
-            timeout: gate.timeout,
-            action: candidate.draft.action.kind(),
-            target,
-            resource_version: candidate.draft.preconditions.resource_version.clone(),
-            chain: self.world.chain(&self.cx, &candidate.draft.target.uid, &causes),
-            decision: super::world::reasons::decision(&candidate.draft),
-            cascade,
-            observe_only: gate.observe_only,
-        };
-        self.cx.outputs.push_back(Output::AskGate(question));
-        self.cx.timers.set(self.cx.now + gate.timeout, Timer::Question(number));
-        gate.observe_only
-    }
-
-    fn calendar(&self, id: &GuardId) -> Duration {
-        self.dispatcher.queue().holds().get(id).map_or(Duration::MAX, |entry| entry.calendar(self.cx.now))
-    }
-
-    /// Handles the answer of a policy engine.
-    pub(super) fn gate_answered(&mut self, answered: Answered) {
-        let Answered { number, answer, by, message, valid_for, .. } = answered;
-        let Some(id) = self.consent.gates.gate_of(number).cloned() else {
-            let why = format!("an answer of gate {} to a question that is not open", answered.gate);
-            return self.cx.event(Event::Rejected { why });
-        };
-        let Some(Rule::Gate(gate)) = self.dispatcher.queue().holds().get(&id).map(|entry| entry.guard.rule.clone())
-        else {
-            return;
-        };
-        let now = self.cx.now;
-        let answer_was = answer.clone();
-        let Some((subject, state)) = self.consent.gates.answer(now, number, &gate, answer, valid_for, &message) else {
-            return;
-        };
-        if let State::Again { at } = state {
-            self.cx.timers.set(at, Timer::AskAgain(id.clone()));
-        }
-        let (Subject::Item(uid) | Subject::Root(uid)) = &subject;
-        let target = match self.dispatcher.queue().get(uid) {
-            Some(item) => Some(item.draft.target.clone()),
-            None => self.consent.cascades.get(uid).map(|known| known.root.clone()),
-        };
-        let allowed = matches!(state, State::Allowed { .. });
-        if let Some(target) = target {
-            self.cx.event(Event::GateAnswered {
-                id: id.clone(),
-                target,
-                answer: answer_was,
-                allowed,
-                by,
-                message,
-                observe_only: gate.observe_only,
-            });
-        }
-        if gate.observe_only {
-            return;
-        }
-        match subject {
-            Subject::Item(uid) if allowed => self.dispatcher.release_item(&uid),
-            Subject::Item(_) => {}
-            Subject::Root(_) if allowed => {
-                self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
-            }
-            Subject::Root(_) => {}
-        }
-        // The window of the gate has room for another item.
-        self.dispatcher.release(&Hold::Guard(id), 1);
-    }
-
-    pub(super) fn question_due(&mut self, number: u64) {
-        let Some(gate) = self.consent.gates.gate_of(number).filter(|_| self.consent.gates.is_waiting(number)) else {
-            return;
-        };
-        let gate = gate.name.clone();
-        self.cx.outputs.push_back(Output::CancelQuestion { gate: gate.clone(), number });
-        self.gate_answered(Answered {
-            gate,
-            number,
-            answer: crate::guard::Answer::Failed,
-            by: String::new(),
-            message: String::from("no answer within the timeout"),
-            valid_for: Duration::ZERO,
-        });
-    }
-
-    pub(super) fn ask_again_due(&mut self, id: &GuardId) {
-        self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
-    }
-
-    /// Voids the denials of a gate: its policy has changed.
-    pub(super) fn gate_reopened(&mut self, name: crate::object::Name) {
-        let id = GuardId { kind: GuardKind::Gate, name };
-        self.consent.gates.reopen(&id, true);
-        self.dispatcher.release(&Hold::Guard(id), usize::MAX);
     }
 
     // ---- budgets
@@ -525,20 +393,6 @@ impl Leader {
         for id in asking.filter(|id| of(id.kind)).collect::<Vec<_>>() {
             self.dispatcher.release(&Hold::Guard(id), usize::MAX);
         }
-    }
-
-    /// Forgets questions about items that do not exist any more.
-    fn sweep_questions(&mut self) {
-        if self.consent.gates.len() <= 2 * self.consent.swept + SUBJECTS_SPARE {
-            return;
-        }
-        let queue = self.dispatcher.queue();
-        let cascades = &self.consent.cascades;
-        self.consent.gates.retain(|_, subject| match subject {
-            Subject::Item(uid) => queue.get(uid).is_some(),
-            Subject::Root(uid) => cascades.contains_key(uid),
-        });
-        self.consent.swept = self.consent.gates.len();
     }
 }
 
