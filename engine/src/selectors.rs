@@ -78,15 +78,103 @@ fn canonical(requirements: &[Requirement]) -> Vec<Requirement> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     generation: u32,
-    /// The wanted keys of labels and of annotations, with the requirements on each.
-    labels: BTreeMap<Name, Vec<usize>>,
-    annotations: BTreeMap<Name, Vec<usize>>,
-    /// The requirements of all selectors, each with the number of its selector.
-    requirements: Vec<(u16, Test)>,
+    /// The wanted keys of labels and of annotations.
+    labels: Texts<Option<Key>>,
+    annotations: Texts<Option<Key>>,
+    /// The requirements on each key.
+    keys: Vec<OnKey>,
+    /// The selector of each requirement, and whether the requirement holds without the key.
+    requirements: Vec<(u16, bool)>,
     /// For each selector, the number of its requirements that an object without labels and annotations fails.
     unmet: Vec<u16>,
     /// The marks of an object without labels and annotations.
     bare: Marks,
+}
+
+/// A key that a selector has a requirement on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(usize);
+
+/// The requirements that a key turns: they hold with this key if they do not hold without, and the reverse. A label with
+/// one of many values is looked up, so that its cost does not depend on the number of guards.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct OnKey {
+    /// Turned by every value.
+    any: Vec<usize>,
+    /// Turned by these values.
+    values: Texts<Vec<usize>>,
+    /// Turned by a list that has this word.
+    words: Texts<Vec<usize>>,
+}
+
+/// Texts with what belongs to each. Most texts of objects are not among them, and differ from all of them in length.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Texts<T>(Vec<Vec<(Name, T)>>);
+
+impl<T: Default> Texts<T> {
+    /// The longest label has as many bytes. Longer texts are in one place.
+    const LENGTH_MAX: usize = 317;
+
+    fn place(text: &str) -> usize {
+        text.len().min(Texts::<T>::LENGTH_MAX)
+    }
+
+    fn get(&self, text: &str) -> Option<&T> {
+        let of = self.0.get(Texts::<T>::place(text))?;
+        let at = of.binary_search_by(|(known, _)| (**known).cmp(text)).ok()?;
+        Some(&of[at].1)
+    }
+
+    fn entry(&mut self, text: &Name) -> &mut T {
+        let place = Texts::<T>::place(text);
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, Vec::new);
+        }
+        let of = &mut self.0[place];
+        let at = match of.binary_search_by(|(known, _)| known.cmp(text)) {
+            Ok(at) => at,
+            Err(at) => {
+                of.insert(at, (text.clone(), T::default()));
+                at
+            }
+        };
+        &mut of[at].1
+    }
+}
+
+impl OnKey {
+    fn add(&mut self, test: &Test, requirement: usize) {
+        match test {
+            Test::In(values) | Test::NotIn(values) => {
+                for value in values {
+                    self.values.entry(value).push(requirement);
+                }
+            }
+            Test::Exists | Test::DoesNotExist => self.any.push(requirement),
+            Test::Lists(word) => self.words.entry(word).push(requirement),
+        }
+    }
+
+    /// Adds the requirements that this value turns, each once.
+    fn turn(&self, value: &str, turned: &mut Vec<usize>) {
+        let begin = turned.len();
+        turned.extend(&self.any);
+        turned.extend(self.values.get(value).into_iter().flatten());
+        if self.words.0.is_empty() {
+            return;
+        }
+        turned.extend(value.split(',').filter_map(|word| self.words.get(word.trim())).flatten());
+        // A list may repeat a word.
+        turned[begin..].sort_unstable();
+        let mut end = begin;
+        for at in begin..turned.len() {
+            if at == begin || turned[at] != turned[end - 1] {
+                turned[end] = turned[at];
+                end += 1;
+            }
+        }
+        turned.truncate(end);
+    }
 }
 
 impl Table {
@@ -106,9 +194,14 @@ impl Table {
                 Labelled::Label => &mut self.labels,
                 Labelled::Annotation => &mut self.annotations,
             };
-            keys.entry(key.clone()).or_default().push(self.requirements.len());
-            unmet += u16::from(!test.holds(None));
-            self.requirements.push((number, test.clone()));
+            let Key(at) = *keys.entry(key).get_or_insert(Key(self.keys.len()));
+            if at == self.keys.len() {
+                self.keys.push(OnKey::default());
+            }
+            self.keys[at].add(test, self.requirements.len());
+            let holds = test.holds_without();
+            unmet += u16::from(!holds);
+            self.requirements.push((number, holds));
         }
         self.unmet.push(unmet);
         if unmet == 0 {
@@ -118,25 +211,14 @@ impl Table {
         }
         self.generation += 1;
     }
-
-    fn on(&self, of: Labelled, key: &str) -> Option<&Vec<usize>> {
-        match of {
-            Labelled::Label => self.labels.get(key),
-            Labelled::Annotation => self.annotations.get(key),
-        }
-    }
 }
 
 impl Test {
-    /// Whether the test holds for this value, or for an absent key.
-    pub fn holds(&self, value: Option<&str>) -> bool {
-        let among = |values: &[Name]| value.is_some_and(|value| values.iter().any(|one| **one == *value));
+    /// Whether the test holds for an object without the key.
+    fn holds_without(&self) -> bool {
         match self {
-            Test::In(values) => among(values),
-            Test::NotIn(values) => !among(values),
-            Test::Exists => value.is_some(),
-            Test::DoesNotExist => value.is_none(),
-            Test::Lists(word) => value.is_some_and(|value| value.split(',').any(|one| one.trim() == &**word)),
+            Test::NotIn(_) | Test::DoesNotExist => true,
+            Test::In(_) | Test::Exists | Test::Lists(_) => false,
         }
     }
 }
@@ -145,75 +227,86 @@ impl Test {
 #[derive(Debug)]
 pub struct Matcher {
     table: Arc<Table>,
-    /// Whether each requirement holds, by the labels and annotations read so far.
-    holds: Vec<bool>,
-    /// Whether the object has the key of each requirement.
+    /// The requirements that the present object turns, in the order of its keys.
+    turned: Vec<usize>,
+    /// The wanted keys of the present object, each with the number of its requirements in `turned`.
+    keys: Vec<(Key, usize)>,
+    /// Whether the present object has each key.
     seen: Vec<bool>,
-    /// For each selector, the number of requirements that do not hold.
+    /// For each selector, the number of requirements that do not hold. Between objects, as in the table.
     unmet: Vec<u16>,
-    /// The requirements whose keys the object has.
-    touched: Vec<usize>,
     found: Vec<u16>,
-    last: Marks,
+    /// What the last object turned, and its marks.
+    last: (Vec<usize>, Marks),
 }
 
 impl Matcher {
     pub fn new(table: Arc<Table>) -> Matcher {
-        let holds: Vec<bool> = table.requirements.iter().map(|(_, test)| test.holds(None)).collect();
-        let seen = vec![false; holds.len()];
-        let unmet = table.unmet.clone();
-        Matcher { last: table.bare.clone(), table, holds, seen, unmet, touched: vec![], found: vec![] }
+        let (unmet, bare) = (table.unmet.clone(), table.bare.clone());
+        let seen = vec![false; table.keys.len()];
+        Matcher { table, turned: vec![], keys: vec![], seen, unmet, found: vec![], last: (vec![], bare) }
     }
 
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Whether a selector has a requirement on this key, so that its value has to be read.
-    pub fn wants(&self, of: Labelled, key: &str) -> bool {
-        self.table.on(of, key).is_some()
+    /// The key, if a selector has a requirement on it, so that its value has to be read.
+    pub fn wants(&self, of: Labelled, key: &str) -> Option<Key> {
+        match of {
+            Labelled::Label => self.table.labels.get(key).copied().flatten(),
+            Labelled::Annotation => self.table.annotations.get(key).copied().flatten(),
+        }
     }
 
     /// Takes one label or annotation of the present object. The last value of a repeated key counts.
-    pub fn take(&mut self, of: Labelled, key: &str, value: &str) {
-        let Matcher { table, holds, seen, unmet, touched, .. } = self;
-        for &at in table.on(of, key).into_iter().flatten() {
-            let (selector, test) = &table.requirements[at];
-            let now = test.holds(Some(value));
-            let unmet = &mut unmet[usize::from(*selector)];
-            match (holds[at], now) {
-                (false, true) => *unmet -= 1,
-                (true, false) => *unmet += 1,
-                (true, true) | (false, false) => {}
-            }
-            holds[at] = now;
-            if !seen[at] {
-                seen[at] = true;
-                touched.push(at);
-            }
+    pub fn take(&mut self, key: Key, value: &str) {
+        let Matcher { table, turned, keys, seen, .. } = self;
+        if core::mem::replace(&mut seen[key.0], true) {
+            let mut begin = 0;
+            keys.retain_mut(|(of, count)| {
+                let is_it = *of == key;
+                if is_it {
+                    turned.drain(begin..begin + *count);
+                } else {
+                    begin += *count;
+                }
+                !is_it
+            });
         }
+        let begin = turned.len();
+        table.keys[key.0].turn(value, turned);
+        keys.push((key, turned.len() - begin));
     }
 
     /// The marks of the present object. The next label or annotation is of another object.
     pub fn finish(&mut self) -> Marks {
-        if self.touched.is_empty() {
-            return self.table.bare.clone();
+        let Matcher { table, turned, keys, seen, unmet, found, last } = self;
+        keys.drain(..).for_each(|(key, _)| seen[key.0] = false);
+        if *turned == last.0 {
+            turned.clear();
+            return last.1.clone();
         }
-        let Matcher { table, holds, seen, unmet, touched, found, last } = self;
         found.clear();
         found.extend(table.bare.numbers());
-        found.extend(touched.iter().map(|&at| table.requirements[at].0));
+        for &requirement in &*turned {
+            let (selector, holds) = table.requirements[requirement];
+            let unmet = &mut unmet[usize::from(selector)];
+            *unmet = if holds { *unmet + 1 } else { *unmet - 1 };
+            found.push(selector);
+        }
         found.sort_unstable();
         found.dedup();
         found.retain(|&selector| unmet[usize::from(selector)] == 0);
-        for at in touched.drain(..) {
-            let (selector, test) = &table.requirements[at];
-            (holds[at], seen[at]) = (test.holds(None), false);
-            unmet[usize::from(*selector)] = table.unmet[usize::from(*selector)];
+        for &requirement in &*turned {
+            let selector = usize::from(table.requirements[requirement].0);
+            unmet[selector] = table.unmet[selector];
         }
-        if last.numbers() != &**found {
-            *last = Marks::of(found);
+        if last.1.numbers() != &**found {
+            last.1 = Marks::of(found);
         }
-        last.clone()
+        core::mem::swap(&mut last.0, turned);
+        turned.clear();
+        last.1.clone()
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo bench -p graph-service --bench graph`: the bytes and the time of a graph of a million objects. `OBJECTS=n`
-//! sets the number; ten million need 3 GiB. `JSON=FILE` writes the bytes for each object and the longest batch to that
-//! file.
+//! sets the number; ten million need 3 GiB. `GUARDS=n` has this many Protections with label selectors. `JSON=FILE`
+//! writes the bytes for each object and the longest batch to that file.
 //!
 //! The objects have the shape of Deployments: nine of fourteen have an owner. They arrive in a random order, so half of
 //! the dependents precede their owner. Each input goes through the whole machine of a replica that does not lead,
@@ -11,9 +11,12 @@ use engine::leader::{Input, Leader};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
+use engine::scope::Labelled;
+use engine::selectors::{Matcher, Table};
 use engine::time::Time;
-use replica::{handle, timed};
+use replica::{guard, handle, timed};
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[path = "../../engine/benches/shared/replica.rs"]
@@ -59,15 +62,20 @@ fn main() -> io::Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let objects = std::env::var("OBJECTS").map_or(OBJECTS, |text| text.parse().expect("OBJECTS is a number"));
+    let number = |name: &str, default| {
+        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    };
+    let (objects, guards) = (number("OBJECTS", OBJECTS), number("GUARDS", 0));
     let mut out = io::stderr().lock();
     let applications = objects.div_ceil(APPLICATION.len());
     let objects = applications * APPLICATION.len();
     let order = shuffled(objects);
     let by_application = shuffled(applications);
-    let names = Names::new();
     let mut leader = leader();
     let before = resident();
+    let table = guard(&mut leader, guards);
+    let selectors = table.generation();
+    let mut names = Names::new(table);
     writeln!(out, "{objects} objects, {:<20}{:>12}{:>16}{:>16}", "", "inputs/s", "worst batch", "bytes/object")?;
     let tell = |out: &mut dyn Write, what: &str, ran: &Ran| {
         let (rate, worst) = (ran.inputs as f64 / ran.took.as_secs_f64(), ran.worst.as_secs_f64() * 1e3);
@@ -76,7 +84,7 @@ fn main() -> io::Result<()> {
     };
 
     for kind in KINDS {
-        handle(&mut leader, Input::ListBegun { collection: collection(kind), selectors: 0 });
+        handle(&mut leader, Input::ListBegun { collection: collection(kind), selectors });
     }
     let listed = order.iter().map(|&number| {
         let (collection, object) = names.object(number as usize, 1);
@@ -123,8 +131,9 @@ fn main() -> io::Result<()> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     // The engine has no library to write this.
     let worst = worst.as_secs_f64() * 1e3;
-    let json =
-        format!(r#"{{"bench":"graph","objects":{objects},"bytesPerObject":{bytes:.1},"worstBatchMillis":{worst:.3}}}"#);
+    let json = format!(
+        r#"{{"bench":"graph","objects":{objects},"guards":{guards},"bytesPerObject":{bytes:.1},"worstBatchMillis":{worst:.3}}}"#
+    );
     std::fs::write(path, json + "\n")
 }
 
@@ -187,10 +196,11 @@ struct Names {
     namespaces: Vec<Name>,
     collections: Vec<GroupResource>,
     kinds: Vec<(Name, Name)>,
+    matcher: Matcher,
 }
 
 impl Names {
-    fn new() -> Names {
+    fn new(table: Arc<Table>) -> Names {
         let api_version = |group: &str, version: &str| {
             Name::from(if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") })
         };
@@ -201,11 +211,18 @@ impl Names {
                 .into_iter()
                 .map(|(group, version, _, kind)| (api_version(group, version), kind.into()))
                 .collect(),
+            matcher: Matcher::new(table),
         }
     }
 
-    fn object(&self, number: usize, version: u64) -> (GroupResource, Object) {
+    fn object(&mut self, number: usize, version: u64) -> (GroupResource, Object) {
         let (application, place) = (number / APPLICATION.len(), number % APPLICATION.len());
+        let (app, tier) = (format!("value-{}", application % NAMESPACES), if place < 4 { "front" } else { "value-4" });
+        for (key, value) in [("app", &*app), ("tier", tier)] {
+            if let Some(key) = self.matcher.wants(Labelled::Label, key) {
+                self.matcher.take(key, value);
+            }
+        }
         let (kind, owner, _) = APPLICATION[place];
         let reference = |place: usize| {
             let (api_version, kind) = &self.kinds[APPLICATION[place].0];
@@ -219,7 +236,7 @@ impl Names {
             }
         };
         let object = Object {
-            marks: Default::default(),
+            marks: self.matcher.finish(),
             uid: uid(number),
             namespace: self.namespaces[application % NAMESPACES].clone(),
             name: name(application, place),

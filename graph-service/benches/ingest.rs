@@ -1,6 +1,6 @@
 //! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, compared
-//! with kube's typed path. `EVENTS=n` sets the number of events (default: 100 000), `JSON=FILE` also writes the table
-//! to that file.
+//! with kube's typed path. `EVENTS=n` sets the number of events (default: 100 000), `GUARDS=n` the number of guards with
+//! label selectors of the last contender (default: 200), `JSON=FILE` also writes the table to that file.
 //!
 //! The unit is CPU time of one thread, so that other processes disturb little. Contenders take turns for several
 //! rounds, and the median counts.
@@ -13,12 +13,16 @@ mod generate;
 mod oracle;
 #[path = "data/pods.rs"]
 mod pods;
+#[path = "../../engine/benches/shared/replica.rs"]
+#[allow(dead_code, reason = "shared with benchmarks that need more of it")]
+mod replica;
 
 use anyhow::{Context as _, bail};
 use engine::leader::{Config, Input, Leader, Mode, Policy};
 use engine::object::{
     Access, Backend, Facts, GroupResource, HOLD_ANNOTATION, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
+use engine::selectors::Matcher;
 use engine::time::Time;
 use generate::Draw;
 use http::Request;
@@ -32,7 +36,6 @@ use serde_json::json;
 use std::hint::black_box;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +44,7 @@ use std::time::Duration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EVENTS: usize = 100_000;
+const GUARDS: usize = 200;
 const ROUNDS: usize = 5;
 /// Maximum number of inputs that the service gives to the engine at once.
 const BATCH: usize = 1_024;
@@ -52,12 +56,14 @@ const CHUNK_BYTES: usize = 2_048;
 struct Data {
     lines: Vec<Vec<u8>>,
     frames: Vec<Vec<u8>>,
+    /// The number of guards of the contender with guards.
+    guards: usize,
 }
 
-fn generate(events: usize) -> Data {
+fn generate(events: usize, guards: usize) -> Data {
     let mut draw = Draw::new(1);
     let owners: Vec<String> = (0..=events / 10).map(|_| draw.uid()).collect();
-    let mut data = Data { lines: Vec::new(), frames: Vec::new() };
+    let mut data = Data { lines: Vec::new(), frames: Vec::new(), guards };
     for number in 0..events {
         let pod = pods::pod(&mut draw, number, &owners[number / 10], 10_000_000 + number);
         let line = json!({ "type": "MODIFIED", "object": pod });
@@ -178,8 +184,8 @@ fn served(group: &str, resource: &str, kind: &str) -> ServedKind {
     }
 }
 
-/// A graph with an earlier state of every object, and their owners.
-fn graph(data: &Data) -> anyhow::Result<Leader> {
+/// A graph with an earlier state of every object, and their owners. Also returns the selectors of its guards.
+fn graph(data: &Data, guards: usize) -> anyhow::Result<(Leader, Matcher)> {
     let config = Config {
         mode: Mode::Enforce,
         cluster_uid: "cluster".into(),
@@ -192,6 +198,9 @@ fn graph(data: &Data) -> anyhow::Result<Leader> {
         protocols: engine::work::Protocols::OURS,
     };
     let mut leader = Leader::new(config, 1);
+    let table = replica::guard(&mut leader, guards);
+    let selectors = table.generation();
+    let mut matcher = Matcher::new(table);
     let mut decoder = Decoder::new(Some(true));
     let mut owners = Vec::new();
     let input = |leader: &mut Leader, input: Input| {
@@ -201,9 +210,9 @@ fn graph(data: &Data) -> anyhow::Result<Leader> {
     let (pods, sets) = (served("", "pods", "Pod"), served("apps", "replicasets", "ReplicaSet"));
     let collection = pods.group_resource.clone();
     input(&mut leader, Input::KindServed(pods));
-    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors: 0 });
+    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors });
     for frame in &data.frames {
-        let mut object = decoder.object(&item(Encoding::Protobuf, frame)?).map_err(anyhow::Error::msg)?;
+        let mut object = read(Encoding::Protobuf, frame, &mut decoder, &mut matcher)?;
         object.resource_version = ResourceVersion::parse("1");
         if let [owner] = &*object.facts.owners {
             let (uid, name, namespace) = (owner.uid.clone(), owner.name.clone(), object.namespace.clone());
@@ -223,13 +232,21 @@ fn graph(data: &Data) -> anyhow::Result<Leader> {
     input(&mut leader, Input::ListEnded { collection, resource_version: resource_version.clone() });
     let collection = sets.group_resource.clone();
     input(&mut leader, Input::KindServed(sets));
-    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors: 0 });
+    input(&mut leader, Input::ListBegun { collection: collection.clone(), selectors });
     owners.dedup_by(|a, b| a.uid == b.uid);
     for object in owners {
         input(&mut leader, Input::Listed { collection: collection.clone(), object });
     }
     input(&mut leader, Input::ListEnded { collection, resource_version });
-    Ok(leader)
+    Ok((leader, matcher))
+}
+
+/// Reads one event as the service does.
+fn read(encoding: Encoding, piece: &[u8], decoder: &mut Decoder, matcher: &mut Matcher) -> anyhow::Result<Object> {
+    let item = item(encoding, piece)?;
+    let mut object = decoder.object(&item).map_err(anyhow::Error::msg)?;
+    object.marks = item.marks(matcher).map_err(anyhow::Error::msg)?;
+    Ok(object)
 }
 
 /// The graph, a batch at a time.
@@ -284,7 +301,8 @@ fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<Socke
 
 /// CPU time of the client alone, from socket to graph. As in the service a separate task reads: the main task of the
 /// thread would poll for other events before each chunk.
-fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, mut leader: Leader) -> anyhow::Result<Duration> {
+fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, graph: (Leader, Matcher)) -> anyhow::Result<Duration> {
+    let (mut leader, mut matcher) = graph;
     let content_type = match encoding {
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -301,7 +319,7 @@ fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, mut leader: Leader) -> a
         };
         let (mut decoder, mut graph) = (Decoder::new(Some(true)), Applied::new(&mut leader));
         let mut take = |piece: &[u8]| -> anyhow::Result<()> {
-            graph.see(decoder.object(&item(encoding, piece)?).map_err(anyhow::Error::msg)?);
+            graph.see(read(encoding, piece, &mut decoder, &mut matcher)?);
             Ok(())
         };
         match encoding {
@@ -334,19 +352,19 @@ enum Reach {
 
 const REACHES: [(Reach, &str); 4] =
     [(Reach::Read, "read"), (Reach::Object, "object"), (Reach::Graph, "graph"), (Reach::Socket, "socket to graph")];
-const NAMES: [&str; 4] = ["kube's typed JSON", "ours, JSON", "prost", "ours, protobuf"];
+const NAMES: [&str; 5] = ["kube's typed JSON", "ours, JSON", "prost", "ours, protobuf", "ours, with guards"];
 
 /// Runs one contender once. `None` if it does not have this stage.
 fn run(contender: usize, reach: Reach, data: &Data, wire: &Wire) -> anyhow::Result<Option<Duration>> {
-    let mut decoder = Decoder::new(Some(true));
-    let mut ours =
-        |encoding: Encoding, piece: &[u8]| decoder.object(&item(encoding, piece)?).map_err(anyhow::Error::msg);
     let (pieces, encoding) =
         if contender < 2 { (&data.lines, Encoding::Json) } else { (&data.frames, Encoding::Protobuf) };
-    let mut object = |piece: &[u8]| match contender {
+    let guards = if contender == 4 { data.guards } else { 0 };
+    let of_graph = || graph(data, guards);
+    let mut decoder = Decoder::new(Some(true));
+    let mut object = |piece: &[u8], matcher: &mut Matcher| match contender {
         0 => of_kube(kube(piece)?),
         2 => of_prost(prost(piece)?),
-        _ => ours(encoding, piece),
+        _ => read(encoding, piece, &mut decoder, matcher),
     };
     Ok(Some(match reach {
         Reach::Read => match contender {
@@ -355,15 +373,18 @@ fn run(contender: usize, reach: Reach, data: &Data, wire: &Wire) -> anyhow::Resu
             3 => timed(pieces, scan)?,
             _ => return Ok(None),
         },
-        Reach::Object => timed(pieces, |piece| object(piece).map(|object| drop(black_box(object))))?,
+        Reach::Object => {
+            let mut matcher = Matcher::new(replica::guard(&mut replica::leader(), guards));
+            timed(pieces, |piece| object(piece, &mut matcher).map(|object| drop(black_box(object))))?
+        }
         Reach::Graph => {
-            let mut leader = graph(data)?;
+            let (mut leader, mut matcher) = of_graph()?;
             let mut graph = Applied::new(&mut leader);
-            timed(pieces, |piece| object(piece).map(|object| graph.see(object)))?
+            timed(pieces, |piece| object(piece, &mut matcher).map(|object| graph.see(object)))?
         }
         Reach::Socket => match contender {
-            1 => from_socket(encoding, &wire.lines, graph(data)?)?,
-            3 => from_socket(encoding, &wire.frames, graph(data)?)?,
+            1 => from_socket(encoding, &wire.lines, of_graph()?)?,
+            3 | 4 => from_socket(encoding, &wire.frames, of_graph()?)?,
             _ => return Ok(None),
         },
     }))
@@ -409,11 +430,11 @@ struct Row {
 fn measure(data: &Data, wire: &Wire) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (reach, name) in REACHES {
-        let mut times: [Vec<Duration>; 4] = Default::default();
+        let mut times: [Vec<Duration>; 5] = Default::default();
         for round in 0..ROUNDS {
-            for turn in 0..4 {
+            for turn in 0..NAMES.len() {
                 // Rotate the order.
-                let contender = (turn + round) % 4;
+                let contender = (turn + round) % NAMES.len();
                 times[contender].extend(run(contender, reach, data, wire)?);
             }
         }
@@ -439,11 +460,12 @@ fn main() -> anyhow::Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let events = match std::env::var("EVENTS") {
-        Ok(text) => text.parse::<NonZeroUsize>().with_context(|| format!("EVENTS is {text:?}"))?.get(),
-        Err(_) => EVENTS,
+    let number = |name: &str, default| match std::env::var(name) {
+        Ok(text) => text.parse::<usize>().with_context(|| format!("{name} is {text:?}")),
+        Err(_) => Ok(default),
     };
-    let data = generate(events);
+    let events = number("EVENTS", EVENTS)?.max(1);
+    let data = generate(events, number("GUARDS", GUARDS)?);
     let wire = wire(&data);
     let bytes = |pieces: &[Vec<u8>]| pieces.iter().map(Vec::len).sum::<usize>() / events;
     let (json_bytes, protobuf_bytes) = (bytes(&data.lines), bytes(&data.frames));
@@ -465,13 +487,17 @@ fn main() -> anyhow::Result<()> {
         };
         let entries: Vec<_> = rows.iter().map(row).collect();
         let ours = |reach: &str| rows.iter().find(|row| row.reach == reach && row.contender == NAMES[3]);
+        let guarded = rows.iter().find(|row| row.reach == "socket to graph" && row.contender == NAMES[4]);
         let figure = |budget: &str, of: Option<f64>| json!({ "budget": budget, "median": of, "least": of, "most": of, "samples": 1 });
         let figures = [
             figure("decode", ours("object").map(|row| row.ratio)),
             figure("ingest", ours("socket to graph").map(|row| 1e9 / row.nanoseconds)),
+            figure(
+                "ingest-guarded",
+                ours("socket to graph").zip(guarded).map(|(ours, row)| ours.nanoseconds / row.nanoseconds),
+            ),
         ];
-        let settings =
-            json!({ "EVENTS": events, "rounds": ROUNDS, "jsonBytes": json_bytes, "protobufBytes": protobuf_bytes });
+        let settings = json!({ "EVENTS": events, "GUARDS": data.guards, "rounds": ROUNDS, "jsonBytes": json_bytes, "protobufBytes": protobuf_bytes });
         let report = json!({ "bench": "ingest", "settings": settings, "figures": figures, "runs": entries });
         std::fs::write(&path, format!("{report:#}\n"))?;
     }

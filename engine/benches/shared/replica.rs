@@ -1,7 +1,12 @@
 //! A replica that never leads, and the time of operations on it.
 
-use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::guard::{Guard, GuardId, GuardKind, Rule};
+use engine::leader::{Config, GuardList, Input, Leader, Mode, Output, Policy};
+use engine::object::{Name, ResourceVersion, Uid};
+use engine::scope::{Filter, Labelled, Requirement, Scope, Test};
+use engine::selectors::Table;
 use engine::time::Time;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) fn leader() -> Leader {
@@ -36,4 +41,49 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 fn waited() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
+}
+
+/// Lets a replica know this many Protections, which ask for labels and annotations that most objects have. Returns the
+/// selectors.
+#[allow(dead_code, reason = "some benchmarks have no guards")]
+pub(crate) fn guard(leader: &mut Leader, guards: usize) -> Arc<Table> {
+    let guards = (0..guards).map(|number| {
+        let requirement = |of, key: &str, test| Requirement { of, key: key.into(), test };
+        let value = vec![Name::from(format!("value-{number}"))];
+        let marks = match number % 10 {
+            0..4 => vec![requirement(Labelled::Label, "app", Test::In(value))],
+            4..6 => vec![requirement(Labelled::Label, "tier", Test::In(value))],
+            6 => vec![
+                requirement(Labelled::Label, "example.com/team", Test::In(vec!["shop".into()])),
+                requirement(Labelled::Label, "pod-template-hash", Test::In(value)),
+            ],
+            7 => vec![requirement(Labelled::Label, &format!("example.com/keep-{number}"), Test::Exists)],
+            8 => vec![requirement(Labelled::Annotation, "example.com/annotation-1", Test::In(value))],
+            _ => vec![requirement(Labelled::Label, "app", Test::NotIn(value))],
+        };
+        Guard {
+            id: GuardId { kind: GuardKind::Protection, name: format!("guard-{number}").into() },
+            uid: Uid::parse(&format!("guard-{number}")).expect("it is not empty"),
+            resource_version: ResourceVersion::parse("1"),
+            generation: 1,
+            scope: Scope { targets: vec![Filter { marks, ..Filter::default() }] },
+            reason: String::from("a benchmark"),
+            actor: String::new(),
+            created: Duration::ZERO,
+            lifetime: None,
+            elapsed: Duration::ZERO,
+            read_at: Duration::ZERO,
+            problem: String::new(),
+            rule: Rule::Hold,
+        }
+    });
+    let list = GuardList { position: ResourceVersion::parse("1"), guards: guards.collect(), more: false };
+    leader.handle(Time::ZERO, Input::GuardsListed { kind: GuardKind::Protection, list });
+    let mut table = Arc::default();
+    while let Some(output) = leader.poll() {
+        if let Output::Selectors(next) = output {
+            table = next;
+        }
+    }
+    table
 }

@@ -10,8 +10,14 @@ fn label(key: &str, test: Test) -> Requirement {
     Requirement { of: Labelled::Label, key: key.into(), test }
 }
 
+fn give(matcher: &mut Matcher, of: Labelled, key: &str, value: &str) {
+    if let Some(key) = matcher.wants(of, key) {
+        matcher.take(key, value);
+    }
+}
+
 fn marks(matcher: &mut Matcher, labels: &[(&str, &str)]) -> Vec<u16> {
-    labels.iter().for_each(|(key, value)| matcher.take(Labelled::Label, key, value));
+    labels.iter().for_each(|(key, value)| give(matcher, Labelled::Label, key, value));
     matcher.finish().numbers().to_vec()
 }
 
@@ -35,6 +41,7 @@ fn the_tests_are_those_of_kubernetes_selectors() {
         (Test::Lists("x".into()), None, false),
         (Test::Lists("x".into()), Some("y, x ,z"), true),
         (Test::Lists("x".into()), Some("xy,yx"), false),
+        (Test::Lists("x".into()), Some("x,y,x"), true),
     ];
     for (test, value, holds) in table {
         let mut selectors = Selectors::default();
@@ -59,7 +66,7 @@ fn all_requirements_of_a_selector_must_hold_and_objects_do_not_mix() {
         assert_eq!(marks(&mut matcher, &[("a", "")]), [0]);
         assert_eq!(marks(&mut matcher, &[("a", ""), ("b", "1")]), []);
         assert_eq!(marks(&mut matcher, &[("b", "1"), ("a", ""), ("b", "2")]), [0], "the last value counts");
-        matcher.take(Labelled::Annotation, "a", "");
+        give(&mut matcher, Labelled::Annotation, "a", "");
         assert_eq!(matcher.finish().numbers(), [1, 2]);
     }
 }
@@ -97,11 +104,66 @@ fn equal_sets_of_consecutive_objects_share_one_allocation() {
     selectors.want(&[label("a", Test::Exists)]).expect("room");
     let mut matcher = Matcher::new(selectors.table().clone());
     let mut next = || {
-        matcher.take(Labelled::Label, "a", "");
+        give(&mut matcher, Labelled::Label, "a", "");
         matcher.finish()
     };
     let (one, other) = (next(), next());
     assert!(core::ptr::eq(one.numbers(), other.numbers()), "{one:?} {other:?}");
     assert!(one.has(0) && !one.has(1));
     assert_eq!(size_of::<Marks>(), 2 * size_of::<usize>());
+}
+
+/// The definition of a selector, without an index.
+fn plainly(requirements: &[Requirement], labels: &[(&str, &str)]) -> bool {
+    requirements.iter().all(|Requirement { key, test, .. }| {
+        let value = labels.iter().rev().find(|(of, _)| **of == **key).map(|(_, value)| *value);
+        let among = |values: &[Name]| value.is_some_and(|value| values.iter().any(|one| **one == *value));
+        match test {
+            Test::In(values) => among(values),
+            Test::NotIn(values) => !among(values),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::Lists(word) => value.is_some_and(|value| value.split(',').any(|one| one.trim() == &**word)),
+        }
+    })
+}
+
+/// Random selectors and labels, in tables that grow.
+#[test]
+fn a_matcher_finds_what_the_definition_says() {
+    let mut rng = crate::jitter::Rng::new(41);
+    let mut draw = |below: u64| rng.next() % below;
+    let (keys, values) = (["a", "b", "c"], ["", "x", "y", "x,y", "y, x,x"]);
+    for world in 0..300 {
+        let mut selectors = Selectors::default();
+        let mut wanted: Vec<(u16, Vec<Requirement>)> = Vec::new();
+        for _ in 0..=draw(8) {
+            let mut one = || {
+                let some = names(&values[draw(5) as usize..]);
+                let test = match draw(5) {
+                    0 => Test::In(some),
+                    1 => Test::NotIn(some),
+                    2 => Test::Exists,
+                    3 => Test::DoesNotExist,
+                    _ => Test::Lists(["x", "y"][draw(2) as usize].into()),
+                };
+                label(keys[draw(3) as usize], test)
+            };
+            let requirements: Vec<Requirement> = [one(), one(), one()].into_iter().collect();
+            let requirements = requirements[draw(3) as usize..].to_vec();
+            let (number, _) = selectors.want(&requirements).expect("room");
+            wanted.push((number, requirements));
+            let mut matcher = Matcher::new(selectors.table().clone());
+            for _ in 0..10 {
+                let count = draw(5);
+                let labels: Vec<(&str, &str)> =
+                    (0..count).map(|_| (keys[draw(3) as usize], values[draw(5) as usize])).collect();
+                let mut expected: Vec<u16> =
+                    wanted.iter().filter(|(_, all)| plainly(all, &labels)).map(|&(number, _)| number).collect();
+                expected.sort_unstable();
+                expected.dedup();
+                assert_eq!(marks(&mut matcher, &labels), expected, "world {world}: {wanted:?} of {labels:?}");
+            }
+        }
+    }
 }

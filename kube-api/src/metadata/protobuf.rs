@@ -32,7 +32,8 @@ pub struct Metadata<'a> {
     pub hold: bool,
     /// The annotation at the end of a watch-list's initial events is present.
     pub ends_initial_events: bool,
-    fields: MetadataFields<'a>,
+    labels: Repeated<'a>,
+    annotations: Repeated<'a>,
     owners: Repeated<'a>,
     finalizers: Repeated<'a>,
 }
@@ -64,7 +65,8 @@ impl<'a> Metadata<'a> {
             deletion_seconds: None,
             hold: false,
             ends_initial_events: false,
-            fields,
+            labels: Repeated::none(fields),
+            annotations: Repeated::none(fields),
             owners: Repeated::none(fields),
             finalizers: Repeated::none(fields),
         };
@@ -77,7 +79,11 @@ impl<'a> Metadata<'a> {
                 5 => found.uid = field.text()?,
                 6 => found.resource_version = field.text()?,
                 9 => found.delete(field)?,
-                12 => found.annotate(field)?,
+                11 => found.labels.add(here),
+                12 => {
+                    found.annotate(field)?;
+                    found.annotations.add(here);
+                }
                 13 => {
                     field.bytes()?;
                     found.owners.add(here);
@@ -125,23 +131,13 @@ impl<'a> Metadata<'a> {
 
     /// Gives the labels and annotations to `matcher`.
     pub(super) fn mark(&self, matcher: &mut Matcher) -> Result<(), Malformed> {
-        let mut fields = self.fields;
-        while let Some(field) = fields.next()? {
-            let of = match field.number {
-                11 => Labelled::Label,
-                12 => Labelled::Annotation,
-                _ => continue,
-            };
-            let (mut entry, mut key, mut value) = (field.message()?, "", None);
-            while let Some(field) = entry.next()? {
-                match field.number {
-                    1 => key = field.text()?,
-                    2 => value = Some(field),
-                    _ => {}
+        for (of, repeated, number) in [(Labelled::Label, self.labels, 11), (Labelled::Annotation, self.annotations, 12)]
+        {
+            for entry in (Entries { repeated, number, read: entry }) {
+                let (key, value) = entry?;
+                if let Some(key) = matcher.wants(of, key) {
+                    matcher.take(key, value.map_or(Ok(""), Field::text)?);
                 }
-            }
-            if matcher.wants(of, key) {
-                matcher.take(of, key, value.map_or(Ok(""), Field::text)?);
             }
         }
         Ok(())
@@ -156,6 +152,19 @@ impl<'a> Metadata<'a> {
     pub fn finalizers(&self) -> impl ExactSizeIterator<Item = Result<&'a str, Malformed>> + use<'a> {
         Entries { repeated: self.finalizers, number: 14, read: Field::text }
     }
+}
+
+/// The key of an entry of a map, and the field of its value.
+fn entry(field: Field<'_>) -> Result<(&str, Option<Field<'_>>), Malformed> {
+    let (mut entry, mut key, mut value) = (field.message()?, "", None);
+    while let Some(field) = entry.next()? {
+        match field.number {
+            1 => key = field.text()?,
+            2 => value = Some(field),
+            _ => {}
+        }
+    }
+    Ok((key, value))
 }
 
 fn owner(field: Field<'_>) -> Result<Owner<'_>, Malformed> {

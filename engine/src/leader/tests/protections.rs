@@ -121,7 +121,8 @@ fn labelled(resources: &[&str], key: &str) -> Filter {
 fn with_labels(bench: &Bench, object: Object, keys: &[&str]) -> Object {
     let mut matcher = Matcher::new(bench.table.clone());
     for key in keys {
-        matcher.take(Labelled::Label, key, "");
+        let Some(key) = matcher.wants(Labelled::Label, key) else { continue };
+        matcher.take(key, "");
     }
     Object { marks: matcher.finish(), ..object }
 }
