@@ -115,18 +115,18 @@ impl<T: Default> Texts<T> {
     /// The longest label has as many bytes. Longer texts are in one place.
     const LENGTH_MAX: usize = 317;
 
-    fn place(text: &str) -> usize {
+    fn place(text: &[u8]) -> usize {
         text.len().min(Texts::<T>::LENGTH_MAX)
     }
 
-    fn get(&self, text: &str) -> Option<&T> {
+    fn get(&self, text: &[u8]) -> Option<&T> {
         let of = self.0.get(Texts::<T>::place(text))?;
-        let at = of.binary_search_by(|(known, _)| (**known).cmp(text)).ok()?;
+        let at = of.binary_search_by(|(known, _)| known.as_bytes().cmp(text)).ok()?;
         Some(&of[at].1)
     }
 
     fn entry(&mut self, text: &Name) -> &mut T {
-        let place = Texts::<T>::place(text);
+        let place = Texts::<T>::place(text.as_bytes());
         if self.0.len() <= place {
             self.0.resize_with(place + 1, Vec::new);
         }
@@ -159,11 +159,11 @@ impl OnKey {
     fn turn(&self, value: &str, turned: &mut Vec<usize>) {
         let begin = turned.len();
         turned.extend(&self.any);
-        turned.extend(self.values.get(value).into_iter().flatten());
+        turned.extend(self.values.get(value.as_bytes()).into_iter().flatten());
         if self.words.0.is_empty() {
             return;
         }
-        turned.extend(value.split(',').filter_map(|word| self.words.get(word.trim())).flatten());
+        turned.extend(value.split(',').filter_map(|word| self.words.get(word.trim().as_bytes())).flatten());
         // A list may repeat a word.
         turned[begin..].sort_unstable();
         let mut end = begin;
@@ -252,7 +252,8 @@ impl Matcher {
     }
 
     /// The key, if a selector has a requirement on it, so that its value has to be read.
-    pub fn wants(&self, of: Labelled, key: &str) -> Option<Key> {
+    pub fn wants(&self, of: Labelled, key: impl AsRef<[u8]>) -> Option<Key> {
+        let key = key.as_ref();
         match of {
             Labelled::Label => self.table.labels.get(key).copied().flatten(),
             Labelled::Annotation => self.table.annotations.get(key).copied().flatten(),

@@ -301,7 +301,7 @@ impl<'de> Visitor<'de> for MarksVisitor<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Text<'de>>()? {
-            if let Some(key) = self.matcher.wants(self.of, &key.0) {
+            if let Some(key) = self.matcher.wants(self.of, key.0.as_bytes()) {
                 // Go reads `null` as an empty text.
                 let value = map.next_value::<Option<Text<'de>>>()?;
                 self.matcher.take(key, text(&value));

@@ -154,12 +154,12 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The key of an entry of a map, and the field of its value.
-fn entry(field: Field<'_>) -> Result<(&str, Option<Field<'_>>), Malformed> {
-    let (mut entry, mut key, mut value) = (field.message()?, "", None);
+/// The key of an entry of a map, and the field of its value. A key that a selector names is UTF-8.
+fn entry(field: Field<'_>) -> Result<(&[u8], Option<Field<'_>>), Malformed> {
+    let (mut entry, mut key, mut value): (_, &[u8], _) = (field.message()?, b"", None);
     while let Some(field) = entry.next()? {
         match field.number {
-            1 => key = field.text()?,
+            1 => key = field.bytes()?,
             2 => value = Some(field),
             _ => {}
         }

@@ -125,7 +125,8 @@ struct Day {
 
 impl Day {
     fn begin() -> Day {
-        let mut day = Day { bench: Bench::with_families(0), rv: 1000, owners: Vec::new(), made: 0, gone: BTreeSet::new() };
+        let mut day =
+            Day { bench: Bench::with_families(0), rv: 1000, owners: Vec::new(), made: 0, gone: BTreeSet::new() };
         day.create("ns", OBJECTS);
         day
     }
