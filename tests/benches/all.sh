@@ -25,6 +25,7 @@ measure lease tests lease
 measure start tests start
 measure ingest graph-service ingest
 measure graph-1m graph-service graph
+measure graph-guarded graph-service graph GUARDS=200
 measure graph-10m graph-service graph OBJECTS=10000000
 measure cascade tests cascade IN_FLIGHT=64
 measure cascade-slow tests cascade POLICIES=Background OBJECTS=2000 SLOW=50
@@ -36,4 +37,5 @@ measure neighbours tests neighbours ROUNDS=1
 measure slow tests slow
 measure tenants tests tenants
 measure readers tests readers
+measure cascade-gated tests cascade POLICIES=Background IN_FLIGHT=64 GATED=1 OBJECTS=100000
 measure cascade-observed tests cascade POLICIES=Background IN_FLIGHT=64 OBSERVED=1 ROUNDS=5

@@ -4,7 +4,8 @@
 //! `OBJECTS=n` replaces the default of 10 000 objects, and `ROUNDS=n` the default of three rounds.
 //! `POLICIES=Background,Orphan` selects policies. `IN_FLIGHT=64` selects numbers of requests in flight. `JSON=FILE`
 //! writes every run to a file. Ours runs with each of these numbers, and once more with a number that it adapts to the
-//! API server. `OBSERVED=1` compares ours with and without scrapes and traces. `SLOW=50` delays every request by 50 ms,
+//! API server. `OBSERVED=1` compares ours with and without scrapes and traces, `GATED=1` with and
+//! without a gate about roots. `SLOW=50` delays every request by 50 ms,
 //! with 16 requests in flight for each contender.
 
 use std::io::Write as _;
@@ -28,16 +29,18 @@ async fn main() -> anyhow::Result<()> {
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
     let in_flight = words("IN_FLIGHT", if slow > 0 { &SLOWED } else { &IN_FLIGHT })?;
-    let observed = std::env::var_os("OBSERVED").is_some() && number("OBSERVED", 0)? > 0;
+    let is_set = |name| anyhow::Ok(std::env::var_os(name).is_some() && number(name, 0)? > 0);
+    let (observed, gated) = (is_set("OBSERVED")?, is_set("GATED")?);
     let mut contenders = Vec::new();
     for number in in_flight {
         let number = number.parse()?;
-        contenders.extend(match observed {
-            true => vec![Contender::Ours(number), Contender::Observed(number)],
-            false => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
+        contenders.extend(match (observed, gated) {
+            (true, _) => vec![Contender::Ours(number), Contender::Observed(number)],
+            (false, true) => vec![Contender::Ours(number), Contender::Gated(number)],
+            (false, false) => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
         });
     }
-    if !observed && slow == 0 {
+    if !observed && !gated && slow == 0 {
         contenders.push(Contender::Adaptive);
     }
     let programs = Programs::build_with("floor")?;
@@ -53,5 +56,6 @@ async fn main() -> anyhow::Result<()> {
     }
     let mut settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
     settings.extend(observed.then_some(("OBSERVED", 1)));
+    settings.extend(gated.then_some(("GATED", 1)));
     table.report("cascade", settings)
 }

@@ -152,14 +152,17 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
-/// Compares the cost of readers with the same number of requests in flight.
-fn observed(rounds: &Rounds<Run>) -> Option<Figure> {
-    let watched = |who: &Who| matches!(who, ("Background", Contender::Observed(_)));
-    let (policy, contender) = rounds.everybody().into_iter().find(watched)?;
-    let Contender::Observed(in_flight) = contender else { return None };
-    let alone = rounds.samples((policy, Contender::Ours(in_flight)), Run::rate);
-    let ratio = rounds.samples((policy, contender), Run::rate).over(&alone);
-    (!ratio.is_empty()).then(|| Figure::new("rate-observed", ratio))
+/// Compares ours with and without readers, or with and without a gate, with the same number of requests in flight.
+fn beside(rounds: &Rounds<Run>) -> Option<Figure> {
+    let found = rounds.everybody().into_iter().find_map(|who| match who {
+        ("Background", Contender::Observed(in_flight)) => Some((who, in_flight, "rate-observed")),
+        ("Background", Contender::Gated(in_flight)) => Some((who, in_flight, "cascade-gated")),
+        _ => None,
+    });
+    let (who, in_flight, figure) = found?;
+    let alone = rounds.samples(("Background", Contender::Ours(in_flight)), Run::rate);
+    let ratio = rounds.samples(who, Run::rate).over(&alone);
+    (!ratio.is_empty()).then(|| Figure::new(figure, ratio))
 }
 
 impl bench::Run for Run {
@@ -186,7 +189,7 @@ impl bench::Run for Run {
         ];
         let mut figures: Vec<Figure> =
             names.into_iter().flat_map(|(policy, requests, rate)| figures_of(rounds, policy, requests, rate)).collect();
-        figures.extend(observed(rounds));
+        figures.extend(beside(rounds));
         let memory = |policy| {
             let (ours, _) = best(rounds, policy, is_fixed)?;
             Some(rounds.samples(ours, |run| run.server_memory))

@@ -1,13 +1,14 @@
 //! The contenders of the comparisons: a bare client, upstream's collector, and ours.
 
 use crate::controlplane::{CollectorOptions, ControlPlane, UpstreamCollector};
-use crate::load::{configmaps, get, until, until_left};
+use crate::load::{configmaps, create, get, list, until, until_left};
 use crate::otlp;
 use crate::process::Process;
-use crate::service::{Fleet, Programs, Scraping};
+use crate::service::{Fleet, Programs, Scraping, Service};
 use crate::usage::{cpu_seconds, most_memory_mib};
 use anyhow::{Context, ensure};
 use kube::Client;
+use serde_json::{Value, json};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -42,6 +43,8 @@ pub enum Contender {
     /// As `Ours`, observed as in production: a scrape of every process each second, and traces of `SAMPLED` of all
     /// cascades.
     Observed(u32),
+    /// As `Ours`, with a gate that asks once for each root, and is answered in process.
+    Gated(u32),
 }
 
 impl Contender {
@@ -71,6 +74,7 @@ impl fmt::Display for Contender {
             Contender::Adaptive => write!(f, "ours"),
             Contender::Held(rate) => write!(f, "ours, {rate} writes/s"),
             Contender::Observed(in_flight) => write!(f, "ours observed, {in_flight} in flight"),
+            Contender::Gated(in_flight) => write!(f, "ours with a gate, {in_flight} in flight"),
         }
     }
 }
@@ -112,7 +116,8 @@ impl Collector {
             | Contender::Upstream(_)
             | Contender::Ours(_)
             | Contender::Adaptive
-            | Contender::Observed(_) => Vec::new(),
+            | Contender::Observed(_)
+            | Contender::Gated(_) => Vec::new(),
         };
         let in_flight = match contender {
             Contender::Floor(in_flight) => return floor(programs, plane, kubeconfig, (in_flight, None), cascade).await,
@@ -123,7 +128,7 @@ impl Collector {
                 let options = Contender::upstream(workers, Some(kubeconfig));
                 return Ok(Collector::Upstream(plane.start_upstream_collector(&options).await?));
             }
-            Contender::Ours(in_flight) | Contender::Observed(in_flight) => {
+            Contender::Ours(in_flight) | Contender::Observed(in_flight) | Contender::Gated(in_flight) => {
                 vec!["--concurrency".to_owned(), in_flight.to_string()]
             }
             Contender::Adaptive | Contender::Held(_) => Vec::new(),
@@ -135,7 +140,8 @@ impl Collector {
             | Contender::Upstream(_)
             | Contender::Ours(_)
             | Contender::Adaptive
-            | Contender::Held(_) => None,
+            | Contender::Held(_)
+            | Contender::Gated(_) => None,
         };
         let traced = |traces: &otlp::Collector| {
             ["--otlp-endpoint", &traces.endpoint(), "--trace-sample", SAMPLED].map(str::to_owned)
@@ -145,6 +151,10 @@ impl Collector {
         fleet.add_executor_with("executor", &texts(&[in_flight, traced].concat()))?;
         fleet.executors[0].ready().await?;
         fleet.until_known(cascade.objects).await?;
+        if matches!(contender, Contender::Gated(_)) {
+            let rule = json!({ "cel": { "expression": "cascade.objects > 0" }, "rootsOnly": true });
+            gate(&plane.client().await?, &fleet.graph, cascade.namespace, &rule).await?;
+        }
         let fleet = Box::new(fleet);
         Ok(match traces {
             None => Collector::Ours(fleet),
@@ -233,4 +243,29 @@ async fn floor(
     let ready = format!("{files}.ready");
     until("the floor is ready", SOON, || async { Ok(fs::exists(&ready)?) }, |ready| *ready).await?;
     Ok(Collector::Floor(process, files))
+}
+
+/// Creates a gate about the objects of a namespace, and waits until the graph service knows it.
+///
+/// # Errors
+/// The API server refuses the definition or the gate.
+pub async fn gate(client: &Client, graph: &Service, namespace: &str, rule: &Value) -> anyhow::Result<()> {
+    let definition = serde_saphyr::from_str(include_str!("../../deploy/crds/gates.yaml"))?;
+    create(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await?;
+    let gates = "/apis/ownergraph.dev/v1alpha1/gates";
+    until("gates are served", SOON, || async { Ok(list(client, gates).await.is_ok()) }, |served| *served).await?;
+    let mut spec = json!({
+        "reason": "a benchmark", "scope": { "targets": [{ "namespaces": [namespace] }] },
+        "timeoutSeconds": 10, "failurePolicy": "Hold", "maxHoldSeconds": 3600, "afterMaxHold": "Deny",
+    });
+    for (field, value) in rule.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let gate = json!({
+        "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Gate", "metadata": { "name": namespace }, "spec": spec,
+    });
+    create(client, gates, &gate).await?;
+    let known = || graph.total_of("ownergraph_guards", "kind=\"gate\"");
+    until("the gate is known", SOON, known, |gates| *gates >= 1.0).await?;
+    Ok(())
 }

@@ -53,7 +53,11 @@ pub async fn run(
 ) -> anyhow::Result<Run> {
     let in_flight = match contender {
         Contender::Upstream(in_flight) | Contender::Ours(in_flight) | Contender::Floor(in_flight) => in_flight,
-        Contender::FloorHeld(_) | Contender::Adaptive | Contender::Held(_) | Contender::Observed(_) => {
+        Contender::FloorHeld(_)
+        | Contender::Adaptive
+        | Contender::Held(_)
+        | Contender::Observed(_)
+        | Contender::Gated(_) => {
             bail!("{contender}: it has no fixed number of requests under way")
         }
     };

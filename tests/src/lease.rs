@@ -1,17 +1,24 @@
 //! Measures how fast work goes from the graph service to executors and back, without the latency of an API server.
 //!
 //! The graph service is the real one, a process of its own, and so is its gRPC on loopback. Its API server is in memory
-//! and idle during the measurement. The executors report each lease as done at once.
+//! and idle during the measurement. The executors report each lease as done at once. With a gate, a policy engine on a
+//! stream answers a question about each object, in this process.
 
 use crate::bench::{self, Figure, Rounds, Samples};
+use crate::contender;
 use crate::embedded::Api;
-use crate::load::{configmaps, delete, families, until};
+use crate::load::{self, configmaps, delete, families, until};
 use crate::process::{Directory, free_port};
 use crate::service::{Programs, Service, start_graph};
 use crate::wire::puppet::{Puppet, hello};
 use anyhow::{Context, bail, ensure};
 use engine::work::{Hello, Outcome, ToExecutor, ToLeader, WorkLease, WorkReport};
+use kube::Client;
 use kube_api::cluster_uid;
+use proto::decision::v1beta1::gate_service_client::GateServiceClient;
+use proto::decision::v1beta1::stream_verdicts_request::{self as said, Hello as EngineHello, Verdict, Verdicts};
+use proto::decision::v1beta1::stream_verdicts_response::Message as Asked;
+use proto::decision::v1beta1::{GateVerdict, StreamVerdictsRequest};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -34,9 +41,40 @@ const HEARTBEAT_AFTER: usize = 100;
 const ACKNOWLEDGEMENTS_MAX: usize = 1024;
 const SOON: Duration = Duration::from_secs(300);
 
+/// The namespace whose engine never answers.
+const SLOW: &str = "slow";
+const SLOW_OBJECTS: usize = 2_000;
+/// The number of questions that an engine may have, and of its messages under way.
+const QUESTIONS: u32 = 1000;
+
+/// The gates of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gated {
+    Free,
+    /// An engine allows each object.
+    EachObject,
+    /// An engine has the questions about another namespace, and answers none.
+    Elsewhere,
+}
+
+impl Gated {
+    pub const ALL: [Gated; 3] = [Gated::Free, Gated::EachObject, Gated::Elsewhere];
+}
+
+impl fmt::Display for Gated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Gated::Free => "no gate",
+            Gated::EachObject => "a gate about each object",
+            Gated::Elsewhere => "a gate elsewhere without answers",
+        })
+    }
+}
+
 /// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
+    pub gated: Gated,
     pub leases: usize,
     /// The seconds until the last acknowledgement.
     pub seconds: f64,
@@ -52,7 +90,7 @@ impl Run {
 }
 
 /// Measures single leases first, and then this many leases at full speed.
-pub async fn run(programs: &Programs, leases: usize) -> anyhow::Result<Run> {
+pub async fn run(programs: &Programs, gated: Gated, leases: usize) -> anyhow::Result<Run> {
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;
     families(&api.client, NAMESPACE, "light", 1, LIGHT).await?;
@@ -62,6 +100,18 @@ pub async fn run(programs: &Programs, leases: usize) -> anyhow::Result<Run> {
     let mut graph = start_graph(programs, &api.kubeconfig, directory.path(), &grpc, 0)?;
     graph.ready().await?;
     let cluster = cluster_uid(&api.client).await?;
+    let _engine = match gated {
+        Gated::Free => None,
+        Gated::EachObject => Some(gate(&api.client, &graph, &grpc, NAMESPACE, true).await?),
+        Gated::Elsewhere => {
+            load::namespace(&api.client, SLOW).await?;
+            families(&api.client, SLOW, "o", 1, SLOW_OBJECTS).await?;
+            let engine = gate(&api.client, &graph, &grpc, SLOW, false).await?;
+            delete(&api.client, &format!("{}/o-0", configmaps(SLOW)), "Background").await?;
+            until_queued(&graph, SLOW_OBJECTS).await?;
+            Some(engine)
+        }
+    };
 
     delete(&api.client, &format!("{}/light-0", configmaps(NAMESPACE)), "Background").await?;
     until_queued(&graph, LIGHT).await?;
@@ -91,13 +141,47 @@ pub async fn run(programs: &Programs, leases: usize) -> anyhow::Result<Run> {
             _late = tokio::time::sleep(SOON) => bail!("{done} of {leases} leases were acknowledged, and then none in {SOON:?}"),
         }
     }
-    Ok(Run { leases: done, seconds: begun.elapsed().as_secs_f64(), light })
+    Ok(Run { gated, leases: done, seconds: begun.elapsed().as_secs_f64(), light })
 }
 
 async fn until_queued(graph: &Service, items: usize) -> anyhow::Result<()> {
     let ready = || graph.metric("ownergraph_queue_items{state=\"ready\"}");
     let all = |count: &Option<f64>| count.is_some_and(|count| count >= items as f64);
     until("everything is decided", SOON, ready, all).await.map(|_| ())
+}
+
+/// Creates a gate about the objects of a namespace, and connects an engine that allows all, or never answers.
+async fn gate(
+    client: &Client,
+    graph: &Service,
+    grpc: &str,
+    namespace: &str,
+    answers: bool,
+) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
+    contender::gate(client, graph, namespace, &json!({ "stream": {} })).await?;
+    let (say, said) = mpsc::channel(QUESTIONS as usize);
+    let hello = EngineHello {
+        gate: namespace.to_owned(),
+        min_protocol: 1,
+        max_protocol: 1,
+        max_inflight: QUESTIONS,
+        ..EngineHello::default()
+    };
+    say.send(StreamVerdictsRequest { message: Some(said::Message::Hello(hello)) }).await?;
+    let mut client = GateServiceClient::new(connect(grpc).await?);
+    let said = tokio_stream::wrappers::ReceiverStream::new(said);
+    let mut asked = client.stream_verdicts(said).await?.into_inner();
+    let mut engine = JoinSet::new();
+    engine.spawn(async move {
+        while let Some(message) = asked.message().await? {
+            let Some(Asked::Requests(asked)) = message.message.filter(|_| answers) else { continue };
+            let allow = |request_id| Verdict { request_id, verdict: GateVerdict::Allow.into(), ..Verdict::default() };
+            let verdicts = asked.requests.iter().map(|request| allow(request.request_id)).collect();
+            say.send(StreamVerdictsRequest { message: Some(said::Message::Verdicts(Verdicts { verdicts })) }).await?;
+        }
+        Ok(())
+    });
+    Ok(engine)
 }
 
 async fn connect(grpc: &str) -> anyhow::Result<Channel> {
@@ -165,31 +249,49 @@ async fn answer(puppet: &Puppet<()>, leases: Vec<WorkLease>) {
     puppet.say(ToLeader::Reports { reports, returns: Vec::new() }).await;
 }
 
-fn light(rounds: &Rounds<Run>, percent: usize) -> Samples {
-    rounds.samples((), |run| run.light.percentile(percent))
+fn light(rounds: &Rounds<Run>, gated: Gated, percent: usize) -> Samples {
+    rounds.samples(gated, |run| run.light.percentile(percent))
 }
 
 /// The test's own executors are the only ones.
 impl bench::Run for Run {
-    type Who = ();
+    type Who = Gated;
 
-    fn who(&self) {}
+    fn who(&self) -> Gated {
+        self.gated
+    }
 
     fn json(&self) -> Value {
         json!({
-            "leases": self.leases, "seconds": self.seconds, "leasesPerSecond": self.rate(),
+            "gates": self.gated.to_string(), "leases": self.leases, "seconds": self.seconds,
+            "leasesPerSecond": self.rate(),
             "lightMillis": { "p50": self.light.median(), "p99": self.light.percentile(99), "most": self.light.most() },
         })
     }
 
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
-        vec![Figure::new("lease-rate", rounds.samples((), Run::rate)), Figure::new("lease-latency", light(rounds, 99))]
+        let rates = |gated| rounds.samples(gated, Run::rate);
+        let mut figures = vec![
+            Figure::new("lease-rate", rates(Gated::Free)),
+            Figure::new("lease-latency", light(rounds, Gated::Free, 99)),
+        ];
+        if rounds.of(Gated::EachObject).count() > 0 {
+            figures.push(Figure::new("verdicts", rates(Gated::EachObject)));
+        }
+        if rounds.of(Gated::Elsewhere).count() > 0 {
+            figures.push(Figure::new("gate-elsewhere", rates(Gated::Elsewhere).over(&rates(Gated::Free))));
+        }
+        figures
     }
 
     fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leases = rounds.all().first().map_or(0, |run| run.leases);
-        let rates = rounds.samples((), Run::rate);
-        writeln!(f, "\n{leases} leases, {EXECUTORS} executors of {WINDOW}: {rates:.0}/s")?;
-        writeln!(f, "one at a time, ms: p50 {}, p99 {}", light(rounds, 50), light(rounds, 99))
+        writeln!(f, "\n{leases} leases, {EXECUTORS} executors of {WINDOW}")?;
+        for gated in rounds.everybody() {
+            let rates = rounds.samples(gated, Run::rate);
+            let (p50, p99) = (light(rounds, gated, 50), light(rounds, gated, 99));
+            writeln!(f, "{:<36} {rates:.0}/s; one at a time, ms: p50 {p50}, p99 {p99}", gated.to_string())?;
+        }
+        Ok(())
     }
 }

@@ -96,7 +96,10 @@ fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
     let (objects, bytes) = (number("objects")?, number("bytesPerObject")?);
     let near = |millions: f64| (objects / (millions * MILLION) - 1.0).abs() < 0.01;
     let memory = bytes * objects / MIB;
-    let figures = if near(1.0) {
+    let guards = json["guards"].as_f64().unwrap_or_default();
+    let figures = if guards > 0.0 {
+        vec![("bytes-guarded", bytes)]
+    } else if near(1.0) {
         vec![("memory-1m", memory), ("bytes-per-object", bytes)]
     } else if near(10.0) {
         vec![("memory-10m", memory), ("bytes-per-object", bytes), ("batch", number("worstBatchMillis")?)]
@@ -105,7 +108,8 @@ fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
         Vec::new()
     };
     let figures = figures.into_iter().map(|(id, figure)| (id.to_owned(), [figure; 3])).collect();
-    let settings = Map::from_iter([("OBJECTS".to_owned(), json["objects"].clone())]);
+    let mut settings = Map::from_iter([("OBJECTS".to_owned(), json["objects"].clone())]);
+    settings.extend((guards > 0.0).then(|| ("GUARDS".to_owned(), json["guards"].clone())));
     Ok(Left { bench, settings, machine: None, figures, runs: vec![flat(json)] })
 }
 
