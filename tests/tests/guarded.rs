@@ -1,13 +1,14 @@
-//! Guards of all kinds, with our programs on a real API server: what each holds, what readers say, and what releases it.
+//! Guards of all kinds, with our programs on a real API server: what each holds, what readers say, that the next leader
+//! holds the same, and that the command that `why` prints releases it.
 
 use anyhow::{Context, ensure};
-use http::Method;
 use kube::Client;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::{Guard, ListGuardsRequest};
 use serde_json::{Value, json};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tests::controlplane::ControlPlane;
 use tests::load::{self, configmaps, create, delete, families, until};
 use tests::process::{Directory, free_port};
@@ -25,7 +26,42 @@ pub(super) struct World {
     pub(super) client: Client,
     pub(super) directory: Directory,
     pub(super) address: String,
-    _service: Service,
+    leader: Service,
+}
+
+/// One guard for each kind: its plural, its rule, and how many of the dependents of a deleted owner it holds.
+struct Case {
+    kind: &'static str,
+    plural: &'static str,
+    rule: Value,
+    holds: usize,
+}
+
+/// The name of a guard is also that of the namespace that it is about.
+fn cases() -> [Case; 5] {
+    let case = |kind, plural, rule, holds| Case { kind, plural, rule, holds };
+    let gate = json!({
+        "cel": { "expression": "!object.name.endsWith('-0')" },
+        "failurePolicy": "Deny", "maxHoldSeconds": 600, "afterMaxHold": "Deny",
+    });
+    let budget = json!({ "maxObjects": 2, "windowSeconds": 3600, "onExceeded": "Approve" });
+    [
+        case("Pause", "pauses", json!({ "lifetimeSeconds": 3600 }), DEPENDENTS),
+        case("Protection", "protections", json!({}), DEPENDENTS),
+        case("Budget", "budgets", budget, DEPENDENTS - 2),
+        case("Approval", "approvals", json!({ "moreThan": 2 }), DEPENDENTS),
+        case("Gate", "gates", gate, 1),
+    ]
+}
+
+impl Case {
+    fn namespace(&self) -> &'static str {
+        self.plural
+    }
+
+    fn name(&self) -> String {
+        format!("{0}/{0}", self.plural)
+    }
 }
 
 impl World {
@@ -46,9 +82,24 @@ impl World {
             let ask = || async { Ok(load::list(&stage.client, &path).await.is_ok()) };
             until(&format!("{plural} are served"), SOON, ask, |served| *served).await?;
         }
-        let service = stage.collect(directory.path(), &["--listen", &address]).await?;
+        let leader = stage.collect(directory.path(), &["--elect", "--listen", &address]).await?;
         let Stage { plane, programs, client, .. } = stage;
-        Ok(Some(World { plane, programs, client, directory, address, _service: service }))
+        Ok(Some(World { plane, programs, client, directory, address, leader }))
+    }
+
+    /// Starts a second replica, kills the leader when the second one knows as much, and waits until it leads.
+    async fn next_leader(&mut self) -> anyhow::Result<()> {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let flags = ["collect", "--kubeconfig", &kubeconfig, "--elect", "--listen", &address];
+        let mut next = Service::start(&self.programs, "ownergraph", "next", self.directory.path(), &flags)?;
+        next.ready().await?;
+        std::mem::swap(&mut self.leader, &mut next);
+        self.address = address;
+        next.process.kill()?;
+        let leads = || self.leader.metric("ownergraph_leader ");
+        until("the second replica leads", EFFECTIVE_WITHIN, leads, |is| *is == Some(1.0)).await?;
+        Ok(())
     }
 
     /// Creates a guard of a namespace, and waits until the service knows it.
@@ -89,17 +140,57 @@ impl World {
         guard.context("it was there")
     }
 
-    fn why(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+    /// Runs the command line as a person does. Returns what it wrote.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(self.programs.path("ownergraph"));
-        command.args(["why", &format!("configmap/{name}"), "-n", namespace, "--server", &self.address]);
-        let output = command.env("KUBECONFIG", self.plane.kubeconfig()).output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        command.args(arguments).env("OWNERGRAPH_SERVER", &self.address).env("KUBECONFIG", self.plane.kubeconfig());
+        let output = command.output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    }
+
+    fn why(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        self.run(&["why", &format!("configmap/{name}"), "-n", namespace])
+    }
+
+    /// Runs a line that a command has printed.
+    pub(super) fn run_printed(&self, line: &str) -> anyhow::Result<String> {
+        let path = self.programs.path("ownergraph");
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", line]).env("PATH", path.parent().unwrap_or(Path::new("/")));
+        shell.env("OWNERGRAPH_SERVER", &self.address).env("KUBECONFIG", self.plane.kubeconfig());
+        let output = shell.stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{line}: {said}");
+        Ok(said)
+    }
+
+    /// Releases what a guard holds as `why` says, until no dependent is left.
+    async fn release(&self, case: &Case) -> anyhow::Result<()> {
+        let maps = configmaps(case.namespace());
+        for _ in 0..DEPENDENTS {
+            let left = dependents(&self.client, &maps).await?;
+            if left == 0 {
+                break;
+            }
+            let why = self.why(case.namespace(), &self.a_dependent(&maps).await?)?;
+            let line = why.lines().find_map(|line| line.trim().strip_prefix("release "));
+            let line = line.with_context(|| format!("no command in: {why}"))?.trim();
+            // At a terminal, the command asks for the name of the guard.
+            let asks = ["pauses", "protections"].contains(&case.plural);
+            eprintln!("{}", self.run_printed(&format!("{line}{}", if asks { " --yes" } else { "" }))?.trim());
+            let ask = || async {
+                let held = self.listed(&case.name()).await?.map_or(0, |guard| guard.held_items);
+                Ok((dependents(&self.client, &maps).await?, held))
+            };
+            // A budget lets a part go, and holds the rest.
+            let moved = |(now, held): &(usize, u64)| *now == 0 || (*now < left && *held == *now as u64);
+            until(&format!("{line} releases all or a part"), SOON, ask, moved).await?;
+        }
+        self.gone(&maps).await
     }
 
     async fn a_dependent(&self, maps: &str) -> anyhow::Result<String> {
-        let left = load::list(&self.client, maps).await?;
-        let owned = left.iter().find(|object| object["metadata"]["ownerReferences"].is_array());
-        Ok(owned.context("no dependent is left")?["metadata"]["name"].as_str().context("no name")?.to_owned())
+        left(&self.client, maps).await?.into_iter().next().context("no dependent is left")
     }
 
     /// Waits until no dependent is left.
@@ -107,100 +198,110 @@ impl World {
         until("all dependents go", SOON, || dependents(&self.client, maps), |left| *left == 0).await?;
         Ok(())
     }
-
-    async fn patch(&self, plural: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
-        let path = format!("/apis/ownergraph.dev/v1alpha1/{plural}/{name}");
-        let body = serde_json::to_vec(&json!({ "spec": spec }))?;
-        let request = http::Request::builder().method(Method::PATCH).uri(path);
-        let request = request.header("content-type", "application/merge-patch+json").body(body)?;
-        self.client.request::<Value>(request).await?;
-        Ok(())
-    }
-
-    fn in_an_hour() -> String {
-        let later = k8s_openapi::jiff::Timestamp::now() + Duration::from_secs(3600);
-        k8s_openapi::jiff::Timestamp::from_second(later.as_second()).map(|time| time.to_string()).unwrap_or_default()
-    }
 }
 
-/// The number of objects with an owner.
+/// The names of the dependents of deleted owners.
+async fn left(client: &Client, maps: &str) -> anyhow::Result<Vec<String>> {
+    let all = load::list(client, maps).await?;
+    let names = all.iter().filter_map(|object| object["metadata"]["name"].as_str());
+    Ok(names.filter(|name| name.starts_with("o-0-")).map(str::to_owned).collect())
+}
+
 async fn dependents(client: &Client, maps: &str) -> anyhow::Result<usize> {
-    let left = load::list(client, maps).await?;
-    Ok(left.iter().filter(|object| object["metadata"]["ownerReferences"].is_array()).count())
+    Ok(left(client, maps).await?.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_guard_holds_says_so_and_is_released() -> anyhow::Result<()> {
-    let Some(world) = World::start().await? else { return Ok(()) };
-    for namespace in ["protected", "budgeted", "approved", "gated"] {
-        load::namespace(&world.client, namespace).await?;
+async fn each_guard_holds_says_so_outlives_its_leader_and_is_released() -> anyhow::Result<()> {
+    let Some(mut world) = World::start().await? else { return Ok(()) };
+    let cases = cases();
+    for case in &cases {
+        load::namespace(&world.client, case.namespace()).await?;
+        world.guard(case.kind, case.plural, case.namespace(), &case.rule).await?;
+        // This owner stays, for plans.
+        families(&world.client, case.namespace(), "kept", 1, DEPENDENTS).await?;
     }
-    let five = DEPENDENTS as u64;
+    for case in &cases {
+        world.effective(case).await?;
+        let asked = Instant::now();
+        world.cascade(case.namespace()).await?;
+        world.holds(&case.name(), case.holds as u64).await?;
+        eprintln!("{} holds {} objects {:?} after their owner's deletion", case.name(), case.holds, asked.elapsed());
+    }
+    world.approves_nothing_but_the_digest(&cases[3]).await?;
+    for case in &cases {
+        world.is_shown(case).await?;
+    }
+    world.next_leader().await?;
+    for case in &cases {
+        world.holds(&case.name(), case.holds as u64).await?;
+        let left = dependents(&world.client, &configmaps(case.namespace())).await?;
+        ensure!(left == case.holds, "{}: {left} objects are left after the change of leaders", case.name());
+        world.is_shown(case).await?;
+    }
+    for case in &cases {
+        world.release(case).await?;
+    }
+    Ok(())
+}
 
-    world.guard("Protection", "protections", "protected", &json!({})).await?;
-    let maps = world.cascade("protected").await?;
-    world.holds("protections/protected", five).await?;
-    let name = world.a_dependent(&maps).await?;
-    let why = world.why("protected", &name)?;
-    ensure!(why.contains("held by protections/protected: a test"), "{why}");
+impl World {
+    async fn effective(&self, case: &Case) -> anyhow::Result<()> {
+        let path = format!("/apis/ownergraph.dev/v1alpha1/{0}/{0}", case.plural);
+        let ask = || load::get(&self.client, &path);
+        let is = |object: &Option<Value>| object.as_ref().is_some_and(|it| it["status"]["state"] == "Effective");
+        until(&format!("{} is effective", case.name()), EFFECTIVE_WITHIN, ask, is).await?;
+        Ok(())
+    }
 
-    let budget = json!({ "maxObjects": 2, "windowSeconds": 3600, "onExceeded": "Approve" });
-    world.guard("Budget", "budgets", "budgeted", &budget).await?;
-    let maps = world.cascade("budgeted").await?;
-    let guard = world.holds("budgets/budgeted", five - 2).await?;
-    ensure!(guard.budget.as_ref().is_some_and(|usage| usage.exceeded), "{guard:?}");
-    // What is under way counts in the next window, too.
-    until("two are gone", SOON, || dependents(&world.client, &maps), |left| *left == DEPENDENTS - 2).await?;
-    let now = k8s_openapi::jiff::Timestamp::now();
-    let now = k8s_openapi::jiff::Timestamp::from_second(now.as_second())?.to_string();
-    world.patch("budgets", "budgeted", &json!({ "countFrom": now })).await?;
-    world.holds("budgets/budgeted", five - 4).await?;
-    let ask = || async { world.why("budgeted", &world.a_dependent(&maps).await?) };
-    until("why names the budget", SOON, ask, |why| why.contains("held by budgets/budgeted: a test")).await?;
+    /// An entry with another digest approves nothing.
+    async fn approves_nothing_but_the_digest(&self, case: &Case) -> anyhow::Result<()> {
+        // The objects wait while their cascade is being counted, too.
+        let ask = || async {
+            let usage = self.listed(&case.name()).await?.and_then(|guard| guard.approval);
+            Ok(usage.and_then(|usage| usage.waiting.into_iter().next()))
+        };
+        let cascade = until("a cascade waits", SOON, ask, Option::is_some).await?.context("it waited")?;
+        ensure!(cascade.objects == DEPENDENTS as u64 && cascade.complete, "{cascade:?}");
+        let digest = if cascade.digest.starts_with('0') { "1" } else { "0" }.to_owned() + &cascade.digest[1..];
+        let root = cascade.root.context("no root")?.name;
+        let said = self.run(&["approve", &format!("configmap/{root}"), "-n", case.namespace(), "--digest", &digest])?;
+        ensure!(said.contains("digest"), "{said}");
+        self.holds(&case.name(), case.holds as u64).await?;
+        Ok(())
+    }
 
-    world.guard("Approval", "approvals", "approved", &json!({ "moreThan": 2 })).await?;
-    let maps = world.cascade("approved").await?;
-    world.holds("approvals/approved", five).await?;
-    // The objects wait while their cascade is being counted, too.
-    let ask = || async {
-        let usage = world.listed("approvals/approved").await?.and_then(|guard| guard.approval);
-        Ok(usage.and_then(|usage| usage.waiting.into_iter().next()))
-    };
-    let cascade = until("a cascade waits", SOON, ask, Option::is_some).await?.context("it waited")?;
-    let root = cascade.root.clone().context("no root")?;
-    ensure!(cascade.objects == five && cascade.complete, "{cascade:?}");
-    let entry = |digest: &str| {
-        let resource = json!({ "group": "", "resource": "configmaps", "namespace": "approved", "name": root.name });
-        json!({ "approved": [{
-            "rootUID": root.uid, "root": resource, "digest": digest, "expireTime": World::in_an_hour(), "by": "jane",
-        }] })
-    };
-    world.patch("approvals", "approved", &entry("0000000000000001")).await?;
-    world.holds("approvals/approved", five).await?;
-    world.patch("approvals", "approved", &entry(&cascade.digest)).await?;
-    world.gone(&maps).await?;
-
-    let gate = json!({
-        "cel": { "expression": "!object.name.endsWith('-0')" },
-        "failurePolicy": "Deny", "maxHoldSeconds": 60, "afterMaxHold": "Deny",
-    });
-    world.guard("Gate", "gates", "gated", &gate).await?;
-    let maps = world.cascade("gated").await?;
-    let guard = world.holds("gates/gated", 1).await?;
-    ensure!(guard.gate.is_some_and(|usage| usage.denied == 1), "one is denied");
-    let name = world.a_dependent(&maps).await?;
-    ensure!(name.ends_with("-0"), "{name}");
-    let bypass = json!({ "bypass": { "untilTime": World::in_an_hour(), "reason": "a test", "by": "jane" } });
-    world.patch("gates", "gated", &bypass).await?;
-    world.holds("gates/gated", 0).await?;
-
-    let effective = |object: &Option<Value>| {
-        object.as_ref().is_some_and(|object| object["status"]["state"] == "Effective" && object["status"]["held"] == 5)
-    };
-    let path = "/apis/ownergraph.dev/v1alpha1/protections/protected";
-    let ask = || load::get(&world.client, path);
-    let object = until("the protection is effective", EFFECTIVE_WITHIN, ask, effective).await?;
-    eprintln!("{}", object.context("it was there")?["status"]);
-    delete(&world.client, path, "Background").await?;
-    world.gone(&configmaps("protected")).await
+    /// Each reader names the guard: `why`, `plan`, `queue`, `stuck`, `status`, an Event, the status of the resource and
+    /// a metric.
+    async fn is_shown(&self, case: &Case) -> anyhow::Result<()> {
+        let (namespace, name) = (case.namespace(), case.name());
+        // Names for people are singular.
+        let singular = format!("{}/{}", case.kind.to_lowercase(), case.plural);
+        let held = format!("configmap/{}", self.a_dependent(&configmaps(namespace)).await?);
+        let commands: [&[&str]; 5] = [
+            &["why", &held, "-n", namespace],
+            &["plan", "delete", "configmap/kept-0", "-n", namespace],
+            &["queue", "-A"],
+            &["stuck", "-A", "--older-than", "0s"],
+            &["status"],
+        ];
+        for arguments in commands {
+            let ask = || std::future::ready(self.run(arguments));
+            let named = |said: &String| said.contains(&name) || said.contains(&singular);
+            until(&format!("{arguments:?} names {name}"), SOON, ask, named).await?;
+        }
+        let ask = || load::list(&self.client, "/api/v1/events");
+        let told = |events: &Vec<Value>| {
+            events.iter().any(|event| event["message"].as_str().is_some_and(|message| message.contains(&singular)))
+        };
+        until(&format!("an Event names {name}"), SOON, ask, told).await?;
+        let path = format!("/apis/ownergraph.dev/v1alpha1/{name}");
+        let ask = || load::get(&self.client, &path);
+        let counted = |object: &Option<Value>| object.as_ref().is_some_and(|it| it["status"]["held"] == case.holds);
+        until(&format!("the status of {name} counts"), SOON, ask, counted).await?;
+        let series = format!("ownergraph_guards_held_items{{kind=\"{}\"}}", case.kind.to_lowercase());
+        let ask = || self.leader.metric(&series);
+        until(&series, SOON, ask, |value| *value == Some(case.holds as f64)).await?;
+        Ok(())
+    }
 }

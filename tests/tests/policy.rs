@@ -231,3 +231,49 @@ async fn the_engine_in_go_denies_holds_and_drains() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// The engine has answered for one part of the objects, and has questions about the other part when it is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_engine_leaves_its_questions_to_the_failure_policy() -> anyhow::Result<()> {
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let Some(example) = fetched(Example::engine_in_go(world.directory.path()))? else { return Ok(()) };
+    let start = |name: &str, gate: &str| {
+        let flags = ["--server", &world.address, "--gate", gate, "--deny-kind", "persistentvolumeclaims"];
+        Process::spawn(name, world.directory.path(), &example.program, &example.with(&flags))
+    };
+    for policy in ["Allow", "Hold", "Deny"] {
+        let namespace = policy.to_lowercase();
+        let name = format!("gates/{namespace}");
+        load::namespace(&world.client, &namespace).await?;
+        // The API server allows timeouts of at most ten seconds.
+        let more = json!({ "failurePolicy": policy, "timeoutSeconds": 10 });
+        world.guard("Gate", "gates", &namespace, &gate(&json!({ "stream": {} }), &more)).await?;
+        let mut engine = start(&format!("{namespace}-killed"), &namespace)?;
+        says(&engine, "welcome").await?;
+        let maps = world.cascade(&namespace).await?;
+        world.gone(&maps).await?;
+        engine.pause()?;
+        world.cascade(&namespace).await?;
+        let asked = |guard: &Option<Guard>| {
+            guard.as_ref().and_then(|guard| guard.gate.as_ref()).is_some_and(|usage| usage.in_flight == DEPENDENTS)
+        };
+        until(&format!("{name} has asked"), SOON, || world.listed(&name), asked).await?;
+        engine.kill()?;
+        engine.ended(SOON).await?;
+        if policy == "Allow" {
+            world.gone(&maps).await?;
+            continue;
+        }
+        world.holds(&name, DEPENDENTS).await?;
+        let engine = start(&format!("{namespace}-next"), &namespace)?;
+        says(&engine, "welcome").await?;
+        if policy == "Deny" {
+            // The policy has no other revision, so what was denied stays denied until a person bypasses the gate.
+            denies(&world, &name, DEPENDENTS).await?;
+            world.holds(&name, DEPENDENTS).await?;
+            world.run_printed(&format!("ownergraph release {name} --for 10m --reason 'a test'"))?;
+        }
+        world.gone(&maps).await?;
+    }
+    Ok(())
+}
