@@ -122,6 +122,20 @@ pub enum Limit {
     Percent(u8),
 }
 
+impl Limit {
+    /// How many further deletions are within the limit. For a share, all numbers are those of one collection: `spent`
+    /// counts the deletions of the window, `gone` those of them whose objects have gone, and `size` the objects that are
+    /// left.
+    pub(crate) fn room(self, spent: u64, gone: u64, size: u64) -> u64 {
+        let max = match self {
+            Limit::Objects(max) => max,
+            // A small collection loses one object at a time.
+            Limit::Percent(percent) => ((size + gone) * u64::from(percent) / 100).max(1),
+        };
+        max.saturating_sub(spent)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExceeded {
     Hold,

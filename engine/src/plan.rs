@@ -10,8 +10,11 @@ use crate::containers::Container;
 use crate::coverage::{Coverage, KindId, Undiscovered};
 use crate::evidence::{Presence, Proof};
 use crate::graph::{Coordinates, Graph, NodeId};
+use crate::guard::GuardId;
 use crate::hold::Hold;
-use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
+use crate::object::{
+    Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
+};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
 use crate::work::PropagationPolicy;
@@ -22,10 +25,13 @@ use alloc::vec::Vec;
 pub(crate) use brake::Brake;
 use contents::Contents;
 use digest::digest;
+use forecast::Forecast;
+pub(crate) use forecast::{Asking, Asks, Spent, Window};
 
 mod brake;
 mod contents;
 mod digest;
+mod forecast;
 
 /// Kinds whose dependents the API server orphans by default, for compatibility.
 const ORPHANING: [(&str, &str); 2] = [("", "ReplicationController"), ("batch", "Job")];
@@ -44,6 +50,8 @@ pub(crate) struct Copied {
     pub(crate) whole: bool,
     /// The hold on a DELETE of the object by the collector.
     pub(crate) hold: Option<Hold>,
+    /// The gates and budgets that have the object in scope.
+    pub(crate) asked_by: Vec<GuardId>,
 }
 
 /// The input of a plan.
@@ -60,6 +68,8 @@ pub(crate) struct Copy {
     pub(crate) hidden: Vec<Undiscovered>,
     /// The holds of standing guards.
     pub(crate) brakes: BTreeMap<Hold, Brake>,
+    /// The guards that are asked at the grant.
+    pub(crate) asking: Vec<Asking>,
 }
 
 /// The parameters of a plan.
@@ -107,6 +117,7 @@ struct World {
     /// The holds of nodes.
     holds: BTreeMap<NodeId, Hold>,
     contents: Contents,
+    forecast: Forecast,
     traces: BTreeMap<NodeId, Trace>,
     marked: BTreeSet<NodeId>,
     step: u32,
@@ -116,8 +127,9 @@ struct World {
 pub(crate) fn plan(mut copy: Copy, options: &PlanOptions) -> Plan {
     if options.ignore_holds {
         copy.brakes.clear();
+        copy.asking.clear();
     }
-    let digest = digest(&copy, options);
+    let mut digest = digest(&copy, options);
     let mut world = World::new(copy, options.ignore_holds);
     let mut missing = Vec::new();
     for uid in &options.assume_gone {
@@ -141,15 +153,16 @@ pub(crate) fn plan(mut copy: Copy, options: &PlanOptions) -> Plan {
         }
     }
     world.run();
-    let mut plan = world.finish();
-    plan.digest = digest;
+    let mut plan = world.finish(&mut digest);
+    plan.digest = digest.0;
     plan.missing = missing;
     plan
 }
 
 impl World {
-    fn new(copy: Copy, ignore_holds: bool) -> World {
+    fn new(mut copy: Copy, ignore_holds: bool) -> World {
         let mut world = World {
+            forecast: Forecast::of(&mut copy),
             graph: Graph::new(copy.holds_invalid, copy.secret),
             coverage: copy.coverage,
             unseen: copy.unseen,
@@ -193,6 +206,7 @@ impl World {
                 world.graph.set_orphaned(node.uid.clone(), &node.at);
             }
             let Some(id) = world.graph.find(&node.uid, &node.at) else { continue };
+            world.forecast.asked(id, node.asked_by);
             match node.presence {
                 Presence::Observed { .. } => {}
                 Presence::Virtual { unreadable } => world.graph.set_virtual(id, unreadable),
@@ -289,7 +303,10 @@ impl World {
         let Some(node) = self.graph.get(id).filter(|node| node.is_observed()) else { return };
         let Some(mut facts) = node.facts() else { return };
         match act {
-            Act::Delete(policy) => self.delete(id, policy),
+            Act::Delete(policy) => {
+                self.forecast.destroy(id, self.graph.object_ref(&self.coverage, id).group_resource(), true);
+                self.delete(id, policy);
+            }
             Act::Empty => {
                 for inside in self.contents.empty(id) {
                     let is_namespace = matches!(self.contents.place(id), Some(Container::Namespace(_)));
@@ -301,6 +318,9 @@ impl World {
             Act::Drop(places) => {
                 let standings = standings(&self.graph, &self.coverage, node);
                 let orphaned = places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning));
+                if orphaned {
+                    self.forecast.destroy(id, self.graph.object_ref(&self.coverage, id).group_resource(), false);
+                }
                 let step = self.step;
                 let trace = self.traces.entry(id).or_default();
                 let which = if orphaned { &mut trace.orphaned } else { &mut trace.dropped };
@@ -406,11 +426,15 @@ impl World {
         }
     }
 
-    fn finish(self) -> Plan {
+    fn finish(mut self, digest: &mut Digest) -> Plan {
         let mut plan = Plan::default();
+        let mut forecast = core::mem::take(&mut self.forecast);
         let mut unsynced = BTreeSet::new();
         for (&id, trace) in self.traces.iter().filter(|&(&id, trace)| trace.gone.is_some() || self.is_primary(id)) {
             let Some((effect, step, reasons)) = self.effect(id, trace, &mut unsynced) else { continue };
+            if let Some((hold, _)) = self.brake(id).filter(|_| effect == Effect::Held) {
+                forecast.hold(hold, &reasons);
+            }
             let object = match &trace.gone {
                 Some((_, object)) => object.clone(),
                 None => self.graph.object_ref(&self.coverage, id),
@@ -421,6 +445,7 @@ impl World {
         let collection = |kind: KindId| Some(self.coverage.kind(kind).served()?.group_resource.clone());
         plan.unsynced = unsynced.into_iter().filter_map(collection).collect();
         plan.unsynced.extend(self.hidden.iter().map(Undiscovered::group_resource));
+        plan.guards = forecast.finish(&self.brakes, digest);
         plan
     }
 
@@ -527,7 +552,7 @@ impl World {
     }
 
     fn held(&self, id: NodeId) -> Option<Reason> {
-        let (hold, Brake { words, until }) = self.brake(id)?;
+        let (hold, Brake { words, until, .. }) = self.brake(id)?;
         Some(Reason { detail: words.clone(), until: *until, ..plain(hold.code()) })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Presence;
-use crate::guard::{Cascade, GuardId, Rule};
+use crate::guard::{Cascade, GuardId, GuardKind, Rule};
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::scope::Scope;
 use crate::time::Time;
@@ -533,6 +533,36 @@ pub struct Plan {
     pub unsynced: Vec<GroupResource>,
     /// The plan is incomplete, because the targets have more dependents than the limit.
     pub cut: bool,
+    /// What guards do to the collector's part of the plan, by kind and name.
+    pub guards: Vec<PlanGuard>,
+}
+
+/// What a guard does to a plan. A guard that lets everything pass is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanGuard {
+    pub kind: GuardKind,
+    /// Empty if the guards of the kind cannot be read, or are too many.
+    pub name: Name,
+    pub does: GuardDoes,
+    /// The number of objects that this concerns.
+    pub objects: u64,
+    /// The reason of the guard.
+    pub reason: String,
+    pub until: Option<Time>,
+}
+
+/// See [`PlanGuard`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardDoes {
+    /// It holds the objects. An object that several guards hold counts for the strictest.
+    Hold,
+    /// The cascade of this root waits until a person approves this digest. Its objects are those that the cascade
+    /// counts.
+    Await(Cascade),
+    /// It is asked about the objects. The answer is not known.
+    Ask,
+    /// The objects are beyond the room that its window has now, of this number of objects in its scope.
+    Exceed { of: u64 },
 }
 
 /// A strongly connected component of references.

@@ -27,6 +27,7 @@ mod breaker;
 mod breaking;
 mod budgets;
 mod cascades;
+pub(super) mod foreseeing;
 mod gates;
 mod questions;
 

@@ -6,6 +6,7 @@
 use super::context::Context;
 use super::world::World;
 use crate::graph::NodeId;
+use crate::guard::{GuardId, GuardKind};
 use crate::hold::meaning::{Selector, Wants};
 use crate::hold::{Entry, Hold, Holds, is_exempt};
 use crate::object::{GroupResource, ObjectRef};
@@ -65,6 +66,17 @@ impl<'a> Holding<'a> {
         let standing = self.holds.standing().filter(move |entry| !exempt && here.covers(entry, &subject));
         let standing = standing.map(|entry| Hold::Guard(entry.guard.id.clone()));
         standing.chain(self.holds.blind().filter(|_| !exempt))
+    }
+
+    /// The gates and budgets that have this object in scope.
+    pub(super) fn asking_on(&self, object: &ObjectRef) -> Vec<GuardId> {
+        if !self.holds.any_asks() || is_exempt(&object.group, &object.resource) {
+            return Vec::new();
+        }
+        let node = self.world.graph().primary(&object.uid);
+        let subject = Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() };
+        let by_object = self.holds.asking().filter(|entry| entry.guard.id.kind != GuardKind::Approval);
+        by_object.filter(|entry| self.covers(entry, &subject)).map(|entry| entry.guard.id.clone()).collect()
     }
 
     /// Whether the scope of a guard has this object.

@@ -35,6 +35,7 @@ mod evidence;
 mod excess;
 mod fleet;
 mod following;
+mod forecasts;
 mod forged;
 mod ghosts;
 mod interleavings;

@@ -7,7 +7,8 @@ use alloc::string::String;
 /// A standing guard, or guards that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Brake {
-    /// Text for people.
+    /// Text for people: the guard and its reason.
     pub(crate) words: String,
+    pub(crate) reason: String,
     pub(crate) until: Option<Time>,
 }

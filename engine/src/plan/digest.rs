@@ -9,8 +9,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// The digest covers the parameters and every fact that the plan depends on. It does not cover the resourceVersion,
-/// because changes outside of references, finalizers and marks do not change the plan.
-pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
+/// because changes outside of references, finalizers and marks do not change the plan. The
+/// caller adds which of the guards apply that are asked at the grant.
+pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> Digest {
     let mut digest = Digest::default();
     digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));
     for uids in [&options.targets, &options.assume_gone] {
@@ -62,5 +63,5 @@ pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
     for hidden in &copy.hidden {
         digest.text(&hidden.to_string());
     }
-    digest.0
+    digest
 }

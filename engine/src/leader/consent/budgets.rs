@@ -4,8 +4,9 @@
 //! the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
 //! only the last. So each replica knows the window, also one that begins to lead in its middle.
 
-use crate::guard::{Budget, GuardId, Limit};
+use crate::guard::{Budget, GuardId, Limit, OnExceeded};
 use crate::object::{GroupResource, Uid};
+use crate::plan;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -47,6 +48,16 @@ impl Budgets {
         spent
     }
 
+    /// The window of a budget as it is now, for a plan.
+    pub(super) fn window(&self, now: Time, id: &GuardId, budget: &Budget) -> plan::Window {
+        let Some(spent) = self.0.get(id) else {
+            return plan::Window { limit: Some(budget.limit), spent: BTreeMap::new() };
+        };
+        let waits = budget.on_exceeded == OnExceeded::Approve && spent.exceeded;
+        let is_closed = waits && budget.count_from <= spent.count_from;
+        plan::Window { limit: (!is_closed).then_some(budget.limit), spent: spent.spent(now, budget) }
+    }
+
     /// Forgets budgets that do not exist any more.
     pub(super) fn retain(&mut self, exists: impl Fn(&GuardId) -> bool) {
         self.0.retain(|id, _| exists(id));
@@ -69,15 +80,29 @@ impl Spent {
     /// Whether one more deletion of this collection is within the budget. `size` is the number of objects in the
     /// collection.
     pub(super) fn has_room(&self, budget: &Budget, collection: &GroupResource, size: u64) -> bool {
-        match budget.limit {
-            Limit::Objects(max) => self.count(None) < max,
-            Limit::Percent(percent) => {
-                let gone: u64 = self.parts.iter().filter_map(|(_, part)| part.get(collection)).sum();
-                // A small collection loses one object at a time.
-                let max = ((size + gone) * u64::from(percent) / 100).max(1);
-                self.count(Some(collection)) < max
-            }
+        let room = match budget.limit {
+            Limit::Objects(_) => budget.limit.room(self.count(None), 0, size),
+            Limit::Percent(_) => budget.limit.room(self.count(Some(collection)), self.gone(collection), size),
+        };
+        room > 0
+    }
+
+    fn gone(&self, collection: &GroupResource) -> u64 {
+        self.parts.iter().filter_map(|(_, part)| part.get(collection)).sum()
+    }
+
+    /// The deletions in the window that ends now, by collection.
+    fn spent(&self, now: Time, budget: &Budget) -> BTreeMap<GroupResource, plan::Spent> {
+        let mut spent: BTreeMap<GroupResource, plan::Spent> = BTreeMap::new();
+        for of in self.leased.values() {
+            spent.entry(of.clone()).or_default().leased += 1;
         }
+        let is_new = budget.count_from > self.count_from;
+        let counts = |begun: Time| !is_new && begun + part(budget.window) + budget.window > now;
+        for (of, count) in self.parts.iter().filter(|(begun, _)| counts(*begun)).flat_map(|(_, part)| part) {
+            spent.entry(of.clone()).or_default().gone += count;
+        }
+        spent
     }
 
     /// The deletions of the window, of one collection or of all.

@@ -185,6 +185,10 @@ impl CascadeOf {
         self.permitted.contains(approval)
     }
 
+    pub(super) fn permitted(&self) -> impl Iterator<Item = &GuardId> {
+        self.permitted.iter()
+    }
+
     pub(super) fn is_permitted_by_any(&self) -> bool {
         !self.permitted.is_empty()
     }

@@ -121,7 +121,14 @@ impl<'a> Queries<'a> {
     pub(super) fn brakes(&self) -> BTreeMap<Hold, Brake> {
         let holds = self.dispatcher.queue().holds();
         let standing = holds.standing().map(|entry| (Hold::Guard(entry.guard.id.clone()), entry.until));
-        let brake = |(hold, until): (Hold, _)| (hold.clone(), Brake { words: self.hold_text(&hold), until });
+        let brake = |(hold, until): (Hold, _)| {
+            let words = self.hold_text(&hold);
+            let reason = match &hold {
+                Hold::Guard(id) => holds.get(id).map_or_else(String::new, |entry| entry.guard.reason.clone()),
+                Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_) => words.clone(),
+            };
+            (hold, Brake { words, reason, until })
+        };
         standing.chain(holds.blind().map(|hold| (hold, None))).map(brake).collect()
     }
 

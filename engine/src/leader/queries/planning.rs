@@ -1,6 +1,7 @@
 //! Collection of the input of a plan, in steps.
 
 use super::super::Undiscovered;
+use super::super::consent::foreseeing::{Asked, Foreseen};
 use super::Queries;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::containers::Container;
@@ -16,6 +17,8 @@ use alloc::vec::Vec;
 
 /// Number of nodes in a search of namespace contents that cost as much as one copied node.
 const SWEPT_PER_COPY: usize = 16;
+/// Number of guards that are matched with an object at the cost of one copied node.
+const GUARDS_PER_COPY: usize = 16;
 
 /// A plan in preparation. The copy contains all objects below the targets, and the owners beside them.
 #[derive(Debug)]
@@ -33,16 +36,21 @@ pub struct Planning {
     places: BTreeSet<Container>,
     /// The namespaces and definitions of the current pass, and the slot that the pass has reached.
     sweep: Option<(BTreeSet<Container>, usize)>,
+    /// The cascades of the objects whose absence the plan is about.
+    foreseen: Foreseen,
     cut: bool,
 }
 
 impl Planning {
     /// Creates a plan that has copied nothing yet.
     pub fn new(options: PlanOptions) -> Planning {
-        let open = options.targets.iter().chain(&options.assume_gone).map(|uid| (uid.clone(), None)).collect();
+        let roots = || options.targets.iter().chain(&options.assume_gone);
+        let distinct: BTreeSet<&Uid> = roots().collect();
+        let foreseen = Foreseen::of(distinct.into_iter().filter(|_| !options.ignore_holds).cloned());
         Planning {
+            open: roots().map(|uid| (uid.clone(), None)).collect(),
+            foreseen,
             options,
-            open,
             seen: BTreeSet::new(),
             beside: BTreeSet::new(),
             nodes: PagedVec::new(),
@@ -68,11 +76,14 @@ impl Planning {
                     let ids = queries.world.graph().by_uid(&uid);
                     self.nodes.extend(ids.map(|id| copied(queries, id, false)));
                 }
+            } else if !self.cut && !self.foreseen.is_counted() {
+                left = self.foreseen.step(&queries.judge_of_holds(), left + 1).min(left);
             } else {
                 return true;
             }
         }
-        self.open.is_empty() && self.beside.is_empty() && self.places.is_empty() && self.sweep.is_none()
+        let is_copied = self.open.is_empty() && self.beside.is_empty();
+        is_copied && self.places.is_empty() && self.sweep.is_none() && self.foreseen.is_counted()
     }
 
     /// Searches some nodes for the contents of namespaces and definitions. Returns false if there is nothing to search
@@ -127,7 +138,8 @@ impl Planning {
                 }
             }
         }
-        self.dependents(queries, uid, None)
+        let asking = queries.dispatcher.queue().holds().asking().count();
+        asking / GUARDS_PER_COPY + self.dependents(queries, uid, None)
     }
 
     /// Queues some dependents of an object for copying, and an entry for the remaining ones. Returns the cost.
@@ -148,8 +160,9 @@ impl Planning {
     /// Computes the plan for the targets and their dependents. The work is proportional to the copy and needs no
     /// queries.
     pub fn finish(mut self, frame: Frame) -> Plan {
-        let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes } = frame;
-        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, hidden, brakes };
+        let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes, asked } = frame;
+        let (nodes, asking) = (self.nodes.take().collect(), self.foreseen.asking(asked));
+        let copy = Copy { coverage, nodes, holds_invalid, secret, unseen, hidden, brakes, asking };
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }
@@ -163,6 +176,7 @@ pub struct Frame {
     holds_invalid: bool,
     secret: u64,
     brakes: BTreeMap<Hold, Brake>,
+    asked: Asked,
 }
 
 impl Queries<'_> {
@@ -177,6 +191,7 @@ impl Queries<'_> {
             holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.world.graph().secret(),
             brakes: self.brakes(),
+            asked: self.consent.asked(self.cx.now, self.dispatcher.queue().holds()),
         }
     }
 }
@@ -184,7 +199,7 @@ impl Queries<'_> {
 fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
     let node = queries.world.graph().node(id);
     let object = queries.world.object_ref(id);
-    let hold = queries.judge_of_holds().on(&object).next();
+    let holding = queries.judge_of_holds();
     Copied {
         uid: node.uid(),
         at: node.at(),
@@ -192,6 +207,7 @@ fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
         facts: node.facts(),
         orphaned: queries.world.graph().is_orphaned(node),
         whole,
-        hold,
+        hold: holding.on(&object).next(),
+        asked_by: if whole { holding.asking_on(&object) } else { Vec::new() },
     }
 }

@@ -8,23 +8,23 @@ use crate::guard::{
 };
 use crate::view::ReasonCode;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const NOON: Duration = Duration::from_secs(1_000_000);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const NOON: Duration = Duration::from_secs(1_000_000);
 
-fn guard(kind: GuardKind, version: u64, rule: Rule) -> Guard {
+pub(super) fn guard(kind: GuardKind, version: u64, rule: Rule) -> Guard {
     let id = GuardId { kind, name: "g".into() };
     Guard { id, rule, lifetime: None, read_at: NOON, ..pauses::pause("g", version) }
 }
 
-fn budget(objects: u64, on_exceeded: OnExceeded) -> Budget {
+pub(super) fn budget(objects: u64, on_exceeded: OnExceeded) -> Budget {
     Budget { limit: Limit::Objects(objects), window: MINUTE, on_exceeded, count_from: Duration::ZERO }
 }
 
-fn approval(more_than: u64) -> Approval {
+pub(super) fn approval(more_than: u64) -> Approval {
     Approval { more_than: Some(more_than), resources: Vec::new(), approved: Vec::new() }
 }
 
-fn gate(failure_policy: FailurePolicy) -> Gate {
+pub(super) fn gate(failure_policy: FailurePolicy) -> Gate {
     Gate {
         roots_only: false,
         observe_only: false,
@@ -38,12 +38,12 @@ fn gate(failure_policy: FailurePolicy) -> Gate {
 }
 
 impl Bench {
-    fn guard(&mut self, guard: Guard) {
+    pub(super) fn guard(&mut self, guard: Guard) {
         self.input(Input::GuardSeen(guard));
     }
 
     /// Lists `o` with dependents `d0`… and deletes it.
-    fn delete_owner_of(&mut self, dependents: usize) {
+    pub(super) fn delete_owner_of(&mut self, dependents: usize) {
         self.seen("things", object("things", "o", 101));
         for number in 0..dependents {
             self.seen("configmaps", object("configmaps", &format!("d{number}"), 102).owned_by("things", "o"));
