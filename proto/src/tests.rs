@@ -109,6 +109,7 @@ fn enum_values_keep_their_numbers() {
         ("EventView", "BASIC=1 FULL=2"),
         ("FailurePolicy", "ALLOW=1 HOLD=2 DENY=3"),
         ("GateVerdict", "ALLOW=1 DENY=2 HOLD=3 ABSTAIN=4"),
+        ("GuardEffect", "HELD=1 AWAITS_APPROVAL=2 ASKED=3 OVER_BUDGET=4"),
         ("ItemKind", "DELETE=1 REMOVE_OWNER_REFERENCES=2 UNBLOCK_OWNER_REFERENCES=3 REMOVE_FINALIZER=4"),
         ("Kind", "PAUSE=1 PROTECTION=2 APPROVAL=3 GATE=4 BUDGET=5"),
         (

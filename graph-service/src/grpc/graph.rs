@@ -374,8 +374,14 @@ impl GraphService for Graph {
             if plan.cut {
                 return Err(status::traversal_limit(WALK_MAX));
             }
+            let omitted_guards = u32::try_from(plan.guards.len().saturating_sub(LISTED_MAX)).unwrap_or(u32::MAX);
+            let guards = plan.guards.into_iter().take(LISTED_MAX).map(|guard| convert::plan_guard(guard, clock));
+            let mut guards: Vec<_> = guards.collect();
+            redact::plan_guards(&visibility, &mut guards).await?;
             let rest = PreviewDeletionResponse {
                 totals,
+                guards,
+                omitted_guards,
                 meta: Some(meta),
                 digest: format!("{:016x}", plan.digest),
                 missing_uids: plan.missing.iter().chain(&unseen).map(Uid::to_string).collect(),
@@ -388,6 +394,7 @@ impl GraphService for Graph {
         let ((items, mut rest), next_page_token) = self.answers.page(paging, first).await?;
         if !is_first {
             rest.totals.clear();
+            rest.guards.clear();
         }
         Ok(Response::new(PreviewDeletionResponse { entries: items, next_page_token, ..rest }))
     }

@@ -4,7 +4,7 @@
 use super::clock::Clock;
 use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object, text};
 use crate::graph::v1beta1 as graph;
-use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Total};
+use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Guard, GuardEffect, Total};
 use crate::graph::v1beta1::reason::Code;
 use crate::r#type::v1beta1 as wire;
 use crate::r#type::v1beta1::evidence::Source;
@@ -12,7 +12,8 @@ use engine::evidence::{Presence, Proof};
 use engine::leader::{Cause, Found, Tombstone};
 use engine::object::{GroupResource, ObjectRef, clip};
 use engine::view::{
-    CycleView, EdgeView, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, VerdictView,
+    CycleView, EdgeView, GuardDoes, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, PlanGuard, Reason,
+    ReasonCode, VerdictView,
 };
 use std::collections::BTreeMap;
 
@@ -218,6 +219,36 @@ pub fn plan(plan: &Plan, clock: Clock) -> (Vec<Entry>, Vec<Total>) {
         reasons: entry.reasons.iter().map(|of| reason(of.clone(), clock)).collect(),
     });
     (entries.collect(), totals.into_iter().map(total).collect())
+}
+
+/// What a guard does to a plan.
+pub fn plan_guard(guard: PlanGuard, clock: Clock) -> Guard {
+    let (mut root, mut cascade_digest, mut more, mut in_scope_count) = (None, String::new(), false, 0);
+    let effect = match guard.does {
+        GuardDoes::Hold => GuardEffect::Held,
+        GuardDoes::Await(cascade) => {
+            (root, more) = (Some(cascade.root.into()), !cascade.complete);
+            cascade_digest = format!("{:016x}", cascade.digest);
+            GuardEffect::AwaitsApproval
+        }
+        GuardDoes::Ask => GuardEffect::Asked,
+        GuardDoes::Exceed { of } => {
+            in_scope_count = of;
+            GuardEffect::OverBudget
+        }
+    };
+    let slash = if guard.name.is_empty() { "" } else { "/" };
+    Guard {
+        guard: format!("{}{slash}{}", guard.kind.plural(), guard.name),
+        effect: effect.into(),
+        count: guard.objects,
+        reason: clip(&guard.reason, MESSAGE_MAX_BYTES),
+        until: guard.until.map(|until| clock.later(until)),
+        root,
+        cascade_digest,
+        more,
+        in_scope_count,
+    }
 }
 
 fn effect_of(effect: engine::view::Effect) -> Effect {

@@ -7,7 +7,7 @@ use super::Visibility;
 use proto::decision::v1beta1::DecisionEvent;
 use proto::graph::v1beta1::find_cycles_response::Cycle;
 use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
-use proto::graph::v1beta1::preview_deletion_response::{Entry, Total};
+use proto::graph::v1beta1::preview_deletion_response::{Entry, Guard, Total};
 use proto::graph::v1beta1::{Edge, ExplainObjectResponse, Node, Reason};
 use proto::r#type::v1beta1::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +165,16 @@ pub(in crate::grpc) async fn explanation(
     answer.redacted_count = reasons(visibility, &mut answer.reasons);
     if let Some(departure) = &mut answer.departure {
         answer.redacted_count += reasons(visibility, &mut departure.reasons);
+    }
+    Ok(())
+}
+
+/// Removes the roots of cascades that the caller may not see. The counts of guards stay.
+pub(in crate::grpc) async fn plan_guards(visibility: &Visibility, guards: &mut [Guard]) -> Result<(), Status> {
+    let places = guards.iter().filter_map(|guard| guard.root.as_ref()).map(|root| &root.namespace);
+    visibility.learn(places.collect::<BTreeSet<&String>>()).await?;
+    for guard in guards.iter_mut().filter(|guard| !shows(visibility, guard.root.as_ref())) {
+        (guard.root, guard.cascade_digest) = (None, String::new());
     }
     Ok(())
 }

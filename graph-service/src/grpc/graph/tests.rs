@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::decisions::DecisionLog;
-use crate::grpc::small_world::{config, facts, reason, secret, shared};
+use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
 use crate::messages::Leadership;
-use engine::leader::{Leader, Mode};
+use engine::guard::{Approval, Guard, GuardId, GuardKind, Rule};
+use engine::leader::{Input, Leader, Mode};
+use engine::object::ResourceVersion;
 use engine::time::Time;
 use futures::StreamExt as _;
 use proto::graph::v1beta1::export_graph_response::Part;
+use proto::graph::v1beta1::preview_deletion_response::GuardEffect;
 use proto::r#type::v1beta1::PropagationPolicy;
 use tokio::sync::watch;
 use tonic::Code;
@@ -15,13 +18,17 @@ use tonic_types::StatusExt as _;
 
 /// `root` with `children` direct dependents, each with one of its own; `gone` is deleted.
 fn graph(children: usize) -> Graph {
+    guarded_graph(children, None)
+}
+
+fn guarded_graph(children: usize, guard: Option<Guard>) -> Graph {
     let mut leader = Leader::new(config(Mode::Enforce), 7);
     let mut objects = vec![secret("root", &[]), secret("gone", &[])];
     for number in 0..children {
         objects.push(secret(&format!("child-{number:05}"), &["root"]));
         objects.push(secret(&format!("leaf-{number:05}"), &[&format!("child-{number:05}")]));
     }
-    for input in facts(objects, "gone") {
+    for input in facts(objects, "gone").into_iter().chain(guard.map(Input::GuardSeen)) {
         leader.handle(Time::ZERO, input);
     }
     while leader.poll().is_some() {}
@@ -185,6 +192,36 @@ async fn explanations_and_previews_come_from_the_judge() {
     assert_eq!((second.entries.len(), second.totals.len(), second.digest), (2, 0, page.digest));
     let none = graph.preview_deletion(Request::new(PreviewDeletionRequest::default())).await.unwrap_err();
     assert_eq!(none.code(), Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_names_the_guards_and_the_digest_that_an_approval_needs() {
+    let guard = Guard {
+        id: GuardId { kind: GuardKind::Approval, name: "large".into() },
+        uid: uid_of("large"),
+        resource_version: ResourceVersion::parse("9"),
+        generation: 1,
+        scope: Default::default(),
+        reason: "look first".to_owned(),
+        actor: String::new(),
+        created: Duration::ZERO,
+        lifetime: None,
+        elapsed: Duration::ZERO,
+        read_at: Duration::ZERO,
+        problem: String::new(),
+        rule: Rule::Approval(Approval { more_than: Some(1), resources: vec![], approved: vec![] }),
+    };
+    let graph = guarded_graph(2, Some(guard));
+    let request = PreviewDeletionRequest { targets: vec![by_uid("root").unwrap()], page_size: 2, ..Default::default() };
+    let page = graph.preview_deletion(Request::new(request.clone())).await.unwrap().into_inner();
+    let [guard] = page.guards.as_slice() else { panic!("{:?}", page.guards) };
+    assert_eq!((guard.guard.as_str(), guard.effect()), ("approvals/large", GuardEffect::AwaitsApproval));
+    assert_eq!((guard.count, guard.reason.as_str(), guard.more), (4, "look first", false));
+    assert_eq!(guard.root.clone().unwrap_or_default().name, "root");
+    assert_eq!((guard.cascade_digest.len(), guard.cascade_digest == page.digest), (16, false));
+    let request = PreviewDeletionRequest { page_token: page.next_page_token, ..request };
+    let second = graph.preview_deletion(Request::new(request)).await.unwrap().into_inner();
+    assert_eq!(second.guards, []);
 }
 
 #[tokio::test(start_paused = true)]
