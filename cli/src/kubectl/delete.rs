@@ -49,7 +49,8 @@ pub(super) async fn run(flags: Delete) -> Answered {
             let plan = certain(&mut service, &named, flags.targets.cascade).await?;
             let (question, word) = question(&named);
             let asked = (!flags.yes).then_some((question.as_str(), word.as_str()));
-            confirmed(&plan::text(&plan, &named, flags.targets.cascade), asked, "nothing was deleted")?;
+            let text = format!("{}{}", plan::text(&plan, &named, flags.targets.cascade), plan::approvals(&plan));
+            confirmed(&text, asked, "nothing was deleted")?;
             // The cluster may have changed while the user read the plan.
             for object in &mut named {
                 object.found = read(&session, object).await?;

@@ -109,7 +109,7 @@ pub(super) fn release_command(reason: &Reason, object: &ObjectRef, waiting: &[Wa
     // The text about an Approval has the digest of the cascade.
     let is_it = |cascade: &Cascade| !cascade.digest.is_empty() && rest.contains(&cascade.digest);
     match waiting.iter().find(|(cascade, _)| is_it(cascade)) {
-        Some((cascade, _)) if code == Code::AwaitingApproval => Some(approve_command(cascade)),
+        Some((cascade, _)) if code == Code::AwaitingApproval => Some(approval_of(cascade)),
         Some(_) | None => release_of(guard),
     }
 }
@@ -126,10 +126,14 @@ fn release_of(guard: &str) -> Option<String> {
 }
 
 /// The command that approves a cascade.
-fn approve_command(cascade: &Cascade) -> String {
-    let root = root(cascade);
-    let (of, place) = (quoted(&by_type(&root)), place(&root.namespace));
-    format!("{} approve {of}{place} --digest {}", command(), quoted(&cascade.digest))
+fn approval_of(cascade: &Cascade) -> String {
+    approve_command(&root(cascade), &cascade.digest)
+}
+
+/// The command that approves the cascade of a root.
+pub(super) fn approve_command(root: &ObjectRef, digest: &str) -> String {
+    let (of, place) = (quoted(&by_type(root)), place(&root.namespace));
+    format!("{} approve {of}{place} --digest {}", command(), quoted(digest))
 }
 
 fn place(namespace: &str) -> String {

@@ -3,6 +3,7 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
+use super::guards::approve_command;
 use super::naming::{Found, Named, by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
@@ -10,7 +11,7 @@ use super::{targets, why};
 use crate::counted::{are, counted};
 use crate::name::command;
 use anstyle::AnsiColor;
-use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry};
+use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry, Guard, GuardEffect};
 use proto::graph::v1beta1::{PreviewDeletionRequest, PreviewDeletionResponse};
 use proto::r#type::v1beta1::consistency::Requirement;
 use proto::r#type::v1beta1::{Consistency, PropagationPolicy};
@@ -60,7 +61,8 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
             let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", command());
             // A snapshot can only be read.
             let run = if session.is_file() { "" } else { &run };
-            session.print(&format!("{}{run}", text(&plan, &named, flags.targets.cascade)))?;
+            let plan = format!("{}{run}{}", text(&plan, &named, flags.targets.cascade), approvals(&plan));
+            session.print(&plan)?;
         }
     }
     let certain = doubts.is_empty() && !session.is_incomplete();
@@ -163,8 +165,50 @@ pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cas
             text.push_str(&format!("{}  and {} more; -o json has all\n", " ".repeat(14), count - LINES_MAX));
         }
     }
+    text.push_str(&guards(plan));
     text.push_str(&format!("digest {}\n", line(&plan.digest)));
     text
+}
+
+/// The guards that may keep the collector from a part of the plan, one a line.
+fn guards(plan: &PreviewDeletionResponse) -> String {
+    let width = plan.guards.iter().map(|guard| line(&guard.guard).len()).max().unwrap_or_default();
+    let told = |guard: &Guard| {
+        let objects = counted(guard.count, "object");
+        let does = match guard.effect() {
+            GuardEffect::Held => format!("holds {objects}"),
+            GuardEffect::AwaitsApproval => {
+                let least = if guard.more { "more than " } else { "" };
+                format!("holds {least}{objects} until a person approves the cascade")
+            }
+            GuardEffect::Asked => format!("is asked about {objects}, and its answer is not known"),
+            GuardEffect::OverBudget => {
+                format!("has no room now for {objects} of {} in its scope", guard.in_scope_count)
+            }
+            GuardEffect::Unspecified => format!("concerns {objects}"),
+        };
+        let until = guard.until.as_ref().map_or_else(String::new, |until| format!(", until {until}"));
+        format!("  {:<width$}  {does}{until}: {}\n", line(&guard.guard), line(&guard.reason))
+    };
+    let mut text: String = plan.guards.iter().map(told).collect();
+    if plan.omitted_guards > 0 {
+        text.push_str(&format!("  and {}\n", counted(plan.omitted_guards, "more guard")));
+    }
+    if text.is_empty() { text } else { format!("guards\n{text}") }
+}
+
+/// The commands that approve the cascades of a plan. They work when the targets are deleted and the cascades wait.
+pub(super) fn approvals(plan: &PreviewDeletionResponse) -> String {
+    let mut commands = Vec::new();
+    for guard in plan.guards.iter().filter(|guard| guard.effect() == GuardEffect::AwaitsApproval) {
+        if let Some(root) = guard.root.clone().filter(|_| !guard.cascade_digest.is_empty()) {
+            let command = approve_command(&root, &guard.cascade_digest);
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
+    }
+    commands.iter().map(|command| format!("then   {command}\n")).collect()
 }
 
 /// The kinds with their numbers, the most numerous first: `Pod 6, Secret 4`.

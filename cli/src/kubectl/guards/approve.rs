@@ -2,7 +2,7 @@
 
 use super::patches::{self, Consent};
 use super::store::{self, Patched};
-use super::{Waiting, approve_command, extent, guard_id, known, release, root, totals, waiting};
+use super::{Waiting, approval_of, extent, guard_id, known, release, root, totals, waiting};
 use crate::kubectl::columns::{Cell, columns};
 use crate::kubectl::confirm::confirmed;
 use crate::kubectl::document::{Document, Kind, Schema};
@@ -153,7 +153,7 @@ fn list(session: &Session, guards: &[Guard]) -> Answered {
                 session.print_table(&table(&waiting))?;
             }
             if let Some((cascade, _)) = waiting.first() {
-                session.note(&format!("approve one, such as: {}", approve_command(cascade)));
+                session.note(&format!("approve one, such as: {}", approval_of(cascade)));
             }
             let exceeded = guards.iter().filter(|guard| guard.budget.is_some_and(|budget| budget.exceeded));
             for id in exceeded.filter_map(|guard| guard_id(&guard.name)) {

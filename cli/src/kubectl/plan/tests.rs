@@ -34,6 +34,32 @@ fn plan() -> PreviewDeletionResponse {
     }
 }
 
+/// What guards of all kinds do to the plan.
+fn guards() -> Vec<Guard> {
+    let guard = |name: &str, effect: GuardEffect, count, reason: &str| Guard {
+        guard: name.to_owned(),
+        effect: effect.into(),
+        count,
+        reason: reason.to_owned(),
+        ..Default::default()
+    };
+    let root = ObjectRef { group: "example.com".into(), resource: "databases".into(), ..object("Database", "orders") };
+    let cascade = |name: &str| Guard {
+        root: Some(root.clone()),
+        cascade_digest: "00000000000000ff".to_owned(),
+        ..guard(name, GuardEffect::AwaitsApproval, 12, "look first")
+    };
+    let until = Some(prost_types::Timestamp { seconds: 3600, nanos: 0 });
+    vec![
+        Guard { until, ..guard("pauses/deploy", GuardEffect::Held, 1, "one\ntwo") },
+        guard("protections/data", GuardEffect::Held, 2, "data stays"),
+        Guard { more: true, ..cascade("approvals/claims") },
+        cascade("approvals/large"),
+        guard("gates/policy", GuardEffect::Asked, 5, "rules"),
+        Guard { in_scope_count: 50, ..guard("budgets/calm", GuardEffect::OverBudget, 40, "no surprises") },
+    ]
+}
+
 fn orders() -> Named {
     let served = Served {
         group: "example.com".into(),
@@ -59,6 +85,32 @@ fn a_plan_says_what_goes_what_stays_and_how_to_run_it() {
     let fields = Schema::load().unwrap().value("PreviewDeletionResponse", &plan()).unwrap();
     let value = Document::new(Kind::DeletionPlan).with_fields(fields).with_incomplete(&[]);
     insta::assert_snapshot!(crate::kubectl::document::json(&value).unwrap());
+}
+
+#[test]
+fn a_plan_names_the_guards_and_the_command_that_approves_the_cascade() {
+    let guarded = PreviewDeletionResponse { guards: guards(), omitted_guards: 3, ..plan() };
+    assert_eq!(doubts(&guarded), Vec::<String>::new(), "what may wait is certain");
+    let told = format!("{}{}", text(&guarded, &[orders()], Cascade::Foreground), approvals(&guarded));
+    insta::assert_snapshot!(anstream::adapter::strip_str(&told).to_string(), @r"
+    PLAN  delete Database shop/orders (foreground)
+      delete     3  Pod 2, Database 1
+      keep       1  Secret shop/shared-ca  Database shop/billing owns it
+      waits      1  Backup shop/nightly  finalizer backup.example.com/s3
+    guards
+      pauses/deploy     holds 1 object, until 1970-01-01T01:00:00Z: one\ntwo
+      protections/data  holds 2 objects: data stays
+      approvals/claims  holds more than 12 objects until a person approves the cascade: look first
+      approvals/large   holds 12 objects until a person approves the cascade: look first
+      gates/policy      is asked about 5 objects, and its answer is not known: rules
+      budgets/calm      has no room now for 40 objects of 50 in its scope: no surprises
+      and 3 more guards
+    digest 9f2c41d0a1b2c3d4
+    then   ownergraph approve database.example.com/orders -n shop --digest 00000000000000ff
+    ");
+    let fields = Schema::load().unwrap().value("PreviewDeletionResponse", &guarded).unwrap();
+    assert_eq!(fields["guards"][2]["cascadeDigest"], "00000000000000ff");
+    assert_eq!(fields["guards"][5]["effect"], "GUARD_EFFECT_OVER_BUDGET");
 }
 
 #[test]
