@@ -119,7 +119,7 @@ impl fmt::Display for Filter {
         part(f, "named", &self.names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         part(f, "with", &all(&self.marks))?;
         part(f, "in namespaces with", &all(&self.namespace_marks))?;
-        let owner = self.owner.as_ref().map(|owner| format!("{} {}", owner.resource, owner.name));
+        let owner = self.owner.as_ref().map(ToString::to_string);
         part(f, "below", &owner.into_iter().collect::<Vec<_>>())
     }
 }
@@ -139,6 +139,13 @@ impl fmt::Display for Requirement {
             Test::DoesNotExist => write!(f, "!{key}"),
             Test::Lists(word) => write!(f, "{key} listing {word}"),
         }
+    }
+}
+
+impl fmt::Display for OwnerScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        write!(f, "{} {}{slash}{}", self.resource, self.namespace, self.name)
     }
 }
 

@@ -15,6 +15,7 @@ mod decision;
 mod field;
 mod guard;
 mod item;
+mod labels;
 mod object;
 mod pause;
 mod query;

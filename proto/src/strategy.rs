@@ -3,7 +3,7 @@
 use crate::convert::{DURATION_MAX, LIFETIME_MAX, PauseOrder};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
-use engine::scope::{Filter, Scope};
+use engine::scope::{Filter, Labelled, OwnerScope, Requirement, Scope, Test};
 use engine::work::{
     About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome,
     Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor,
@@ -293,13 +293,41 @@ pub(crate) fn to_executor() -> impl Strategy<Value = ToExecutor> {
     ]
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
-    let resource = (name(), identity()).prop_map(|(group, resource)| engine::object::GroupResource { group, resource });
-    (vec(resource, 0..3), vec(identity(), 0..3)).prop_map(|(resources, namespaces)| Filter {
-        resources,
-        namespaces,
-        ..Filter::default()
+/// Requirements on labels, sorted.
+fn requirements() -> impl Strategy<Value = Vec<Requirement>> {
+    let value = || "[a-z0-9]([a-zA-Z0-9._-]{0,5}[a-z0-9])?".prop_map(Name::from);
+    let test = prop_oneof![
+        vec(value(), 1..4).prop_map(Test::In),
+        vec(value(), 1..4).prop_map(Test::NotIn),
+        Just(Test::Exists),
+        Just(Test::DoesNotExist),
+    ];
+    let key = "([a-z]{1,5}\\.example\\.com/)?[a-zA-Z][a-zA-Z0-9_.-]{0,5}[a-z]".prop_map(Name::from);
+    let requirement = (key, test).prop_map(|(key, test)| Requirement { of: Labelled::Label, key, test });
+    vec(requirement, 0..5).prop_map(|mut all| {
+        all.sort_unstable();
+        all.dedup();
+        all
     })
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let resource =
+        || (name(), identity()).prop_map(|(group, resource)| engine::object::GroupResource { group, resource });
+    let uid = option::of(identity().prop_map(|uid| Uid::parse(&uid).unwrap()));
+    let owner = (resource(), prop_oneof![identity(), Just(Name::from(""))], identity(), uid)
+        .prop_map(|(resource, namespace, name, uid)| OwnerScope { resource, namespace, name, uid });
+    let lists = (vec(resource(), 0..3), vec(identity(), 0..3), vec(identity(), 0..3));
+    (lists, requirements(), requirements(), option::of(owner)).prop_map(
+        |((resources, namespaces, names), marks, namespace_marks, owner)| Filter {
+            resources,
+            namespaces,
+            names,
+            marks,
+            namespace_marks,
+            owner,
+        },
+    )
 }
 
 pub(crate) fn pause_order() -> impl Strategy<Value = PauseOrder> {

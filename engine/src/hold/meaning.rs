@@ -140,11 +140,13 @@ impl Coverage {
 }
 
 /// Resolves a requested scope. The error names the first part of the scope that matches nothing, because such a pause
-/// would hold nothing. `has_namespace` says whether a namespace exists; `None` if unknown.
+/// would hold nothing. `has_namespace` says whether a namespace exists, and `has_owner` whether the object of an owner
+/// exists; `None` if unknown.
 pub(crate) fn resolved(
     scope: &Scope,
     coverage: &Coverage,
     has_namespace: impl Fn(&Name) -> Option<bool>,
+    has_owner: impl Fn(&OwnerScope) -> Option<bool>,
 ) -> Result<Scope, String> {
     if coverage.served().next().is_none() {
         // No kind is known yet. The leader then holds everything until the kinds are known.
@@ -162,6 +164,14 @@ pub(crate) fn resolved(
         let outside = filter.resources.iter().find(|of| namespaced(of) == Some(false));
         if let (Some(outside), Some(namespace)) = (outside, filter.namespaces.first()) {
             return Err(format!("names {outside} in namespace {namespace}, but {outside} are cluster-scoped"));
+        }
+    }
+    // A name that several collections share has an owner in one of them.
+    for owner in scope.targets.iter().filter_map(|filter| filter.owner.as_ref()) {
+        let called = coverage.called(&owner.resource);
+        let mut owners = called.into_iter().map(|resource| OwnerScope { resource, ..owner.clone() });
+        if owners.all(|owner| has_owner(&owner) == Some(false)) {
+            return Err(format!("names owner {owner}, which does not exist"));
         }
     }
     Ok(meaning.scope)

@@ -85,6 +85,18 @@ pub(super) struct Filter {
     errors: Errors,
 }
 
+/// The condition of a filter that only the scope of a pause has. A filter that ignored it would admit too much.
+fn only_in_scopes(filter: &ObjectFilter) -> Option<&'static str> {
+    let ObjectFilter { names, label_selector, namespace_selector, owner, .. } = filter;
+    let conditions = [
+        ("names", !names.is_empty()),
+        ("label_selector", label_selector.is_some()),
+        ("namespace_selector", namespace_selector.is_some()),
+        ("owner", owner.is_some()),
+    ];
+    conditions.into_iter().find_map(|(of, is_set)| is_set.then_some(of))
+}
+
 /// How often an expression of a request could not be evaluated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Errors(Arc<AtomicU64>);
@@ -126,6 +138,10 @@ impl Filter {
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
         ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
         let one = |(at, wanted): (usize, &ObjectFilter)| {
+            if let Some(of) = only_in_scopes(wanted) {
+                let why = "is set: only the scope of a pause has this condition";
+                return Err(status::bad_field(&format!("{field}[{at}].{of}"), why));
+            }
             let expression = Expression::of(&wanted.cel, subject)
                 .map_err(|mistake| status::expression_invalid(&format!("{field}[{at}].cel"), &mistake))?;
             Ok(One { wanted: wanted.clone(), expression })

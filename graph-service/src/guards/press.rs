@@ -10,11 +10,12 @@ use engine::leader::{Input, Queries};
 use engine::object::GroupResource;
 use engine::object::Uid;
 use engine::object::clip;
-use engine::scope::Filter;
+use engine::scope::{Filter, Scope};
 use engine::view::GuardView;
 use http::{Method, StatusCode};
 use kube_api::{Answer, NotFound, call, classify_not_found, media, parse_status, request};
 use proto::convert::PauseOrder;
+use proto::r#type::v1beta1::{LabelRequirement, LabelSelector, ObjectFilter};
 use runtime::visible;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -128,9 +129,12 @@ impl Press {
         // be a repetition.
         let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
         for name in &names {
-            let answer = self.send(Method::POST, &path(GuardKind::Pause), &write(name, order, user)).await?;
+            let answer = self.send(Method::POST, &path(GuardKind::Pause), &write(name, order, user)?).await?;
             match answer.status {
-                StatusCode::CREATED | StatusCode::OK => return seen(&answer, Sight::Fresh { now: date(&answer) }),
+                StatusCode::CREATED | StatusCode::OK => {
+                    let seen = seen(&answer, Sight::Fresh { now: date(&answer) })?;
+                    return self.exactly(order, name, seen).await;
+                }
                 StatusCode::NOT_FOUND => return Err(Failure::NotInstalled),
                 StatusCode::CONFLICT => {}
                 _ => return Err(refused("create the pause", &answer)),
@@ -142,6 +146,24 @@ impl Press {
             }
         }
         Err(Failure::Refused(format!("another pause is already named {}", names[1])))
+    }
+
+    /// Deletes a pause that has another scope than the order. A definition of an earlier version drops the conditions that
+    /// it does not know, and the pause would hold more than was asked for.
+    async fn exactly(&self, order: &PauseOrder, name: &str, seen: Seen) -> Result<Seen, Failure> {
+        let Seen::Standing(standing) = &seen else { return Ok(seen) };
+        if is_same(&standing.guard.scope, &order.scope) {
+            return Ok(seen);
+        }
+        let options = json!({
+            "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": standing.guard.uid.to_string() },
+        });
+        let answer = self.send(Method::DELETE, &format!("{}/{name}", path(GuardKind::Pause)), &options).await?;
+        if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
+            return Err(refused(&format!("delete pause {name}, whose scope is too wide"), &answer));
+        }
+        let why = "the definition of pauses does not know all conditions of the scope, so no pause was created; `ownergraph crds` prints the present definition";
+        Err(Failure::Refused(why.to_owned()))
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
@@ -165,43 +187,92 @@ fn refused(what: &str, answer: &Answer) -> Failure {
     Failure::Refused(format!("{what}: {}", answer.refusal()))
 }
 
-/// A new Pause, requested by this user if known. Conditions about labels are left out: the Pause holds more.
-pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value {
+/// A new Pause, requested by this user if known. Its scope has every condition of the order; a condition that the resource
+/// cannot say is an error.
+pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Result<Value, Failure> {
     let mut annotations = json!({ REQUEST_ID: order.request_id });
     if let Some(user) = user {
         annotations[PRESSED_BY] = clip(&visible::line(user), ACTOR_MAX_BYTES).into();
     }
-    let target = |filter: &Filter| {
-        let resource = |at: &GroupResource| json!({ "group": &*at.group, "resource": &*at.resource });
-        let mut target = serde_json::Map::new();
-        if !filter.resources.is_empty() {
-            target.insert("resources".to_owned(), filter.resources.iter().map(resource).collect());
-        }
-        if !filter.namespaces.is_empty() {
-            target.insert("namespaces".to_owned(), filter.namespaces.iter().map(|name| json!(&**name)).collect());
-        }
-        if !filter.names.is_empty() {
-            target.insert("names".to_owned(), filter.names.iter().map(|name| json!(&**name)).collect());
-        }
-        if let Some(owner) = &filter.owner {
-            let mut root = resource(&owner.resource);
-            root["namespace"] = json!(&*owner.namespace);
-            root["name"] = json!(&*owner.name);
-            if let Some(uid) = &owner.uid {
-                root["uid"] = json!(uid.to_string());
-            }
-            target.insert("owner".to_owned(), root);
-        }
-        Value::Object(target)
-    };
     let mut spec = json!({ "reason": order.reason, "lifetimeSeconds": order.lifetime.as_secs() });
     if !order.scope.targets.is_empty() {
-        spec["scope"] = json!({ "targets": order.scope.targets.iter().map(target).collect::<Vec<_>>() });
+        let targets = order.scope.targets.iter().map(target).collect::<Result<Vec<_>, _>>()?;
+        spec["scope"] = json!({ "targets": targets });
     }
-    json!({
+    Ok(json!({
         "apiVersion": "ownergraph.dev/v1alpha1",
         "kind": "Pause",
         "metadata": { "name": name, "annotations": annotations },
         "spec": spec,
-    })
+    }))
+}
+
+fn target(filter: &Filter) -> Result<Value, Failure> {
+    let wire = ObjectFilter::from(filter.clone());
+    let mut target = serde_json::Map::new();
+    let mut put = |field: &str, value: Value| target.insert(field.to_owned(), value);
+    if !filter.resources.is_empty() {
+        put("resources", filter.resources.iter().map(resource).collect());
+    }
+    for (field, names) in [("namespaces", &wire.namespaces), ("names", &wire.names)] {
+        if !names.is_empty() {
+            put(field, json!(names));
+        }
+    }
+    for (field, chosen) in [("labelSelector", &wire.label_selector), ("namespaceSelector", &wire.namespace_selector)] {
+        if let Some(chosen) = chosen {
+            put(field, selector(chosen)?);
+        }
+    }
+    if let Some(owner) = &filter.owner {
+        let mut root = resource(&owner.resource);
+        root["namespace"] = json!(&*owner.namespace);
+        root["name"] = json!(&*owner.name);
+        if let Some(uid) = &owner.uid {
+            root["uid"] = json!(uid.to_string());
+        }
+        put("owner", root);
+    }
+    Ok(Value::Object(target))
+}
+
+fn resource(at: &GroupResource) -> Value {
+    json!({ "group": &*at.group, "resource": &*at.resource })
+}
+
+fn selector(wire: &LabelSelector) -> Result<Value, Failure> {
+    let mut expressions = Vec::new();
+    for LabelRequirement { key, operator, values } in &wire.match_expressions {
+        if operator.is_empty() {
+            return Err(Failure::Refused(format!("the scope of a pause cannot have the condition {key}")));
+        }
+        let mut expression = json!({ "key": key, "operator": operator });
+        if !values.is_empty() {
+            expression["values"] = json!(values);
+        }
+        expressions.push(expression);
+    }
+    let mut selector = serde_json::Map::new();
+    if !wire.match_labels.is_empty() {
+        selector.insert("matchLabels".to_owned(), json!(wire.match_labels));
+    }
+    if !expressions.is_empty() {
+        selector.insert("matchExpressions".to_owned(), expressions.into());
+    }
+    Ok(selector.into())
+}
+
+/// Whether two scopes have the same conditions. The order of requirements makes no difference.
+fn is_same(one: &Scope, other: &Scope) -> bool {
+    let sorted = |scope: &Scope| {
+        let mut scope = scope.clone();
+        for filter in &mut scope.targets {
+            for requirements in [&mut filter.marks, &mut filter.namespace_marks] {
+                requirements.sort_unstable();
+                requirements.dedup();
+            }
+        }
+        scope
+    };
+    sorted(one) == sorted(other)
 }

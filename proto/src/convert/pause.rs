@@ -1,10 +1,10 @@
 //! Pauses: their scope and their state.
 
 use super::clock::Clock;
-use super::{Malformed, field};
+use super::{Malformed, field, labels};
 use crate::admin::v1beta1::{Pause, PauseCollectionRequest, Scope};
-use crate::r#type::v1beta1::{GroupResource, ObjectFilter};
-use engine::object::{self, Name};
+use crate::r#type::v1beta1::{GroupResource, LabelSelector, ObjectFilter, OwnerScope};
+use engine::object::{GroupResource as GroupName, Name, Uid};
 use engine::view::GuardView;
 use std::time::{Duration, SystemTime};
 
@@ -97,6 +97,10 @@ impl From<engine::scope::Filter> for ObjectFilter {
             namespaces: filter.namespaces.iter().map(Name::to_string).collect(),
             uids: Vec::new(),
             cel: String::new(),
+            names: filter.names.iter().map(Name::to_string).collect(),
+            label_selector: labels::selector(&filter.marks),
+            namespace_selector: labels::selector(&filter.namespace_marks),
+            owner: filter.owner.map(Into::into),
         }
     }
 }
@@ -108,30 +112,65 @@ impl TryFrom<ObjectFilter> for engine::scope::Filter {
         if !filter.uids.is_empty() {
             return Err(Malformed::new(
                 "uids",
-                "is set: a pause covers collections and namespaces, and not single objects",
+                "is set: a pause has no such condition; for single objects, use resources, namespaces and names",
             ));
         }
         if !filter.cel.is_empty() {
             return Err(Malformed::new(
                 "cel",
-                "is set: a pause covers collections and namespaces, and not single objects",
+                "is set: a pause has no such condition; for objects with labels, use label_selector",
             ));
         }
-        let resource = |wire: GroupResource| {
-            if wire.group.len() > super::NAME_MAX_BYTES {
-                return Err(Malformed::new("group", "is too long"));
-            }
-            let resource = field::name(&wire.resource, "resource")?;
-            Ok(object::GroupResource { group: wire.group.into(), resource })
+        let named = |texts: Vec<String>, of| field::list(texts, SCOPE_MAX, of, |text| field::name(&text, "name"));
+        let selected = |selector: Option<LabelSelector>, of: &str| {
+            labels::requirements(selector.unwrap_or_default()).map_err(|error| error.within(of))
         };
         Ok(engine::scope::Filter {
-            resources: field::list(filter.resources, SCOPE_MAX, "resources", resource)?,
-            namespaces: field::list(filter.namespaces, SCOPE_MAX, "namespaces", |text: String| {
-                field::name(&text, "name")
+            resources: field::list(filter.resources, SCOPE_MAX, "resources", |wire: GroupResource| {
+                collection(&wire.group, &wire.resource)
             })?,
-            ..engine::scope::Filter::default()
+            namespaces: named(filter.namespaces, "namespaces")?,
+            names: named(filter.names, "names")?,
+            marks: selected(filter.label_selector, "label_selector")?,
+            namespace_marks: selected(filter.namespace_selector, "namespace_selector")?,
+            owner: field::optional(filter.owner, "owner")?,
         })
     }
+}
+
+impl From<engine::scope::OwnerScope> for OwnerScope {
+    fn from(owner: engine::scope::OwnerScope) -> Self {
+        OwnerScope {
+            group: owner.resource.group.to_string(),
+            resource: owner.resource.resource.to_string(),
+            namespace: owner.namespace.to_string(),
+            name: owner.name.to_string(),
+            uid: owner.uid.map_or_else(String::new, |uid| uid.to_string()),
+        }
+    }
+}
+
+impl TryFrom<OwnerScope> for engine::scope::OwnerScope {
+    type Error = Malformed;
+
+    fn try_from(owner: OwnerScope) -> Result<Self, Malformed> {
+        let named = |text: &str, of| if text.is_empty() { Ok("".into()) } else { field::name(text, of) };
+        // An empty uid is any object with this name.
+        let uid = named(&owner.uid, "uid")?;
+        Ok(engine::scope::OwnerScope {
+            resource: collection(&owner.group, &owner.resource)?,
+            namespace: named(&owner.namespace, "namespace")?,
+            name: field::name(&owner.name, "name")?,
+            uid: Uid::parse(&uid),
+        })
+    }
+}
+
+fn collection(group: &str, resource: &str) -> Result<GroupName, Malformed> {
+    if group.len() > super::NAME_MAX_BYTES {
+        return Err(Malformed::new("group", "is too long"));
+    }
+    Ok(GroupName { group: group.into(), resource: field::name(resource, "resource")? })
 }
 
 /// A pause in its current state.

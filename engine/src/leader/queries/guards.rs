@@ -10,7 +10,7 @@ use crate::late_writes::Writers;
 use crate::object::{GroupResource, Name, ObjectRef};
 use crate::plan::Brake;
 use crate::queue::Item;
-use crate::scope::Scope;
+use crate::scope::{OwnerScope, Scope};
 use crate::view::GuardView;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -83,7 +83,14 @@ impl<'a> Queries<'a> {
                     .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph().node(id).is_observed())),
             )
         };
-        resolved(scope, self.world.coverage(), has_namespace)
+        let has_owner = |owner: &OwnerScope| {
+            let kind = self.world.coverage().find(&owner.resource)?;
+            let there = self.world.graph().by_address(kind, &owner.namespace, &owner.name);
+            let mut there = there.map(|id| self.world.graph().node(id)).filter(|node| node.is_observed());
+            let is_there = there.any(|node| owner.uid.as_ref().is_none_or(|uid| *uid == node.uid()));
+            (is_there || self.world.coverage().kind(kind).is_synced()).then_some(is_there)
+        };
+        resolved(scope, self.world.coverage(), has_namespace, has_owner)
     }
 
     /// Returns the resources that a kind name of a request may mean: see [`Self::resolve_scope`].

@@ -65,3 +65,17 @@ fn all_conditions_of_one_filter_must_hold() {
     let many = vec![cel("true"); EXPRESSIONS_MAX + 1];
     assert!(Filter::of("include", &many).is_err());
 }
+
+#[test]
+fn conditions_that_only_a_pause_has_are_refused_and_not_ignored() {
+    let none = ObjectFilter::default;
+    for (field, filter) in [
+        ("names", ObjectFilter { names: vec!["a".to_owned()], ..none() }),
+        ("label_selector", ObjectFilter { label_selector: Some(Default::default()), ..none() }),
+        ("namespace_selector", ObjectFilter { namespace_selector: Some(Default::default()), ..none() }),
+        ("owner", ObjectFilter { owner: Some(Default::default()), ..none() }),
+    ] {
+        let refused = Filter::of("include", &[none(), filter]).unwrap_err();
+        assert!(refused.message().contains(&format!("include[1].{field}")), "{refused:?}");
+    }
+}

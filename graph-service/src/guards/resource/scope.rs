@@ -3,17 +3,10 @@
 use super::values::{Most, Resource, Word};
 use engine::object::{GroupResource, Name, Uid};
 use engine::scope::{Filter, Labelled, OwnerScope, Requirement, Test};
-use proto::convert::SCOPE_MAX;
+use proto::convert::{REQUIREMENTS_MAX, SCOPE_MAX, VALUES_MAX, is_label_key, is_label_value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Maximum number of labels, and of expressions, of one selector.
-const REQUIREMENTS_MAX: usize = 20;
-/// Maximum number of values of one expression.
-const VALUES_MAX: usize = 50;
-/// Longest value of a label, and longest part of a key after the slash.
-const LABEL_MAX_BYTES: usize = 63;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,15 +95,7 @@ impl TryFrom<String> for Key {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let (domain, name) = text.split_once('/').map_or((None, text.as_str()), |(domain, name)| (Some(domain), name));
-        let is_domain = |domain: &str| {
-            let is_part = |part: &str| {
-                is_framed(part)
-                    && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            };
-            domain.len() <= proto::convert::NAME_MAX_BYTES && domain.split('.').all(is_part)
-        };
-        if domain.is_none_or(is_domain) && !name.is_empty() && is_label(name) {
+        if is_label_key(&text) {
             return Ok(Key(Arc::from(text)));
         }
         Err(format!("{text:?} is not the key of a label, such as app.kubernetes.io/name"))
@@ -125,23 +110,11 @@ impl TryFrom<String> for LabelValue {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if is_label(&text) {
+        if is_label_value(&text) {
             return Ok(LabelValue(Arc::from(text)));
         }
         Err(format!("{text:?} is not the value of a label"))
     }
-}
-
-/// Whether a label can have this value.
-fn is_label(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    text.is_empty() || (text.len() <= LABEL_MAX_BYTES && is_framed(text) && text.bytes().all(fits))
-}
-
-/// Whether a text begins and ends with a letter or a digit.
-fn is_framed(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().last()];
-    ends.into_iter().all(|byte| byte.is_some_and(|byte| byte.is_ascii_alphanumeric()))
 }
 
 #[derive(Debug, Deserialize)]

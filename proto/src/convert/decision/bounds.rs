@@ -16,6 +16,11 @@ pub const STUB_MAX_BYTES: usize = 4 * 1024;
 const TOLD_MAX: usize = 20;
 /// Maximum number of entries of each list of a pause in an event. Such an event has no other lists.
 const SCOPE_TOLD_MAX: usize = 8;
+/// Maximum number of requirements of one selector, and of values of one requirement, in an event.
+const SELECTOR_TOLD_MAX: usize = 3;
+/// Maximum lengths of the key and of a value of a label in an event.
+const LABEL_KEY_MAX_BYTES: usize = 320;
+const LABEL_VALUE_MAX_BYTES: usize = 64;
 /// Maximum number of objects of a cause chain in an event.
 const CHAIN_MAX: usize = 32;
 
@@ -29,7 +34,10 @@ const _: () = {
     let most =
         TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 15 * text + finalizers + MESSAGE_MAX_BYTES + 1024;
     assert!(most <= EVENT_MAX_BYTES);
-    let filter = SCOPE_TOLD_MAX * (4 * text + 4) + MESSAGE_MAX_BYTES + 64;
+    let expression = LABEL_KEY_MAX_BYTES + (SELECTOR_TOLD_MAX + 1) * (LABEL_VALUE_MAX_BYTES + 3) + 16;
+    let label = LABEL_KEY_MAX_BYTES + LABEL_VALUE_MAX_BYTES + 16;
+    let selectors = 2 * SELECTOR_TOLD_MAX * (label + expression);
+    let filter = SCOPE_TOLD_MAX * (5 * text + 4) + 5 * text + selectors + MESSAGE_MAX_BYTES + 64;
     assert!(SCOPE_TOLD_MAX * filter + 4 * text + MESSAGE_MAX_BYTES + 1024 <= EVENT_MAX_BYTES);
     assert!(2 * object + 4 * 256 <= STUB_MAX_BYTES + object);
 };
@@ -99,14 +107,41 @@ fn cut_system(system: &mut SystemEvent) {
     [name, actor, collection].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
     cut(reason, MESSAGE_MAX_BYTES);
     targets.truncate(SCOPE_TOLD_MAX);
-    for wire::ObjectFilter { resources, namespaces, uids, cel } in targets {
-        resources.truncate(SCOPE_TOLD_MAX);
-        namespaces.truncate(SCOPE_TOLD_MAX);
-        uids.truncate(SCOPE_TOLD_MAX);
-        let names = resources.iter_mut().flat_map(|wire::GroupResource { group, resource }| [group, resource]);
-        names.chain(namespaces).chain(uids).for_each(|text| cut(text, TEXT_MAX_BYTES));
-        cut(cel, MESSAGE_MAX_BYTES);
+    targets.iter_mut().for_each(cut_filter);
+}
+
+fn cut_filter(filter: &mut wire::ObjectFilter) {
+    let wire::ObjectFilter { resources, namespaces, uids, cel, names, label_selector, namespace_selector, owner } =
+        filter;
+    resources.truncate(SCOPE_TOLD_MAX);
+    let resources = resources.iter_mut().flat_map(|wire::GroupResource { group, resource }| [group, resource]);
+    resources.for_each(|text| cut(text, TEXT_MAX_BYTES));
+    for texts in [namespaces, uids, names] {
+        cut_texts(texts);
     }
+    cut(cel, MESSAGE_MAX_BYTES);
+    for wire::LabelSelector { match_labels, match_expressions } in
+        [label_selector, namespace_selector].into_iter().flatten()
+    {
+        match_labels.retain(|key, value| key.len() <= LABEL_KEY_MAX_BYTES && value.len() <= LABEL_VALUE_MAX_BYTES);
+        while match_labels.len() > SELECTOR_TOLD_MAX {
+            match_labels.pop_last();
+        }
+        match_expressions.truncate(SELECTOR_TOLD_MAX);
+        for wire::LabelRequirement { key, operator, values } in match_expressions {
+            cut(key, LABEL_KEY_MAX_BYTES);
+            values.truncate(SELECTOR_TOLD_MAX);
+            values.iter_mut().chain([operator]).for_each(|text| cut(text, LABEL_VALUE_MAX_BYTES));
+        }
+    }
+    if let Some(wire::OwnerScope { group, resource, namespace, name, uid }) = owner {
+        [group, resource, namespace, name, uid].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
+    }
+}
+
+fn cut_texts(texts: &mut Vec<String>) {
+    texts.truncate(SCOPE_TOLD_MAX);
+    texts.iter_mut().for_each(|text| cut(text, TEXT_MAX_BYTES));
 }
 
 fn cut_reason(reason: &mut graph::Reason) {

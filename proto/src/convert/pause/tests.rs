@@ -1,7 +1,8 @@
 use super::*;
 use crate::strategy;
+use crate::r#type::v1beta1::LabelRequirement;
 use engine::guard::{GuardId, GuardKind, Rule};
-use engine::object::Uid;
+use engine::scope::{Labelled, Requirement, Test};
 use engine::time::Time;
 use engine::view::GuardUsage;
 use proptest::prelude::*;
@@ -21,6 +22,34 @@ proptest! {
             prop_assert_eq!(PauseOrder::try_from(PauseCollectionRequest::from(order.clone())), Ok(order));
         }
     }
+}
+
+fn selecting<const L: usize, const E: usize>(
+    labels: [(&str, &str); L],
+    expressions: [(&str, &str, &[&str]); E],
+) -> Scope {
+    let text = |text: &str| text.to_owned();
+    let expression = |(key, operator, values): (&str, &str, &[&str])| LabelRequirement {
+        key: text(key),
+        operator: text(operator),
+        values: values.iter().copied().map(text).collect(),
+    };
+    let label_selector = Some(LabelSelector {
+        match_labels: labels.map(|(key, value)| (text(key), text(value))).into(),
+        match_expressions: expressions.map(expression).into(),
+    });
+    Scope { targets: vec![ObjectFilter { label_selector, ..ObjectFilter::default() }] }
+}
+
+#[test]
+fn a_requirement_that_a_selector_cannot_say_is_shown_and_not_taken_back() {
+    let word = Requirement { of: Labelled::Annotation, key: "helm.sh/policy".into(), test: Test::Lists("keep".into()) };
+    let filter = engine::scope::Filter { marks: vec![word], ..engine::scope::Filter::default() };
+    let shown = ObjectFilter::from(filter);
+    let expressions = &shown.label_selector.as_ref().unwrap().match_expressions;
+    assert_eq!((expressions.len(), expressions[0].key.as_str()), (1, "annotation helm.sh/policy listing keep"));
+    let refused = engine::scope::Filter::try_from(shown).unwrap_err().to_string();
+    assert!(refused.contains("label_selector.match_expressions[0].key"), "{refused}");
 }
 
 #[test]
@@ -61,6 +90,28 @@ fn what_is_wrong_with_an_order_is_said() {
         ("field scope.targets[0].cel is set", |request| {
             let filter = ObjectFilter { cel: "true".to_owned(), ..ObjectFilter::default() };
             request.scope = Some(Scope { targets: vec![filter] });
+        }),
+        ("field scope.targets[0].label_selector.match_labels.key is not the key of a label", |request| {
+            request.scope = Some(selecting([("a b", "c")], []));
+        }),
+        ("field scope.targets[0].label_selector.match_labels.value is not the value of a label", |request| {
+            request.scope = Some(selecting([("a", "c d")], []));
+        }),
+        ("field scope.targets[0].label_selector.match_expressions[0].operator is not In", |request| {
+            request.scope = Some(selecting([], [("a", "Gt", &["1"])]));
+        }),
+        ("field scope.targets[0].label_selector.match_expressions[0].values is empty", |request| {
+            request.scope = Some(selecting([], [("a", "In", &[])]));
+        }),
+        ("field scope.targets[0].label_selector.match_expressions[0].values is set", |request| {
+            request.scope = Some(selecting([], [("a", "Exists", &["1"])]));
+        }),
+        ("field scope.targets[0].label_selector.match_expressions has 21 entries", |request| {
+            request.scope = Some(selecting([], [("a", "Exists", [].as_slice()); 21]));
+        }),
+        ("field scope.targets[0].owner.name is empty", |request| {
+            let owner = Some(OwnerScope { resource: "deploy".to_owned(), ..OwnerScope::default() });
+            request.scope = Some(Scope { targets: vec![ObjectFilter { owner, ..ObjectFilter::default() }] });
         }),
         ("field scope.targets has 101 entries", |request| {
             request.scope = Some(Scope { targets: vec![ObjectFilter::default(); 101] });

@@ -1,6 +1,7 @@
 //! The scope of a pause: kinds by the names that users write, namespaces, and their contents.
 
 use super::*;
+use crate::scope::OwnerScope;
 
 /// Serves Deployments, ReplicaSets, Pods and PersistentVolumeClaims, with their short names.
 fn serve_workloads(bench: &mut Bench) {
@@ -119,6 +120,29 @@ fn what_is_not_there_is_no_scope() {
     );
     let unknown = Bench::without_executor();
     assert!(unknown.leader.queries().resolve_scope(&scope(&["po"], &["ns"])).is_ok(), "nothing is known yet");
+}
+
+#[test]
+fn an_owner_that_is_not_there_is_no_scope() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    let below = |resource: &str, namespace: &str, name: &str, uid: Option<Uid>| {
+        let owner = OwnerScope { resource: written(resource), namespace: namespace.into(), name: name.into(), uid };
+        Scope { targets: vec![Filter { owner: Some(owner), ..Filter::default() }] }
+    };
+    let resolved = |scope: &Scope| bench.leader.queries().resolve_scope(scope);
+    let there = resolved(&below("Thing", "ns", "o", None)).unwrap();
+    assert_eq!(there, below("things.example.com", "ns", "o", None), "the resource has its name at the API server");
+    assert!(resolved(&below("Thing", "ns", "o", Some(uid("o")))).is_ok());
+    for absent in [
+        below("Thing", "ns", "p", None),
+        below("Thing", "", "o", None),
+        below("Thing", "ns", "o", Some(uid("p"))),
+        below("nodes", "", "o", None),
+    ] {
+        assert!(resolved(&absent).unwrap_err().contains("does not exist"), "{absent:?}");
+    }
+    assert!(resolved(&below("typo", "ns", "o", None)).unwrap_err().contains("names typo"));
 }
 
 #[test]
