@@ -138,6 +138,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
             ("pause --all --for 1h --reason 'restoring from backup'", ""),
             ("pause -n shop -n payments --for 30m --reason 'what deletes these?' --wait 10s", ""),
             ("pause --kind pvc --kind databases.example.com --for 24h --reason migration", ""),
+            ("pause -n shop -l app=web --for 1h --reason rollout", "objects with a label"),
+            ("pause -n shop --owner deploy/web --for 1h --reason rollout", "an object and all below it"),
         ],
     ),
     ("resume", &[("resume pause-7e5cf8a6", ""), ("resume --all", "")]),

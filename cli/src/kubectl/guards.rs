@@ -23,7 +23,7 @@ pub(super) mod create;
 pub(super) mod gates;
 mod patches;
 pub(super) mod release;
-mod scope;
+pub(super) mod scope;
 pub(super) mod store;
 #[cfg(test)]
 mod tests;

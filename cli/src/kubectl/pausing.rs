@@ -3,8 +3,10 @@
 use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem, note};
-use super::flags::{Format, Pause, Resume};
+use super::flags::{Asking, Format, Pause, Resume};
+use super::guards::scope;
 use super::printer::Printer;
+use super::session::Session;
 use super::way;
 use crate::failure::Failure;
 use crate::remote::{self, Admin, Reach as _};
@@ -13,11 +15,10 @@ use engine::scope::{Filter, Scope};
 use proto::admin::v1beta1 as wire;
 use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
 use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
-use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
+use proto::r#type::v1beta1::{ObjectFilter, ReplicaRole, ResponseMeta};
 use runtime::visible;
 use serde_json::json;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, interval};
 use uuid::Uuid;
@@ -43,10 +44,26 @@ pub(super) fn crds() -> Answered {
 /// Creates a pause, and prints its state.
 pub(super) async fn pause(flags: Pause) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
-    let order = order(&flags)?;
+    let scope = if flags.scope.owner.is_some() {
+        let Pause { connection, output, .. } = flags.clone();
+        let asking = Asking { namespace: None, all_namespaces: false, connection, output };
+        let mut session = Session::open(asking, &FORMATS).await?;
+        flags.scope.resolve(&mut session).await?
+    } else {
+        flags.scope.whole_names()?;
+        scope::Scope::default()
+    };
+    let order = order(&flags, &scope)?;
     let way = way(flags.connection).await?;
     let mut admin = Admin::new(way.any().await?);
     let (mut pause, meta) = press(&mut admin, &order).await?;
+    if !says(&order, &pause) {
+        let request = ResumeCollectionRequest { name: pause.name.clone() };
+        remote::within(admin.resume_collection(request)).await?;
+        return Err(Problem::sentence(
+            "the graph service does not know all of these conditions, so it would hold more; no pause was created; use a graph service of the same version as this command",
+        ));
+    }
     // Only the leader knows whether the pause is in effect. A repeated request with the same id returns the same pause.
     if meta.role() != ReplicaRole::Leader
         && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
@@ -83,15 +100,34 @@ pub(super) async fn resume(flags: Resume) -> Answered {
     Ok(Ending::Fine)
 }
 
-fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
+/// Whether the pause has every condition of the order. A graph service of an earlier version ignores those that it does
+/// not know.
+fn says(order: &PauseOrder, pause: &wire::Pause) -> bool {
+    let has = |wanted: &Filter| {
+        let wanted = ObjectFilter::from(wanted.clone());
+        pause.scope.iter().flat_map(|scope| &scope.targets).all(|target| {
+            target.names == wanted.names
+                && target.label_selector == wanted.label_selector
+                && target.namespace_selector == wanted.namespace_selector
+                && target.owner.is_some() == wanted.owner.is_some()
+        })
+    };
+    let is_all = pause.scope.iter().all(|scope| scope.targets.is_empty());
+    order.scope.targets.iter().all(has) && is_all == order.scope.targets.is_empty()
+}
+
+fn order(flags: &Pause, resolved: &scope::Scope) -> Result<PauseOrder, Failure> {
     let lifetime = flags.lifetime;
     if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
         return Err(Failure::Usage(format!(
             "--for must be a whole number of seconds from 1s to 24h, not {lifetime:?}"
         )));
     }
-    let namespaces = flags.namespace.iter().map(|name| Arc::from(name.as_str())).collect();
-    let filter = Filter { resources: flags.kind.clone(), namespaces, ..Filter::default() };
+    let mut filter = flags.scope.filter(resolved);
+    for requirements in [&mut filter.marks, &mut filter.namespace_marks] {
+        requirements.sort_unstable();
+        requirements.dedup();
+    }
     Ok(PauseOrder {
         scope: Scope { targets: if flags.all { Vec::new() } else { vec![filter] } },
         reason: flags.reason.clone(),
@@ -176,7 +212,7 @@ pub(super) fn table(pauses: &[wire::Pause]) -> String {
         let by = if pause.actor.is_empty() { String::new() } else { format!(" ({})", pause.actor) };
         [
             name(pause).to_owned(),
-            scope(pause),
+            scope_words(pause),
             state(pause).to_lowercase(),
             pause.held_items.to_string(),
             pause.expire_time.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -189,25 +225,26 @@ pub(super) fn table(pauses: &[wire::Pause]) -> String {
     columns(&heads, &pauses.iter().map(cells).collect::<Vec<_>>())
 }
 
-fn scope(pause: &wire::Pause) -> String {
-    let targets = pause.scope.iter().flat_map(|scope| &scope.targets).map(|target| {
-        let resource = |group: &str, resource: &str| match group {
-            "" => resource.to_owned(),
-            group => format!("{resource}.{group}"),
-        };
-        let resources: Vec<String> = target.resources.iter().map(|at| resource(&at.group, &at.resource)).collect();
-        let what = if resources.is_empty() { "everything".to_owned() } else { resources.join(",") };
-        if target.namespaces.is_empty() { what } else { format!("{what} in {}", target.namespaces.join(",")) }
-    });
-    let targets: Vec<String> = targets.collect();
+/// The whole scope, in words.
+fn scope_words(pause: &wire::Pause) -> String {
+    let words = |target: &ObjectFilter| match Filter::try_from(target.clone()) {
+        Ok(filter) => filter.to_string(),
+        Err(why) => format!("conditions that this version does not know ({why})"),
+    };
+    let mut targets: Vec<String> = pause.scope.iter().flat_map(|scope| &scope.targets).map(words).collect();
+    if pause.omitted_targets > 0 {
+        targets.push(format!("and {} more", pause.omitted_targets));
+    }
     if targets.is_empty() { "everything".to_owned() } else { targets.join("; ") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubectl::flags::ScopeFlags;
+    use crate::kubectl::selector::requirements;
     use proto::admin::v1beta1::Scope;
-    use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
+    use proto::r#type::v1beta1::{GroupResource, OwnerScope};
 
     fn pauses() -> [wire::Pause; 2] {
         let target = ObjectFilter {
@@ -244,6 +281,71 @@ mod tests {
         a       everything                     effective  0     -                     one\ntwo
         longer  deployments.apps,pods in shop  pending    12    1970-01-01T01:01:00Z  -
         ");
+    }
+
+    /// A pause whose scope has every condition.
+    fn narrow() -> (PauseOrder, wire::Pause) {
+        let scope = ScopeFlags {
+            kind: vec![graph_service::options::kind_name("pods").unwrap()],
+            namespace: vec!["shop".to_owned()],
+            names: vec!["a".to_owned(), "b".to_owned()],
+            selector: Some(requirements("tier!=cache,app=web,canary").unwrap()),
+            namespace_selector: Some(requirements("env in (a,b)").unwrap()),
+            owner: None,
+        };
+        let mut target = scope.filter(&scope::Scope::default());
+        target.marks.sort_unstable();
+        target.owner = Some(engine::scope::OwnerScope {
+            resource: engine::object::GroupResource { group: "apps".into(), resource: "deployments".into() },
+            namespace: "shop".into(),
+            name: "web".into(),
+            uid: None,
+        });
+        let scope = engine::scope::Scope { targets: vec![target] };
+        let order = PauseOrder {
+            scope: scope.clone(),
+            reason: "why".to_owned(),
+            lifetime: Duration::from_secs(60),
+            request_id: String::new(),
+        };
+        (order, wire::Pause { name: "pauses/narrow".to_owned(), scope: Some(scope.into()), ..wire::Pause::default() })
+    }
+
+    #[test]
+    fn the_scope_of_a_pause_is_told_in_full() {
+        let (_, pause) = narrow();
+        assert_eq!(
+            scope_words(&pause),
+            "pods in shop named a,b with app=web, canary, tier!=cache in namespaces with env in (a,b) below deployments.apps shop/web"
+        );
+        let told = document(&pause).unwrap().with_incomplete(&[]);
+        let target = &told["spec"]["scope"]["targets"][0];
+        assert_eq!(target["labelSelector"]["matchLabels"], json!({ "app": "web" }));
+        assert_eq!(
+            target["labelSelector"]["matchExpressions"][1],
+            json!({ "key": "tier", "operator": "NotIn", "values": ["cache"] })
+        );
+        assert_eq!((&target["names"], &target["owner"]["name"]), (&json!(["a", "b"]), &json!("web")));
+        let cut = wire::Pause { omitted_targets: 2, ..pause };
+        assert!(scope_words(&cut).ends_with("; and 2 more"));
+    }
+
+    #[test]
+    fn a_pause_without_a_condition_of_the_order_is_noticed() {
+        let (order, pause) = narrow();
+        assert!(says(&order, &pause));
+        let edits: [fn(&mut ObjectFilter); 4] = [
+            |target| target.names.clear(),
+            |target| target.label_selector = None,
+            |target| target.namespace_selector = None,
+            |target| target.owner = None::<OwnerScope>,
+        ];
+        for edit in edits {
+            let mut wider = pause.clone();
+            wider.scope.iter_mut().flat_map(|scope| &mut scope.targets).for_each(edit);
+            assert!(!says(&order, &wider), "{wider:?}");
+        }
+        assert!(!says(&order, &wire::Pause { scope: None, ..pause }));
     }
 
     #[test]

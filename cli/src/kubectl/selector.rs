@@ -1,5 +1,7 @@
 //! Label and field selectors, in kubectl's syntax.
 
+use engine::object::Name;
+use engine::scope::{self, Labelled, Test};
 use kube::core::{Expression, Selector};
 use proto::r#type::v1beta1::ObjectRef;
 use serde_json::{Map, Value, json};
@@ -98,6 +100,25 @@ impl Requirements {
             selector.insert("matchExpressions".to_owned(), others.into());
         }
         selector.into()
+    }
+}
+
+impl Requirements {
+    /// The requirements as the graph service takes them.
+    pub(super) fn of_labels(&self) -> Vec<scope::Requirement> {
+        let name = |text: &String| Name::from(text.as_str());
+        let of_label = |expression: &Expression| {
+            let (key, test) = match expression {
+                Expression::Equal(key, value) => (key, Test::In(vec![name(value)])),
+                Expression::NotEqual(key, value) => (key, Test::NotIn(vec![name(value)])),
+                Expression::In(key, values) => (key, Test::In(values.iter().map(name).collect())),
+                Expression::NotIn(key, values) => (key, Test::NotIn(values.iter().map(name).collect())),
+                Expression::Exists(key) => (key, Test::Exists),
+                Expression::DoesNotExist(key) => (key, Test::DoesNotExist),
+            };
+            scope::Requirement { of: Labelled::Label, key: name(key), test }
+        };
+        self.0.iter().map(of_label).collect()
     }
 }
 
@@ -214,6 +235,8 @@ mod tests {
             ],
         });
         assert_eq!(read.selector(), expected);
+        let words: Vec<String> = read.of_labels().iter().map(ToString::to_string).collect();
+        assert_eq!(words.join(","), "app=web,app=db,tier!=a,env in (a,b),zone!=c,canary,!old");
     }
 
     #[test]

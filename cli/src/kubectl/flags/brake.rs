@@ -1,9 +1,8 @@
 //! The flags of `pause`, `resume` and `status`.
 
 use super::asking::{Connection, Output};
+use super::guards::ScopeFlags;
 use super::spans::{lifetime, span};
-use engine::object::GroupResource;
-use graph_service::options::kind_name;
 use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -19,17 +18,18 @@ pub(crate) struct Status {
 
 /// The scope, lifetime and reason of a pause.
 #[derive(Clone, Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(
+    ["all", "kind", "namespace", "names", "selector", "namespace_selector", "owner"]
+))]
 pub(crate) struct Pause {
     /// Everything.
-    #[arg(long, conflicts_with_all = ["namespace", "kind"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["kind", "namespace", "names", "selector", "namespace_selector", "owner"]
+    )]
     pub(crate) all: bool,
-    /// Objects in this namespace; may be repeated. With --kind, an object must match both.
-    #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
-    pub(crate) namespace: Vec<String>,
-    /// Objects of this kind, in kubectl's forms: pods, deploy, deployments.apps; may be repeated.
-    #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
-    pub(crate) kind: Vec<GroupResource>,
+    #[command(flatten)]
+    pub(crate) scope: ScopeFlags,
     /// Lifetime of the pause, such as 1h30m; at most 24h.
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
     pub(crate) lifetime: Duration,

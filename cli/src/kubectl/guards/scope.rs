@@ -3,13 +3,15 @@
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::ScopeFlags;
 use crate::kubectl::naming::{Catalogue, Found, Named, Served, is_name, pairs, read};
+use crate::kubectl::selector::Requirements;
 use crate::kubectl::session::Session;
 use engine::object::GroupResource;
+use engine::scope::{Filter, OwnerScope};
 use serde_json::{Map, Value, json};
 
 /// A scope with names of the API server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scope {
+pub(in crate::kubectl) struct Scope {
     kinds: Vec<Served>,
     owner: Option<(Served, String, String)>,
 }
@@ -21,12 +23,8 @@ impl ScopeFlags {
     }
 
     /// Resolves kinds and the owner, and checks that all that is named exists.
-    pub(super) async fn resolve(&self, session: &mut Session) -> Result<Scope, Problem> {
-        if let Some(name) = self.names.iter().find(|name| !is_name(name) || name.contains('*')) {
-            return Err(Problem::sentence(format!(
-                "--name {name:?} is not the whole name of an object; to select objects by labels, use -l"
-            )));
-        }
+    pub(in crate::kubectl) async fn resolve(&self, session: &mut Session) -> Result<Scope, Problem> {
+        self.whole_names()?;
         let mut scope = Scope::default();
         if !self.kind.is_empty() || self.owner.is_some() {
             let catalogue = Catalogue::ask(session).await?;
@@ -40,6 +38,35 @@ impl ScopeFlags {
             exists(session, served.clone(), namespace.clone(), name).await?;
         }
         Ok(scope)
+    }
+
+    pub(in crate::kubectl) fn whole_names(&self) -> Result<(), Problem> {
+        match self.names.iter().find(|name| !is_name(name) || name.contains('*')) {
+            Some(name) => Err(Problem::sentence(format!(
+                "--name {name:?} is not the whole name of an object; to select objects by labels, use -l"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The conditions as the graph service takes them. It resolves the kinds itself.
+    pub(in crate::kubectl) fn filter(&self, resolved: &Scope) -> Filter {
+        let names = |all: &[String]| all.iter().map(|name| name.as_str().into()).collect();
+        let labels = |selector: &Option<Requirements>| selector.as_ref().map(Requirements::of_labels);
+        let owner = resolved.owner.as_ref().map(|(served, namespace, name)| OwnerScope {
+            resource: GroupResource { group: served.group.as_str().into(), resource: served.resource.as_str().into() },
+            namespace: namespace.as_str().into(),
+            name: name.as_str().into(),
+            uid: None,
+        });
+        Filter {
+            resources: self.kind.clone(),
+            namespaces: names(&self.namespace),
+            names: names(&self.names),
+            marks: labels(&self.selector).unwrap_or_default(),
+            namespace_marks: labels(&self.namespace_selector).unwrap_or_default(),
+            owner,
+        }
     }
 
     fn kinds(&self, catalogue: &Catalogue) -> Result<Vec<Served>, Problem> {
