@@ -59,6 +59,7 @@ pub(crate) struct Metrics {
     pub(crate) readopted: Counter,
     pub(crate) reported_late: Counter,
     pub(crate) breakers: Counter,
+    pub(crate) cascades_unreported: Counter,
     /// Orphaning owners that were forgotten early for lack of room.
     pub(crate) orphaning_forgotten: Counter,
     pub(crate) rejected: Counter,
@@ -169,6 +170,15 @@ impl Metrics {
                 "ownergraph_readopted_references",
                 [],
                 ("References that came back to objects whose owner had orphaned them", "The collector removes them again. A controller with an outdated view writes them. Events on the dependents name the owner and the field manager."),
+                Counter::default(),
+            ),
+            cascades_unreported: book.put(
+                "ownergraph_cascades_unreported",
+                [],
+                (
+                    "Cascades without a summary Event, because too many were under way or too many Events wait",
+                    "Nothing is wrong with the cascades; the decision log has each of their deletions.",
+                ),
                 Counter::default(),
             ),
             breakers: book.put(

@@ -1,5 +1,6 @@
 //! Turns events of the engine into log lines and counters. The engine itself neither logs nor counts.
 
+mod cascades;
 mod guards;
 
 use crate::clock::wire;
@@ -46,6 +47,7 @@ pub(crate) struct Render {
     /// The drop of records about orphaning owners was logged.
     forgets: bool,
     guards: guards::Guards,
+    cascades: cascades::Cascades,
 }
 
 impl Render {
@@ -68,6 +70,7 @@ impl Render {
             unauthenticated: BTreeMap::new(),
             forgets: false,
             guards: guards::Guards::default(),
+            cascades: cascades::Cascades::default(),
         }
     }
 
@@ -79,6 +82,11 @@ impl Render {
     /// Records the end of a round.
     pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
         self.metrics.round(facts, took);
+        let (finished, mut unreported) = self.cascades.finished();
+        for about in finished {
+            unreported += u64::from(self.warnings.try_send(Warning::About(about)).is_err());
+        }
+        self.metrics.cascades_unreported.inc_by(unreported);
         if std::mem::take(&mut self.moved) {
             self.metrics.moved(self.clock.now());
         }
@@ -92,6 +100,7 @@ impl Render {
         if let Some(warning) = self.guards.events(event) {
             let _full = self.warnings.try_send(warning);
         }
+        self.cascades.follow(event);
         match event {
             // The decision was counted when this replica made it first.
             Event::Decided { repeated: true, .. } => {}

@@ -1,5 +1,5 @@
-//! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, and on objects that
-//! guards hold.
+//! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, on objects that guards
+//! hold, and on the roots of finished cascades.
 
 use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::Method;
@@ -50,10 +50,10 @@ pub(crate) enum Warning {
         object: ObjectRef,
         count: u32,
     },
-    Guard(About),
+    About(About),
 }
 
-/// An event of a guard, or of an object that a guard holds.
+/// An event of a guard, of an object that a guard holds, or of the root of a finished cascade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) object: ObjectRef,
@@ -68,7 +68,7 @@ impl Warning {
             Warning::OwnerInOtherNamespace { dependent: object, .. }
             | Warning::Readopted { dependent: object, .. }
             | Warning::TooManyReferences { object, .. }
-            | Warning::Guard(About { object, .. }) => object,
+            | Warning::About(About { object, .. }) => object,
         }
     }
 
@@ -78,7 +78,7 @@ impl Warning {
             Warning::OwnerInOtherNamespace { .. } => "OwnerRefInvalidNamespace",
             Warning::Readopted { .. } => "OwnerReferenceReadopted",
             Warning::TooManyReferences { .. } => "TooManyOwnerReferences",
-            Warning::Guard(about) => about.reason,
+            Warning::About(about) => about.reason,
         }
     }
 
@@ -108,12 +108,12 @@ impl Warning {
             Warning::TooManyReferences { count, .. } => format!(
                 "The object has {count} owner references; the garbage collector reads at most {REFERENCES_MAX}, or 512 KiB of text. It does not collect the object until some references are removed"
             ),
-            Warning::Guard(about) => about.message.clone(),
+            Warning::About(about) => about.message.clone(),
         }
     }
 
     fn kind(&self) -> &'static str {
-        let is_normal = matches!(self, Warning::Guard(About { is_warning: false, .. }));
+        let is_normal = matches!(self, Warning::About(About { is_warning: false, .. }));
         if is_normal { "Normal" } else { "Warning" }
     }
 
@@ -123,7 +123,7 @@ impl Warning {
             Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
             Warning::Readopted { dependent, owner, .. } => format!("{} {} again", dependent.uid, owner.uid),
             Warning::TooManyReferences { object, .. } => format!("{} references", object.uid),
-            Warning::Guard(About { object, reason, message, .. }) => format!("{} {reason} {message}", object.uid),
+            Warning::About(About { object, reason, message, .. }) => format!("{} {reason} {message}", object.uid),
         };
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)

@@ -69,7 +69,7 @@ impl Guards {
             uid: uid.clone(),
         };
         let message = format!("{message} ({why})");
-        Some(Warning::Guard(About { object, reason, is_warning, message }))
+        Some(Warning::About(About { object, reason, is_warning, message }))
     }
 
     /// The first held object of a cascade has an Event.
@@ -87,6 +87,6 @@ impl Guards {
         let message = format!(
             "The garbage collector holds the deletion of this object, and of others of its cascade: {by}: {why}{more}"
         );
-        Some(Warning::Guard(About { object: target.clone(), reason: "DeletionHeld", is_warning: true, message }))
+        Some(Warning::About(About { object: target.clone(), reason: "DeletionHeld", is_warning: true, message }))
     }
 }
