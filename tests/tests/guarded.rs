@@ -15,6 +15,8 @@ use tests::process::{Directory, free_port};
 use tests::service::{Programs, Service};
 use tests::stage::Stage;
 
+mod plans;
+
 const SOON: Duration = Duration::from_secs(20);
 /// After this time, the executors of an earlier leader cannot write any more, so guards become effective.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(90);
