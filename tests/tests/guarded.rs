@@ -142,16 +142,30 @@ impl World {
         guard.context("it was there")
     }
 
-    /// Runs the command line as a person does. Returns what it wrote.
-    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+    /// Runs a command with the credentials of the control plane. Returns its success, and what it prints.
+    fn command(&self, arguments: &[&str]) -> anyhow::Result<(bool, String, String)> {
         let mut command = Command::new(self.programs.path("ownergraph"));
-        command.args(arguments).env("OWNERGRAPH_SERVER", &self.address).env("KUBECONFIG", self.plane.kubeconfig());
+        command.args(arguments).args(["--server", &self.address]).env("KUBECONFIG", self.plane.kubeconfig());
         let output = command.output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// Runs a command that succeeds. Returns its stdout.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let (is_fine, stdout, stderr) = self.command(arguments)?;
+        ensure!(is_fine, "{arguments:?}: {stdout}{stderr}");
+        Ok(stdout)
+    }
+
+    /// Runs a command that may fail. Returns all that it prints.
+    fn says(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let (_, stdout, stderr) = self.command(arguments)?;
+        Ok(stdout + &stderr)
     }
 
     fn why(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
-        self.run(&["why", &format!("configmap/{name}"), "-n", namespace])
+        self.says(&["why", &format!("configmap/{name}"), "-n", namespace])
     }
 
     /// Runs a line that a command has printed.
@@ -267,7 +281,8 @@ impl World {
         ensure!(cascade.objects == DEPENDENTS as u64 && cascade.complete, "{cascade:?}");
         let digest = if cascade.digest.starts_with('0') { "1" } else { "0" }.to_owned() + &cascade.digest[1..];
         let root = cascade.root.context("no root")?.name;
-        let said = self.run(&["approve", &format!("configmap/{root}"), "-n", case.namespace(), "--digest", &digest])?;
+        let said =
+            self.says(&["approve", &format!("configmap/{root}"), "-n", case.namespace(), "--digest", &digest])?;
         ensure!(said.contains("digest"), "{said}");
         self.holds(&case.name(), case.holds as u64).await?;
         Ok(())
@@ -288,7 +303,7 @@ impl World {
             &["status"],
         ];
         for arguments in commands {
-            let ask = || std::future::ready(self.run(arguments));
+            let ask = || std::future::ready(self.says(arguments));
             let named = |said: &String| said.contains(&name) || said.contains(&singular);
             until(&format!("{arguments:?} names {name}"), SOON, ask, named).await?;
         }

@@ -3,16 +3,6 @@
 use super::*;
 
 impl World {
-    /// Runs `ownergraph` with the credentials of the control plane, and returns what it prints to stdout.
-    fn run(&self, args: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(self.programs.path("ownergraph"));
-        command.args(args).args(["--server", &self.address]).env("KUBECONFIG", self.plane.kubeconfig());
-        let output = command.output()?;
-        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "{args:?}: {stdout}{stderr}");
-        Ok(stdout.into_owned())
-    }
-
     /// A Pause of another name.
     async fn pause_besides(&self, known: &str) -> anyhow::Result<Option<Value>> {
         let pauses = load::list(&self.client, "/apis/ownergraph.dev/v1alpha1/pauses").await?;
