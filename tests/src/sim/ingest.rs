@@ -5,13 +5,18 @@ use super::kinds::{KINDS, observe};
 use super::replica::position;
 use super::truth::Logged;
 use super::world::{Happening, MS, S, World};
-use engine::follow::{Ask, Config, Failure, Follow, Input as Heard, Output, Pass, Tell};
+use engine::follow::{Ask, Config, Failure, Follow, Input as Heard, Output, Pass, Tell, WatchEnd};
 use engine::leader::Input;
 use engine::object::{Object, ResourceVersion};
+use engine::time::Time;
 use sandbox::model::{ListQuery, Position};
 use std::collections::VecDeque;
+use std::time::Duration;
 
+mod ends;
 mod served;
+#[cfg(test)]
+mod tests;
 
 /// The state of one collection in the shell.
 #[derive(Debug, Default)]
@@ -30,6 +35,10 @@ pub(super) struct Collection {
     pub(super) through: Option<u64>,
     /// The history of the store that the collection belongs to.
     pub(super) history: usize,
+    /// The last revision up to which the leader had the collection.
+    stood: Option<u64>,
+    /// The time on the replica's clock at which the requested watch reaches its limit.
+    limit: Time,
 }
 
 /// The open connection to the API server.
@@ -165,6 +174,7 @@ impl World {
     /// The leader has received the main store up to the position of this collection.
     fn knows(&mut self, at: usize, kind: usize) {
         let replica = &mut self.replicas[at];
+        replica.collections[kind].stood = replica.collections[kind].through;
         let through = replica.collections[kind].through.filter(|_| !self.server.apart[kind]);
         replica.known = replica.known.max(through.unwrap_or_default());
     }
@@ -179,12 +189,18 @@ impl World {
             }
             Tell::ListEnded(resource_version) => {
                 entry.through = revision(&resource_version);
+                if entry.through < entry.stood {
+                    self.may_know(at, kind);
+                }
                 self.knows(at, kind);
                 Input::ListEnded { collection, resource_version }
             }
             Tell::ListFailed(failure) => {
                 entry.through = None;
                 let broke = failure.is_transport();
+                if broke {
+                    self.may_know(at, kind);
+                }
                 Input::ListFailed { collection, error: failure.sentence, broke }
             }
             Tell::Bookmark(resource_version) => {
@@ -192,7 +208,13 @@ impl World {
                 self.knows(at, kind);
                 Input::Bookmark { collection, resource_version }
             }
-            Tell::WatchLost(end, failure) => Input::WatchLost { collection, end, error: failure.sentence },
+            Tell::WatchLost(WatchEnd::Early, _) if self.options.deaf => return,
+            Tell::WatchLost(end, failure) => {
+                if end.is_doubt() {
+                    self.may_know(at, kind);
+                }
+                Input::WatchLost { collection, end, error: failure.sentence }
+            }
             Tell::WatchResumed => Input::WatchResumed { collection },
             Tell::ListsAnew(_) => return,
         };
@@ -201,12 +223,15 @@ impl World {
 
     fn ask(&mut self, at: usize, kind: usize, ask: Ask) {
         let delay = self.api.delay(self.options.api_ms.max(self.watch_ms(kind) / 4));
-        let epoch = self.replicas[at].epoch;
+        let (epoch, local) = (self.replicas[at].epoch, self.replicas[at].local(self.now));
         let collection = &mut self.replicas[at].collections[kind];
         collection.generation += 1;
         collection.objects.clear();
         let generation = collection.generation;
         let asks = ask != Ask::Nothing;
+        if let Ask::Watch { seconds, .. } | Ask::WatchList { seconds } = ask {
+            collection.limit = local + Duration::from_secs(seconds);
+        }
         collection.line = if asks { Line::Asked(ask) } else { Line::Nothing };
         if asks {
             self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
@@ -475,57 +500,6 @@ impl World {
         }
         let delay = self.net.between(30 * S, 60 * S);
         self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
-    }
-
-    // The ends of watches.
-
-    /// The time limit of the watch has passed.
-    pub(super) fn watch_ends(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if self.is_following(at, epoch, kind, generation) {
-            self.hears(at, kind, Heard::Ended);
-        }
-    }
-
-    fn drop_watch(&mut self, at: usize, kind: usize) {
-        let transport = self.strikes("transport error", self.options.faults.transport);
-        let long = self.chaos.once_in(5);
-        let delay = if long { self.chaos.between(S, 90 * S) } else { self.chaos.between(MS, 3 * S) };
-        self.replicas[at].collections[kind].down_until = self.now + delay;
-        if !transport && self.chaos.once_in(2) {
-            self.tally.fault("clean end");
-            return self.hears(at, kind, Heard::Ended);
-        }
-        self.fail(at, kind, if transport { None } else { Some(500) }, "the watch broke");
-    }
-
-    /// The member stops, and all watches that it answers end.
-    pub(super) fn break_members_watches(&mut self) {
-        for at in 0..self.replicas.len() {
-            if self.replicas[at].leader.is_none() {
-                continue;
-            }
-            for kind in 0..KINDS.len() {
-                if matches!(&self.replicas[at].collections[kind].line, Line::Stream(stream) if stream.shows_through.is_some())
-                {
-                    self.fail(at, kind, None, "the member is gone");
-                }
-            }
-        }
-    }
-
-    /// The client finds that a connection is broken.
-    pub(super) fn broken(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_following(at, epoch, kind, generation) {
-            return;
-        }
-        if !self.options.is_aggregated(kind) {
-            self.told_of_history(at);
-        }
-        if matches!(self.replicas[at].collections[kind].line, Line::Broken { clean: true }) {
-            self.hears(at, kind, Heard::Ended);
-        } else {
-            self.fail(at, kind, None, "the connection broke");
-        }
     }
 
     /// Returns the place at which the server continues a watch.

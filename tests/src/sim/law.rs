@@ -14,9 +14,10 @@
 //! * An owner that is proven absent is absent, however late the proof arrives. Only a restore brings back an object
 //!   with the same uid.
 //! * A restore undoes the facts of a decision, and neither the uid nor the version of the target shows it. The judge
-//!   uses the history of the decision if the leader decided before its connections broke, and only while the executor
-//!   cannot know of the restore: the leader's message has not arrived, and the session has not ended. A write that
-//!   leaves after that is a violation of its own. An owner may have orphaned its dependents in a lost history and be
+//!   uses the history of the decision if the leader decided before it could know of the restore, and only while the
+//!   executor cannot know of it: the leader's message has not arrived, and the session has not ended. A leader can know
+//!   when a connection breaks, a watch ends before its limit, a position expires, or a list goes back. A watch that
+//!   reaches its limit in the same moment tells it nothing. A write that leaves after that is a violation of its own. An owner may have orphaned its dependents in a lost history and be
 //!   gone in the present one. The collector may then keep its dependents.
 
 use super::kinds::{KINDS, UNWATCHED, by_kind, stored};

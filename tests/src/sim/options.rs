@@ -37,6 +37,8 @@ pub struct Options {
     pub upgrade: bool,
     /// Users create protections and gates.
     pub guards: bool,
+    /// A planted bug, which no seed draws: no leader is told of a watch that ends too early.
+    pub deaf: bool,
     pub faults: Faults,
     pub users: Users,
     pub perils: Perils,
@@ -169,6 +171,7 @@ impl Options {
             users,
             upgrade: random.percent(30),
             guards: Random::new(seed, 13).percent(30),
+            deaf: false,
             perils: Perils::draw(seed, perils),
         }
     }

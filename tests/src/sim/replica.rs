@@ -119,7 +119,8 @@ impl World {
         }
     }
 
-    /// Notes that the replica can know of the present history from now on.
+    /// Notes that the replica can know of the present history from now on. An answer to a question does not count,
+    /// because the leader drops the answers of rounds that it has given up.
     pub(super) fn told_of_history(&mut self, at: usize) {
         let (now, history) = (self.now, self.history());
         self.replicas[at].told.resize(history, now);

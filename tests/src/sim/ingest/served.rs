@@ -67,7 +67,7 @@ impl World {
         collection.follow = None;
         collection.line = Line::Nothing;
         collection.generation += 1;
-        collection.through = None;
+        (collection.through, collection.stood) = (None, None);
         self.tell(at, Input::KindUnserved(KINDS[kind].key()));
     }
 }
