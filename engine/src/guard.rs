@@ -90,9 +90,21 @@ pub struct Guard {
     pub elapsed: Duration,
     /// The time since 1970 at which the resource was read. Ends that the rule names are compared with it.
     pub read_at: Duration,
+    /// Of a budget: the deletions of its window that a leader has written to the status. They count only when the guard
+    /// is first seen.
+    pub spent: Vec<Spending>,
     /// An error in the resource; empty if there is none.
     pub problem: String,
     pub rule: Rule,
+}
+
+/// Deletions in one part of the window of a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spending {
+    /// The begin of the part, since 1970.
+    pub since: Duration,
+    pub collection: GroupResource,
+    pub count: u64,
 }
 
 /// What a guard does with the work in its scope.

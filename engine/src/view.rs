@@ -2,7 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Presence;
-use crate::guard::{Cascade, GuardId, GuardKind, Rule};
+use crate::guard::{Cascade, GuardId, GuardKind, Rule, Spending};
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::scope::Scope;
 use crate::time::Time;
@@ -141,6 +141,8 @@ pub enum GuardUsage {
         spent: u64,
         /// Items wait for the window.
         exceeded: bool,
+        /// The deletions by part of the window, the oldest first.
+        window: Vec<Spending>,
     },
     Approval {
         /// The cascades that wait for an approval, at most [`LISTED_MAX`].

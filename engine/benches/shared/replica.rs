@@ -73,6 +73,7 @@ pub(crate) fn guard(leader: &mut Leader, guards: usize) -> Arc<Table> {
             lifetime: None,
             elapsed: Duration::ZERO,
             read_at: Duration::ZERO,
+            spent: Vec::new(),
             problem: String::new(),
             rule: Rule::Hold,
         }

@@ -6,7 +6,7 @@
 
 use super::holding::Holding;
 use super::{Event, Leader, Output, Timer};
-use crate::guard::{Approval, Approved, Budget, Cascade, GuardId, GuardKind, Limit, OnExceeded, Rule};
+use crate::guard::{Approval, Approved, Budget, Cascade, GuardId, GuardKind, Limit, OnExceeded, Rule, Spending};
 use crate::hold::meaning::Wants;
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
@@ -18,7 +18,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use breaker::Breaker;
-use budgets::Budgets;
+use budgets::{Budgets, Spent};
 use cascades::{CascadeOf, ROOTS_MAX, SLICE};
 use core::time::Duration;
 use gates::{Gates, State, Subject};
@@ -235,7 +235,7 @@ impl Leader {
             return true;
         }
         let (first, count) = (!core::mem::replace(&mut spent.exceeded, true), spent.count(None));
-        if let Some(next) = spent.next(budget.window).filter(|_| budget.on_exceeded != OnExceeded::Approve) {
+        if let Some(next) = spent.next().filter(|_| budget.on_exceeded != OnExceeded::Approve) {
             self.cx.timers.set(next.max(now), Timer::Budget(id.clone()));
         }
         if first && self.cx.term.is_some() {
@@ -271,7 +271,7 @@ impl Leader {
             // How much room each collection has is determined at the grant.
             Limit::Percent(_) => RELEASED_AT_ONCE,
         };
-        let next = spent.next(budget.window);
+        let next = spent.next();
         let hold = Hold::Guard(id.clone());
         self.dispatcher.release(&hold, room.min(RELEASED_AT_ONCE) as usize);
         // While items wait, each deletion that is counted sets the timer.
@@ -313,9 +313,10 @@ impl Leader {
         let now = self.cx.now;
         self.cascade_lost(target);
         for (id, budget) in self.budgets_over(target) {
+            let calendar = self.calendar(&id);
             let spent = self.consent.budgets.at(now, &id, &budget);
-            spent.spend(now, budget.window, &target.uid, target.group_resource());
-            if let Some(next) = spent.next(budget.window).filter(|_| spent.exceeded) {
+            spent.spend((now, calendar), budget.window, &target.uid, target.group_resource());
+            if let Some(next) = spent.next().filter(|_| spent.exceeded) {
                 self.cx.timers.set(next, Timer::Budget(id));
             }
         }
@@ -361,6 +362,15 @@ impl Leader {
     }
 
     // ---- changes of guards
+
+    /// Takes over the window of a new guard.
+    pub(super) fn recall_spent(&mut self, id: &GuardId, recorded: Vec<Spending>) {
+        let Some(entry) = self.dispatcher.queue().holds().get(id) else { return };
+        if let Rule::Budget(budget) = entry.guard.rule.clone() {
+            let read_at = entry.guard.read_at;
+            self.consent.budgets.recall((self.cx.now, read_at), id, &budget, recorded);
+        }
+    }
 
     /// Asks anew after guards have changed.
     pub(super) fn reconsider(&mut self, changed: &GuardId) {
@@ -419,6 +429,7 @@ impl Consent {
                 GuardUsage::Budget {
                     spent: spent.map_or(0, |spent| spent.count(None)),
                     exceeded: spent.is_some_and(|spent| spent.exceeded),
+                    window: spent.map(Spent::spendings).unwrap_or_default(),
                 }
             }
             Rule::Approval(approval) => {

@@ -219,11 +219,14 @@ impl Leader {
         }
     }
 
-    fn take_guard(&mut self, guard: Guard) -> Taken {
-        let id = guard.id.clone();
+    fn take_guard(&mut self, mut guard: Guard) -> Taken {
+        let (id, spent) = (guard.id.clone(), core::mem::take(&mut guard.spent));
         let taken = self.dispatcher.take_guard(&mut self.cx, guard, self.world.coverage());
         if matches!(taken, Taken::New | Taken::Rescoped) {
             self.report_guard(&id);
+            if taken == Taken::New {
+                self.recall_spent(&id, spent);
+            }
             self.reconsider(&id);
             self.judge_selected();
             self.match_anew();

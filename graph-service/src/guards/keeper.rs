@@ -165,13 +165,14 @@ impl Keeper {
 }
 
 fn state(view: &GuardView, covers: Option<u64>) -> State {
-    let (exceeded, approved) = match &view.usage {
-        GuardUsage::Budget { exceeded, .. } => (*exceeded, Vec::new()),
+    let (mut exceeded, mut deletions, mut approved) = (false, Vec::new(), Vec::new());
+    match &view.usage {
+        GuardUsage::Budget { exceeded: is, window, .. } => (exceeded, deletions) = (*is, window.clone()),
         GuardUsage::Approval { accepted, .. } => {
-            (false, accepted.iter().map(|cascade| (cascade.root.uid.clone(), cascade.digest)).collect())
+            approved = accepted.iter().map(|cascade| (cascade.root.uid.clone(), cascade.digest)).collect();
         }
-        GuardUsage::Standing | GuardUsage::Gate { .. } => (false, Vec::new()),
-    };
+        GuardUsage::Standing | GuardUsage::Gate { .. } => {}
+    }
     let written = !view.created.is_zero();
     State {
         kind: view.id.kind,
@@ -187,6 +188,7 @@ fn state(view: &GuardView, covers: Option<u64>) -> State {
         covers,
         held: view.held as u64,
         exceeded,
+        deletions,
         approved,
         expires: view.lifetime.filter(|_| written).map(|lifetime| view.created + lifetime),
     }

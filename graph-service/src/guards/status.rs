@@ -1,6 +1,6 @@
 //! The status of a guard at the API server, for people and for tools that wait.
 
-use engine::guard::GuardKind;
+use engine::guard::{GuardKind, Spending};
 use engine::object::{Uid, clip};
 use engine::scope::Scope;
 use k8s_openapi::jiff::Timestamp;
@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) held: u64,
     /// Of a budget: a deletion waits because of it.
     pub(crate) exceeded: bool,
+    /// Of a budget: the deletions in its window.
+    pub(crate) deletions: Vec<Spending>,
     /// Of an approval: the roots, with the digests that the leader has compared.
     pub(crate) approved: Vec<(Uid, u64)>,
     /// The end of its lifetime since 1970.
@@ -87,6 +89,17 @@ pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
         "observedGeneration": of.generation,
         "conditions": conditions,
     });
+    if of.kind == GuardKind::Budget {
+        let entry = |Spending { since, collection, count }: &Spending| {
+            // The next leader does not let a deletion leave the window early.
+            let since = date(*since + Duration::from_millis(999))?;
+            Some(json!({
+                "sinceTime": since, "group": *collection.group, "resource": *collection.resource,
+                "count": count,
+            }))
+        };
+        status["deletions"] = of.deletions.iter().filter_map(entry).collect();
+    }
     if of.kind == GuardKind::Approval {
         let entry =
             |(root, digest): &(Uid, u64)| json!({ "rootUID": root.to_string(), "digest": digest_text(*digest) });

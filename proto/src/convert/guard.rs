@@ -26,7 +26,7 @@ pub fn guard(view: GuardView, clock: Clock) -> Guard {
     let (mut budget, mut approval, mut gate) = (None, None, None);
     match view.usage {
         GuardUsage::Standing => {}
-        GuardUsage::Budget { spent, exceeded } => budget = Some(BudgetUsage { spent, exceeded }),
+        GuardUsage::Budget { spent, exceeded, .. } => budget = Some(BudgetUsage { spent, exceeded }),
         GuardUsage::Approval { waiting, accepted } => {
             let all = |of: Vec<guard::Cascade>| of.into_iter().map(Into::into).collect();
             approval = Some(ApprovalUsage { waiting: all(waiting), accepted: all(accepted) });

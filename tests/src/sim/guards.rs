@@ -91,6 +91,7 @@ impl Guards {
             lifetime: None,
             elapsed: Duration::ZERO,
             read_at: Duration::from_secs(1),
+            spent: Vec::new(),
             problem: String::new(),
             rule,
         }

@@ -96,7 +96,7 @@ impl Breaker {
     /// Decides about one more unexplained deletion in a collection of this size.
     pub(super) fn decide(&mut self, now: Time, of: &GroupResource, size: u64) -> Follows {
         let collection = self.0.entry(of.clone()).or_default();
-        collection.spent.trim(now, WINDOW);
+        collection.spent.trim(now);
         if let State::Passed { until } = collection.state
             && until <= now
         {
@@ -123,7 +123,7 @@ impl Breaker {
     /// Counts an unexplained deletion that is granted.
     pub(super) fn spend(&mut self, now: Time, of: &GroupResource, uid: &Uid) {
         if let Some(collection) = self.0.get_mut(of) {
-            collection.spent.spend(now, WINDOW, uid, of.clone());
+            collection.spent.spend((now, Duration::ZERO), WINDOW, uid, of.clone());
         }
     }
 

@@ -2,17 +2,22 @@
 //!
 //! A deletion counts when its lease is granted, and for as long as the lease lasts; then when an executor reports that
 //! the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
-//! only the last. So each replica knows the window, also one that begins to lead in its middle.
+//! only the last. So each replica knows the window, also one that begins to lead in its middle. A replica that starts
+//! in its middle reads the earlier part in the status of the budget.
 
-use crate::guard::{Budget, GuardId, Limit, OnExceeded};
+use crate::guard::{Budget, GuardId, Limit, OnExceeded, Spending};
 use crate::object::{GroupResource, Uid};
 use crate::plan;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// The number of parts of a window. A deletion leaves the window with its part.
 const PARTS: u32 = 60;
+
+/// Maximum number of entries about one window that readers get. The newest ones remain.
+const SPENDINGS_MAX: usize = 600;
 
 /// The windows of all budgets.
 #[derive(Debug, Default)]
@@ -21,14 +26,26 @@ pub(super) struct Budgets(BTreeMap<GuardId, Spent>);
 /// The deletions of one budget.
 #[derive(Debug, Default)]
 pub(super) struct Spent {
-    /// Deletions by collection, in parts of the window, the oldest first.
-    parts: VecDeque<(Time, BTreeMap<GroupResource, u64>)>,
+    /// The oldest first.
+    parts: VecDeque<Part>,
     /// The targets of leases.
     leased: BTreeMap<Uid, GroupResource>,
     /// The value of the field when the window last began.
     count_from: Duration,
     /// An event has reported that the budget is exhausted.
     pub(super) exceeded: bool,
+}
+
+/// The deletions of one part of a window.
+#[derive(Debug)]
+struct Part {
+    /// When it began, since 1970.
+    since: Duration,
+    /// When the next part may begin.
+    open_until: Time,
+    /// When it leaves the window.
+    until: Time,
+    counts: BTreeMap<GroupResource, u64>,
 }
 
 impl Budgets {
@@ -44,8 +61,36 @@ impl Budgets {
             *spent =
                 Spent { count_from: budget.count_from, leased: core::mem::take(&mut spent.leased), ..Spent::default() };
         }
-        spent.trim(now, budget.window);
+        spent.trim(now);
         spent
+    }
+
+    /// Takes over the deletions that an earlier leader has recorded. `calendar` is the time since 1970 at which they were
+    /// read; zero if it is unknown, and then they count as new.
+    pub(super) fn recall(
+        &mut self,
+        (now, calendar): (Time, Duration),
+        id: &GuardId,
+        budget: &Budget,
+        mut recorded: Vec<Spending>,
+    ) {
+        recorded.retain(|spending| spending.since >= budget.count_from);
+        recorded.sort_by_key(|spending| spending.since);
+        let spent = self.at(now, id, budget);
+        for Spending { since, collection, count } in recorded {
+            let age = if calendar.is_zero() { Duration::ZERO } else { calendar.saturating_sub(since) };
+            let left = (part(budget.window) + budget.window).saturating_sub(age);
+            match spent.parts.back_mut().filter(|part| part.since == since) {
+                Some(part) => *part.counts.entry(collection).or_default() += count,
+                None => spent.parts.push_back(Part {
+                    since,
+                    open_until: now,
+                    until: now + left,
+                    counts: BTreeMap::from([(collection, count)]),
+                }),
+            }
+        }
+        spent.trim(now);
     }
 
     /// The window of a budget as it is now, for a plan.
@@ -71,8 +116,8 @@ impl Budgets {
 
 impl Spent {
     /// Forgets what has left the window.
-    pub(super) fn trim(&mut self, now: Time, window: Duration) {
-        while self.parts.front().is_some_and(|(begun, _)| *begun + part(window) + window <= now) {
+    pub(super) fn trim(&mut self, now: Time) {
+        while self.parts.front().is_some_and(|part| part.until <= now) {
             self.parts.pop_front();
         }
     }
@@ -88,7 +133,7 @@ impl Spent {
     }
 
     fn gone(&self, collection: &GroupResource) -> u64 {
-        self.parts.iter().filter_map(|(_, part)| part.get(collection)).sum()
+        self.parts.iter().filter_map(|part| part.counts.get(collection)).sum()
     }
 
     /// The deletions in the window that ends now, by collection.
@@ -98,8 +143,8 @@ impl Spent {
             spent.entry(of.clone()).or_default().leased += 1;
         }
         let is_new = budget.count_from > self.count_from;
-        let counts = |begun: Time| !is_new && begun + part(budget.window) + budget.window > now;
-        for (of, count) in self.parts.iter().filter(|(begun, _)| counts(*begun)).flat_map(|(_, part)| part) {
+        let counts = |part: &&Part| !is_new && part.until > now;
+        for (of, count) in self.parts.iter().filter(counts).flat_map(|part| &part.counts) {
             spent.entry(of.clone()).or_default().gone += count;
         }
         spent
@@ -109,7 +154,7 @@ impl Spent {
     pub(super) fn count(&self, collection: Option<&GroupResource>) -> u64 {
         let is_it = |of: &GroupResource| collection.is_none_or(|collection| collection == of);
         let gone: u64 =
-            self.parts.iter().flat_map(|(_, part)| part).filter(|(of, _)| is_it(of)).map(|(_, count)| count).sum();
+            self.parts.iter().flat_map(|part| &part.counts).filter(|(of, _)| is_it(of)).map(|(_, count)| count).sum();
         gone + self.leased.values().filter(|of| is_it(of)).count() as u64
     }
 
@@ -117,18 +162,40 @@ impl Spent {
         self.leased.insert(uid.clone(), collection);
     }
 
-    /// Counts a deletion that was carried out.
-    pub(super) fn spend(&mut self, now: Time, window: Duration, uid: &Uid, collection: GroupResource) {
+    /// Counts a deletion that was carried out. `calendar` is the time since 1970, for people and for later leaders.
+    pub(super) fn spend(
+        &mut self,
+        (now, calendar): (Time, Duration),
+        window: Duration,
+        uid: &Uid,
+        collection: GroupResource,
+    ) {
         self.leased.remove(uid);
-        match self.parts.back_mut() {
-            Some((begun, part_of)) if now < *begun + part(window) => *part_of.entry(collection).or_default() += 1,
-            _ => self.parts.push_back((now, BTreeMap::from([(collection, 1)]))),
+        match self.parts.back_mut().filter(|part| now < part.open_until) {
+            Some(part) => *part.counts.entry(collection).or_default() += 1,
+            None => self.parts.push_back(Part {
+                since: calendar,
+                open_until: now + part(window),
+                until: now + part(window) + window,
+                counts: BTreeMap::from([(collection, 1)]),
+            }),
         }
     }
 
     /// The time at which the oldest part leaves the window.
-    pub(super) fn next(&self, window: Duration) -> Option<Time> {
-        self.parts.front().map(|(begun, _)| *begun + part(window) + window)
+    pub(super) fn next(&self) -> Option<Time> {
+        self.parts.front().map(|part| part.until)
+    }
+
+    /// The deletions of the window, the oldest first.
+    pub(super) fn spendings(&self) -> Vec<Spending> {
+        let of_part = |part: &Part| {
+            let (since, counts) = (part.since, part.counts.clone());
+            counts.into_iter().map(move |(collection, count)| Spending { since, collection, count })
+        };
+        let mut all: Vec<Spending> = self.parts.iter().flat_map(of_part).collect();
+        all.drain(..all.len().saturating_sub(SPENDINGS_MAX));
+        all
     }
 }
 

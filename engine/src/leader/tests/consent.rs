@@ -105,6 +105,51 @@ fn a_budget_lets_so_many_go_and_the_next_ones_when_the_window_moves() {
 }
 
 #[test]
+fn a_replica_that_starts_in_the_middle_of_a_window_knows_its_earlier_part() {
+    let mut bench = Bench::synced();
+    let rule = Rule::Budget(budget(3, OnExceeded::Hold));
+    bench.guard(guard(GuardKind::Budget, 1, rule.clone()));
+    bench.delete_owner_of(2);
+    assert_eq!(bench.carry_out(104), 2);
+    let spent = |bench: &Bench| match &bench.leader.queries().guards()[0].usage {
+        crate::view::GuardUsage::Budget { window, .. } => window.clone(),
+        other => panic!("{other:?}"),
+    };
+    let recorded = spent(&bench);
+    assert_eq!(
+        recorded.iter().map(|part| (part.since.as_secs(), part.count)).collect::<Vec<_>>(),
+        [(NOON.as_secs(), 2)]
+    );
+
+    // Another process reads the status half a minute after that.
+    let mut next = Bench::synced();
+    let late = NOON + MINUTE / 2;
+    next.guard(Guard { read_at: late, spent: recorded.clone(), ..guard(GuardKind::Budget, 1, rule.clone()) });
+    next.delete_owner_of(3);
+    assert_eq!(next.granted.len(), 1, "two are spent");
+    assert_eq!(spent(&next), recorded);
+    // The leader's own writes of the status change nothing.
+    next.guard(Guard { read_at: late, spent: recorded.clone(), ..guard(GuardKind::Budget, 2, rule.clone()) });
+    assert_eq!(next.leader.queries().guards()[0].held, 2);
+    assert_eq!(next.carry_out(104), 1);
+    next.pass(MINUTE / 2 + Duration::from_secs(2));
+    assert_eq!(next.granted.len(), 2, "the recorded part has left the window");
+
+    // Without the time of the API server, the record counts as new. A window that a person began has no older part.
+    let begun = |count_from| Rule::Budget(Budget { count_from, ..budget(3, OnExceeded::Hold) });
+    for (read_at, rule, granted) in [
+        (Duration::ZERO, rule, 1),
+        (late, begun(NOON + Duration::from_secs(1)), 3),
+        (NOON + 3 * MINUTE, begun(NOON), 3),
+    ] {
+        let mut next = Bench::synced();
+        next.guard(Guard { read_at, spent: recorded.clone(), ..guard(GuardKind::Budget, 1, rule) });
+        next.delete_owner_of(3);
+        assert_eq!(next.granted.len(), granted, "read at {read_at:?}");
+    }
+}
+
+#[test]
 fn a_lease_that_fails_gives_its_share_back() {
     let mut bench = Bench::synced();
     bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Hold))));

@@ -31,6 +31,7 @@ pub(super) fn pause(name: &str, rv: u64) -> Guard {
         lifetime: Some(HOUR),
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
+        spent: Vec::new(),
         problem: String::new(),
         rule: Rule::Hold,
     }

@@ -143,6 +143,7 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         lifetime: Some(Duration::from_secs(600)),
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
+        spent: Vec::new(),
         problem: String::new(),
         rule: crate::guard::Rule::Hold,
     };

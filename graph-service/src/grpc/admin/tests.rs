@@ -45,6 +45,7 @@ fn pause(number: usize, filters: usize) -> Guard {
         generation: 1,
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
+        spent: Vec::new(),
         problem: String::new(),
         actor: String::new(),
     }

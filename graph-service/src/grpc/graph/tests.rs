@@ -208,6 +208,7 @@ async fn a_preview_names_the_guards_and_the_digest_that_an_approval_needs() {
         lifetime: None,
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
+        spent: Vec::new(),
         problem: String::new(),
         rule: Rule::Approval(Approval { more_than: Some(1), resources: vec![], approved: vec![] }),
     };

@@ -4,7 +4,7 @@
 use super::values::{Date, Digest, Most, Resource, Within, Word};
 use super::{ACTOR_MAX_BYTES, CLOCK_AHEAD_MAX, DAY, Spec, parse};
 use crate::gates::transport::{self, Transport};
-use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule};
+use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule, Spending};
 use engine::object::{GroupResource, Uid, clip};
 use proto::convert::{REASON_MAX_BYTES, SCOPE_MAX};
 use runtime::visible;
@@ -17,6 +17,8 @@ use std::time::Duration;
 const OBJECTS_MAX: u64 = 1_000_000_000;
 /// Maximum number of approvals of one resource.
 pub(crate) const APPROVED_MAX: usize = 100;
+/// Maximum number of recorded entries of one budget.
+const SPENDINGS_MAX: usize = 600;
 /// The lifetime of the pause of a budget that names none, in seconds.
 const PAUSE_SECONDS: u64 = 3600;
 /// The longest bypass.
@@ -88,6 +90,29 @@ fn budget(raw: RawBudget, count_from: Duration) -> Result<Budget, String> {
         }
     };
     Ok(Budget { limit, window: Duration::from_secs(raw.window_seconds.0), on_exceeded, count_from })
+}
+
+/// Deletions that a leader has recorded in the status of a budget.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawSpending {
+    since_time: Date,
+    #[serde(default)]
+    group: String,
+    resource: Word,
+    count: Within<1, OBJECTS_MAX>,
+}
+
+/// The recorded deletions of a budget. An entry that cannot be read does not count.
+pub(super) fn spent(kind: GuardKind, status: &Value) -> Vec<Spending> {
+    let recorded = status["deletions"].as_array().filter(|_| kind == GuardKind::Budget);
+    let entries = recorded.map(Vec::as_slice).unwrap_or_default().iter().take(SPENDINGS_MAX);
+    let spending = |entry| {
+        let RawSpending { since_time, group, resource, count } = RawSpending::deserialize(entry).ok()?;
+        let collection = GroupResource { group: group.into(), resource: resource.0 };
+        Some(Spending { since: since_time.0, collection, count: count.0 })
+    };
+    entries.filter_map(spending).collect()
 }
 
 fn count_from(spec: &mut Spec) -> Duration {

@@ -1,4 +1,5 @@
 use super::*;
+use engine::object::GroupResource;
 
 fn state(kind: GuardKind) -> State {
     State {
@@ -11,6 +12,7 @@ fn state(kind: GuardKind) -> State {
         covers: None,
         held: 0,
         exceeded: false,
+        deletions: Vec::new(),
         approved: Vec::new(),
         expires: Some(Duration::from_secs(90)),
     }
@@ -77,6 +79,11 @@ fn a_budget_says_whether_it_is_exceeded_and_an_approval_what_is_approved() {
         assert!(conditions(&status).iter().any(|one| one.starts_with(expected)), "{status}");
         assert_eq!(status.get("approved"), None);
     }
+    let collection = GroupResource { group: "".into(), resource: "pods".into() };
+    let deletions = vec![Spending { since: Duration::from_millis(30_001), collection, count: 4 }];
+    let of_budget = status(&State { deletions, ..state(GuardKind::Budget) }, &Value::Null, at(60));
+    let expected = json!([{ "sinceTime": "1970-01-01T00:00:31Z", "group": "", "resource": "pods", "count": 4 }]);
+    assert_eq!(of_budget["deletions"], expected, "the next leader does not let them leave the window early");
     let approved = vec![(Uid::parse("u").unwrap(), 255)];
     let status = status(&State { approved, ..state(GuardKind::Approval) }, &Value::Null, at(60));
     assert_eq!(status["approved"], json!([{ "rootUID": "u", "digest": "00000000000000ff" }]));
