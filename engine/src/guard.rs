@@ -190,8 +190,10 @@ pub struct Gate {
     pub allow_after_max_hold: bool,
     /// The end of a bypass since 1970; zero: none.
     pub bypass_until: Duration,
-    /// Who bypasses the gate, and why.
+    /// Why the gate is bypassed.
     pub bypass: String,
+    /// Who bypasses it, according to its resource; empty if unknown.
+    pub bypass_by: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

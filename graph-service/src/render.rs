@@ -283,6 +283,9 @@ impl Render {
                 let answer = answer.as_str();
                 tracing::debug!(guard = %id, %target, answer, allowed, by, said = message, "a gate has answered");
             }
+            Event::GateBypassed { id, reason, actor, .. } => {
+                tracing::warn!(guard = %id, actor, why = reason, "a gate is bypassed; it holds nothing for a time");
+            }
             Event::GuardsKnown { kind } => {
                 let kind = kind.as_kind();
                 tracing::info!(kind, "the guards of the kind are readable again; deletions resume");

@@ -300,6 +300,15 @@ pub enum Event {
         message: String,
         observe_only: bool,
     },
+    /// A person bypasses a gate for a time.
+    GateBypassed {
+        id: GuardId,
+        /// The end since 1970.
+        until: Duration,
+        reason: String,
+        /// Who bypasses it, according to its resource; empty if unknown.
+        actor: String,
+    },
     /// The leader ignored an invalid input.
     Rejected {
         why: String,
@@ -351,6 +360,7 @@ impl Event {
             Event::ApprovalNeeded { .. } => "approval needed",
             Event::Approved { .. } => "approved",
             Event::GateAnswered { .. } => "gate answered",
+            Event::GateBypassed { .. } => "gate bypassed",
             Event::Rejected { .. } => "rejected",
         }
     }

@@ -2,7 +2,7 @@
 
 use super::holding::Holding;
 use super::{Event, GuardAnswer, GuardList, GuardRead, Leader, Output, Timer};
-use crate::guard::{Guard, GuardId, GuardKind};
+use crate::guard::{Guard, GuardId, GuardKind, Rule};
 use crate::hold::Taken;
 use crate::object::{ResourceVersion, Uid};
 use alloc::collections::BTreeSet;
@@ -221,9 +221,13 @@ impl Leader {
 
     fn take_guard(&mut self, mut guard: Guard) -> Taken {
         let (id, spent) = (guard.id.clone(), core::mem::take(&mut guard.spent));
+        let bypass = self.bypass_of(&id);
         let taken = self.dispatcher.take_guard(&mut self.cx, guard, self.world.coverage());
         if matches!(taken, Taken::New | Taken::Rescoped) {
             self.report_guard(&id);
+            if let Some(new) = self.bypass_of(&id).filter(|new| bypass.as_ref() != Some(new)) {
+                self.cx.event(new);
+            }
             if taken == Taken::New {
                 self.recall_spent(&id, spent);
             }
@@ -232,6 +236,17 @@ impl Leader {
             self.match_anew();
         }
         taken
+    }
+
+    /// Returns the event about the bypass of a gate, if it has one.
+    fn bypass_of(&self, id: &GuardId) -> Option<Event> {
+        let Rule::Gate(gate) = &self.dispatcher.queue().holds().get(id)?.guard.rule else { return None };
+        (!gate.bypass_until.is_zero()).then(|| Event::GateBypassed {
+            id: id.clone(),
+            until: gate.bypass_until,
+            reason: gate.bypass.clone(),
+            actor: gate.bypass_by.clone(),
+        })
     }
 
     /// Judges decisions again that depend on labels now: they need another digest.

@@ -56,6 +56,7 @@ fn rule() -> Gate {
         allow_after_max_hold: false,
         bypass_until: Duration::ZERO,
         bypass: String::new(),
+        bypass_by: String::new(),
     }
 }
 

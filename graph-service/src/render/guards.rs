@@ -51,6 +51,11 @@ impl Guards {
                 let message = format!("{actor} approved {root}, digest {digest:016x}");
                 return self.about(id, "Approved", false, &message);
             }
+            Event::GateBypassed { id, reason, actor, .. } => {
+                let by = if actor.is_empty() { "" } else { " by " };
+                let message = format!("It is bypassed{by}{actor}: {reason}");
+                return self.about(id, "Bypassed", true, &message);
+            }
             Event::Held { target, by, grounds, .. } => return self.held(target, by.as_ref()?, grounds.chain.last()),
             _ => {}
         }

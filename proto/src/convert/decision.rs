@@ -142,6 +142,12 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             let event = of_guard(id, Kind::GateAnswered, Kind::GateAnswered, &why);
             change(SystemEvent { actor: by.clone(), ..event })
         }
+        Event::GateBypassed { id, until, reason, actor } => {
+            let until =
+                prost_types::Timestamp { seconds: i64::try_from(until.as_secs()).unwrap_or(i64::MAX), nanos: 0 };
+            let event = of_guard(id, Kind::GateBypassed, Kind::GateBypassed, &format!("until {until}: {reason}"));
+            change(SystemEvent { actor: actor.clone(), ..event })
+        }
         Event::GrantsStopped { why } => change(system(Kind::GrantsStopped, "", why)),
         Event::GrantsResumed => change(system(Kind::GrantsResumed, "", "")),
         Event::Rewound { collection, why } => {

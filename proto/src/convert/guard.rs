@@ -2,8 +2,8 @@
 
 use super::Clock;
 use crate::admin::v1beta1::guard::Kind;
-use crate::admin::v1beta1::{ApprovalUsage, BudgetUsage, Cascade, GateUsage, Guard, cascade};
-use engine::guard::{self, GuardKind};
+use crate::admin::v1beta1::{ApprovalUsage, BudgetUsage, Bypass, Cascade, GateUsage, Guard, cascade};
+use engine::guard::{self, GuardKind, Rule};
 use engine::view::{GuardUsage, GuardView};
 use std::time::SystemTime;
 
@@ -32,7 +32,8 @@ pub fn guard(view: GuardView, clock: Clock) -> Guard {
             approval = Some(ApprovalUsage { waiting: all(waiting), accepted: all(accepted) });
         }
         GuardUsage::Gate { in_flight, denied } => {
-            gate = Some(GateUsage { in_flight: in_flight as u64, denied: denied as u64 });
+            let bypass = bypass(&view.rule);
+            gate = Some(GateUsage { in_flight: in_flight as u64, denied: denied as u64, bypass });
         }
     }
     Guard {
@@ -52,6 +53,12 @@ pub fn guard(view: GuardView, clock: Clock) -> Guard {
         approval,
         gate,
     }
+}
+
+fn bypass(rule: &Rule) -> Option<Bypass> {
+    let Rule::Gate(gate) = rule else { return None };
+    let expire_time = SystemTime::UNIX_EPOCH.checked_add(gate.bypass_until).filter(|_| !gate.bypass_until.is_zero())?;
+    Some(Bypass { expire_time: Some(expire_time.into()), reason: gate.bypass.clone(), actor: gate.bypass_by.clone() })
 }
 
 impl From<guard::Cascade> for Cascade {

@@ -76,6 +76,7 @@ impl Guards {
                 allow_after_max_hold: false,
                 bypass_until: Duration::ZERO,
                 bypass: String::new(),
+                bypass_by: String::new(),
             };
             (GuardKind::Gate, Rule::Gate(gate))
         };

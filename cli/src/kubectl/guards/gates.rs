@@ -23,7 +23,7 @@ pub(crate) async fn run(flags: Gates) -> Answered {
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let mut gates = known(&mut service.admin).await?;
     gates.retain(|guard| guard.kind() == Of::Gate);
-    // The graph service does not tell the policy and the bypass of a gate.
+    // The graph service does not tell the policy of a gate.
     let objects: BTreeMap<String, Value> = match store::list(&session, GuardKind::Gate).await {
         Ok(objects) => objects.into_iter().collect(),
         Err(problem) => {
@@ -80,7 +80,7 @@ fn bypass(spec: &Value) -> String {
 fn table(gates: &[Guard], objects: &BTreeMap<String, Value>, wide: bool) -> String {
     let cells = |gate: &Guard| {
         let spec = objects.get(name(gate)).map(|object| object["spec"].clone()).unwrap_or_default();
-        let usage = gate.gate.unwrap_or_default();
+        let usage = gate.gate.clone().unwrap_or_default();
         let counts = [usage.in_flight, gate.held_items, usage.denied].map(|count| Cell::plain(count.to_string()));
         let mut cells = vec![Cell::bold(name(gate)), Cell::plain(gate.scope.as_str()), Cell::plain(policy(&spec))];
         cells.extend(counts);
@@ -124,7 +124,7 @@ mod tests {
             reason: "ask first".to_owned(),
             effective: true,
             held_items: 4,
-            gate: Some(GateUsage { in_flight, denied }),
+            gate: Some(GateUsage { in_flight, denied, bypass: None }),
             ..Guard::default()
         };
         let opa = json!({

@@ -34,6 +34,7 @@ pub(super) fn gate(failure_policy: FailurePolicy) -> Gate {
         allow_after_max_hold: false,
         bypass_until: Duration::ZERO,
         bypass: String::new(),
+        bypass_by: String::new(),
     }
 }
 
@@ -469,4 +470,33 @@ fn a_bypass_and_a_gate_that_only_observes_hold_nothing() {
     bench.deleted("things", "o2", 203);
     bench.pass(Duration::from_millis(1));
     assert_eq!((bench.asked.len(), bench.granted.len()), (1, 0), "the bypass has ended");
+}
+
+#[test]
+fn a_bypass_is_told_once_with_its_author_and_its_end() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Gate, 1, Rule::Gate(gate(FailurePolicy::Deny))));
+    let second = Duration::from_secs(1);
+    let bypassed = |seconds: u32, why: &str| Gate {
+        bypass_until: NOON + seconds * second,
+        bypass: why.to_string(),
+        bypass_by: "jane".to_string(),
+        ..gate(FailurePolicy::Deny)
+    };
+    for (version, rule) in [
+        (2, bypassed(60, "it hangs")),
+        (3, Gate { roots_only: true, ..bypassed(60, "it hangs") }),
+        (4, bypassed(90, "it still hangs")),
+        (5, gate(FailurePolicy::Deny)),
+    ] {
+        bench.guard(guard(GuardKind::Gate, version, Rule::Gate(rule)));
+    }
+    let told = bench.events.iter().filter_map(|event| match event {
+        Event::GateBypassed { id, until, reason, actor } => Some((id.to_string(), *until, reason.as_str(), &**actor)),
+        _ => None,
+    });
+    let id = || "gate/g".to_string();
+    let expected =
+        [(id(), NOON + 60 * second, "it hangs", "jane"), (id(), NOON + 90 * second, "it still hangs", "jane")];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }

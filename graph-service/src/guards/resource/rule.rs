@@ -261,7 +261,7 @@ enum RawAfterMaxHold {
     Deny,
 }
 
-fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gate, Transport), String> {
+fn gate(raw: RawGate, bypass: Bypass) -> Result<(Gate, Transport), String> {
     let given = |word: &str, value: Option<Value>| value.map(|value| (word.to_owned(), value));
     let engine = [
         given("cel", raw.cel.map(|RawCel { expression }| json!({ "expression": expression }))),
@@ -283,8 +283,9 @@ fn gate(raw: RawGate, (bypass_until, bypass): (Duration, String)) -> Result<(Gat
         },
         max_hold: Duration::from_secs(raw.max_hold_seconds.0),
         allow_after_max_hold: matches!(raw.after_max_hold, RawAfterMaxHold::Allow),
-        bypass_until,
-        bypass,
+        bypass_until: bypass.until,
+        bypass: bypass.reason,
+        bypass_by: bypass.by,
     };
     Ok((gate, engine))
 }
@@ -298,9 +299,16 @@ struct RawBypass {
     by: String,
 }
 
-/// The end of a bypass, and who bypasses the gate and why; zero if it has ended. A bypass that cannot be read bypasses
-/// nothing.
-fn bypass(spec: &mut Spec, now: Option<Duration>) -> (Duration, String) {
+/// A bypass that counts now; empty without one.
+#[derive(Default)]
+struct Bypass {
+    until: Duration,
+    reason: String,
+    by: String,
+}
+
+/// A bypass that cannot be read bypasses nothing.
+fn bypass(spec: &mut Spec, now: Option<Duration>) -> Bypass {
     let bypass = spec.field::<RawBypass>("bypass").and_then(|raw| raw.map_or(Ok(None), |raw| bypassed(&raw, now)));
     match bypass {
         Ok(bypass) => bypass.unwrap_or_default(),
@@ -311,7 +319,8 @@ fn bypass(spec: &mut Spec, now: Option<Duration>) -> (Duration, String) {
     }
 }
 
-fn bypassed(raw: &RawBypass, now: Option<Duration>) -> Result<Option<(Duration, String)>, String> {
+/// `None` for a bypass that has ended.
+fn bypassed(raw: &RawBypass, now: Option<Duration>) -> Result<Option<Bypass>, String> {
     let now = now.ok_or("spec.bypass.untilTime: the time of the API server is unknown")?;
     if raw.until_time.0 > now + BYPASS_MAX + CLOCK_AHEAD_MAX {
         return Err("spec.bypass.untilTime: is more than a day ahead".to_owned());
@@ -321,7 +330,6 @@ fn bypassed(raw: &RawBypass, now: Option<Duration>) -> Result<Option<(Duration, 
     }
     let by = clip(&visible::line(&raw.by), ACTOR_MAX_BYTES);
     let reason = clip(&visible::line(&raw.reason), REASON_MAX_BYTES);
-    let text = if by.is_empty() { reason } else { format!("{by}: {reason}") };
     let until = raw.until_time.0.saturating_sub(CLOCK_AHEAD_MAX);
-    Ok((until > now).then_some((until, text)))
+    Ok((until > now).then_some(Bypass { until, reason, by }))
 }

@@ -423,14 +423,14 @@ fn a_bypass_lasts_a_day_at_most() {
     .guard
     {
         Guard { rule: Rule::Gate(gate), problem, .. } => {
-            (gate.bypass_until.saturating_sub(NOON).as_secs(), gate.bypass, problem)
+            (gate.bypass_until.saturating_sub(NOON).as_secs(), format!("{}: {}", gate.bypass_by, gate.bypass), problem)
         }
         other => panic!("{other:?}"),
     };
     let until = |time: &str| json!({ "untilTime": time, "reason": "it hangs", "by": "jane" });
     assert_eq!(gate(until("2026-01-01T13:00:00Z"), AT_NOON), (3590, "jane: it hangs".to_owned(), String::new()));
-    assert_eq!(gate(until("2026-01-01T11:00:00Z"), AT_NOON), (0, String::new(), String::new()), "it is over");
-    assert_eq!(gate(json!({ "untilTime": "2026-01-01T13:00:00Z", "reason": "why" }), AT_NOON).1, "why");
+    assert_eq!(gate(until("2026-01-01T11:00:00Z"), AT_NOON), (0, ": ".to_owned(), String::new()), "it is over");
+    assert_eq!(gate(json!({ "untilTime": "2026-01-01T13:00:00Z", "reason": "why" }), AT_NOON).1, ": why");
     for (bypass, sight, expected) in [
         (until("2026-01-02T12:01:00Z"), AT_NOON, "spec.bypass.untilTime: is more than a day ahead"),
         (until("soon"), AT_NOON, "spec.bypass.untilTime: is not a time"),
@@ -440,7 +440,7 @@ fn a_bypass_lasts_a_day_at_most() {
         (until("2026-01-01T13:00:00Z"), Sight::Fresh { now: None }, "the time of the API server is unknown"),
     ] {
         let (left, text, problem) = gate(bypass.clone(), sight);
-        assert_eq!((left, text.as_str()), (0, ""), "{bypass}");
+        assert_eq!((left, text.as_str()), (0, ": "), "{bypass}");
         assert!(problem.contains(expected) && problem.contains("so it bypasses nothing"), "{bypass}: {problem}");
     }
 }

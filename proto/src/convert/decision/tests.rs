@@ -140,6 +140,16 @@ fn a_change_of_the_collector_has_no_target_and_says_what_and_why() {
     assert_eq!((told.target, told.phase, told.term.unwrap().number), (None, 0, 3));
     assert_eq!((system.kind(), system.name, system.actor), (Kind::PausePressed, "p".to_owned(), "jane".to_owned()));
     assert_eq!(system.reason, "maintenance");
+    let bypassed = Event::GateBypassed {
+        id: GuardId { kind: GuardKind::Gate, name: "g".into() },
+        until: std::time::Duration::from_secs(1_767_268_800),
+        reason: "it hangs".to_owned(),
+        actor: "jane".to_owned(),
+    };
+    let system = decision_event(&bypassed, &term, clock()).unwrap().system.unwrap();
+    let names = (system.guard.as_str(), system.name.as_str(), system.actor.as_str());
+    assert_eq!((system.kind(), names), (Kind::GateBypassed, ("gates/g", "g", "jane")));
+    assert_eq!(system.reason, "until 2026-01-01T12:00:00Z: it hangs");
     assert_eq!(decision_event(&Event::TermLost, &term, clock()), None);
     let long = Event::GrantsStopped { why: "x".repeat(10_000) };
     let told = decision_event(&long, &term, clock()).unwrap();
