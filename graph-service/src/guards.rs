@@ -2,7 +2,7 @@
 //! engine applies them.
 //!
 //! In reading order: `resource` (a guard from its resource), `status` (its status), `keeper` (writes statuses, and deletes
-//! expired pauses), `press` (creates and deletes a Pause for a caller), `orders` (carries out what the engine orders).
+//! expired pauses), `press` (creates and deletes a Pause for a caller, and bypasses a gate), `orders` (carries out what the engine orders).
 //! `ingest::guards` follows the resources.
 
 pub(crate) mod keeper;

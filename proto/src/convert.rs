@@ -10,6 +10,7 @@
 use engine::work::LeaseId;
 use std::time::Duration;
 
+mod bypass;
 mod clock;
 mod decision;
 mod field;
@@ -24,6 +25,7 @@ mod stream;
 mod texts;
 mod view;
 
+pub use bypass::{BypassOrder, CLOCK_AHEAD_MAX};
 pub use clock::Clock;
 pub use decision::{
     EVENT_MAX_BYTES, STUB_MAX_BYTES, Standing, bounded, decision_event, decision_id, open_decision, parse_decision_id,

@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads, Reviewed};
 use hyper_util::rt::TokioIo;
 use kube_api::{Access as Credentials, Cluster, cluster_uid, connect};
-use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::{BypassGateRequest, GetStatusRequest, Guard};
 use proto::decision::v1beta1::ListDecisionsRequest;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
@@ -102,6 +102,20 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: access-r
 subjects: [{kind: User, name: reader}]
 "#;
 
+/// A gate over nothing.
+const GATE: &str = r#"
+apiVersion: ownergraph.dev/v1alpha1
+kind: Gate
+metadata: {name: production}
+spec:
+  reason: the operator bypasses it
+  scope: {targets: [{namespaces: [nowhere]}]}
+  stream: {}
+  failurePolicy: Deny
+  maxHoldSeconds: 60
+  afterMaxHold: Deny
+"#;
+
 /// The roles in the page.
 fn roles() -> anyhow::Result<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/access.md");
@@ -162,6 +176,13 @@ impl Dial {
     async fn status(&self, token: &str) -> anyhow::Result<Result<(), Status>> {
         let request = by(token, GetStatusRequest {})?;
         Ok(AdminServiceClient::new(self.channel().await?).get_status(request).await.map(|_| ()))
+    }
+
+    async fn bypass(&self, token: &str, gate: &str) -> anyhow::Result<Result<Guard, Status>> {
+        let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+        let request = BypassGateRequest { name: format!("gates/{gate}"), ttl, reason: "a test".to_owned() };
+        let answer = AdminServiceClient::new(self.channel().await?).bypass_gate(by(token, request)?).await;
+        Ok(answer.map(|answer| answer.into_inner().gate.unwrap_or_default()))
     }
 
     /// Returns the first message to an executor with this name.
@@ -263,6 +284,9 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
     let plane = &ControlPlane::start(&binaries).await?;
     apply(plane, &roles()?)?;
     apply(plane, SETTING)?;
+    apply(plane, &fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds/gates.yaml"))?)?;
+    kubectl(plane, &["wait", "--for=condition=Established", "crd/gates.ownergraph.dev"])?;
+    apply(plane, GATE)?;
     let cluster = cluster_as(plane, controlplane::ADMIN).await?;
     let uid = cluster_uid(&cluster.client).await?;
     let viewer = token(plane, "viewer", OURS)?;
@@ -280,6 +304,15 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
         let decisions = by(&viewer, ListDecisionsRequest::default())?;
         let decisions = DecisionServiceClient::new(dial.channel().await?).list_decisions(decisions).await.map(|_| ());
         ensure!(why(decisions) == denied());
+
+        ensure!(why(dial.bypass(&viewer, "production").await?.map(drop)) == denied());
+        ensure!(why(dial.bypass(&viewer, "nothing").await?.map(drop)) == denied());
+        let absent = (Code::NotFound, "GATE_NOT_FOUND".to_owned());
+        ensure!(why(dial.bypass(&operator, "nothing").await?.map(drop)) == absent);
+        let told = dial.bypass(&operator, "production").await?.context("the operator may bypass gates")?;
+        let bypass = told.gate.and_then(|gate| gate.bypass).context("the answer has no bypass")?;
+        let by = kubectl(plane, &["get", "gates.ownergraph.dev", "production", "-o", "jsonpath={.spec.bypass.by}"])?;
+        ensure!(by == "system:serviceaccount:access-shop:operator" && bypass.actor == by, "{by}: {bypass:?}");
 
         ensure!(why(dial.status(&operator).await?) == ok());
         ensure!(why(dial.get(&operator, "access-shop", "till").await?) == denied());

@@ -4,7 +4,10 @@
 use anyhow::{Context, ensure};
 use kube::Client;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
-use proto::admin::v1beta1::{Guard, ListGuardsRequest};
+use proto::admin::v1beta1::{BypassGateRequest, Guard, ListGuardsRequest};
+use proto::decision::v1beta1::ListDecisionsRequest;
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::system_event::Kind;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +17,7 @@ use tests::load::{self, configmaps, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::service::{Programs, Service};
 use tests::stage::Stage;
+use tonic::transport::Channel;
 
 mod plans;
 
@@ -128,10 +132,13 @@ impl World {
         Ok(maps)
     }
 
+    async fn channel(&self) -> anyhow::Result<Channel> {
+        Ok(tonic::transport::Endpoint::try_from(format!("http://{}", self.address))?.connect().await?)
+    }
+
     pub(super) async fn listed(&self, name: &str) -> anyhow::Result<Option<Guard>> {
-        let channel = tonic::transport::Endpoint::try_from(format!("http://{}", self.address))?.connect().await?;
         let request = ListGuardsRequest { page_size: 1000, ..Default::default() };
-        let guards = AdminServiceClient::new(channel).list_guards(request).await?.into_inner().guards;
+        let guards = AdminServiceClient::new(self.channel().await?).list_guards(request).await?.into_inner().guards;
         Ok(guards.into_iter().find(|guard| guard.name == name))
     }
 
@@ -321,4 +328,32 @@ impl World {
         until(&series, SOON, ask, |value| *value == Some(case.holds as f64)).await?;
         Ok(())
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_bypasses_a_gate_for_a_caller() -> anyhow::Result<()> {
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let [.., case] = cases();
+    load::namespace(&world.client, case.namespace()).await?;
+    world.guard(case.kind, case.plural, case.namespace(), &case.rule).await?;
+    let maps = world.cascade(case.namespace()).await?;
+    world.holds(&case.name(), case.holds as u64).await?;
+    let ttl = Some(prost_types::Duration { seconds: 3600, nanos: 0 });
+    let request = BypassGateRequest { name: case.name(), ttl, reason: "a test".to_owned() };
+    let bypassed = AdminServiceClient::new(world.channel().await?).bypass_gate(request).await?.into_inner().gate;
+    let bypass = bypassed.and_then(|guard| guard.gate?.bypass).context("the answer has no bypass")?;
+    ensure!(bypass.reason == "a test" && bypass.expire_time.is_some(), "{bypass:?}");
+    world.gone(&maps).await?;
+    let path = format!("/apis/ownergraph.dev/v1alpha1/{}", case.name());
+    let object = load::get(&world.client, &path).await?.context("no gate")?;
+    ensure!(object["spec"]["bypass"]["reason"] == "a test" && object["metadata"]["generation"] == 2, "{object}");
+    let ask = || async {
+        let request = ListDecisionsRequest { page_size: 1000, ..Default::default() };
+        let events =
+            DecisionServiceClient::new(world.channel().await?).list_decisions(request).await?.into_inner().events;
+        Ok(events.into_iter().filter_map(|event| event.system).find(|system| system.kind() == Kind::GateBypassed))
+    };
+    let told = until("the log says that the gate is bypassed", SOON, ask, Option::is_some).await?.context("it did")?;
+    ensure!(told.guard == case.name() && told.reason.ends_with(": a test"), "{told:?}");
+    Ok(())
 }

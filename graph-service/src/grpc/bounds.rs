@@ -1,6 +1,6 @@
 //! Bounds the reads of each service: the number of concurrent calls, and the time to an answer or to the beginning of a
-//! stream. Further calls are refused with a time to retry. Calls about pauses have no bound, because a user must be
-//! able to pause when all other calls are refused.
+//! stream. Further calls are refused with a time to retry. Calls that pause, resume or bypass have no bound, because a
+//! user must be able to do so when all other calls are refused.
 
 use super::status;
 use futures::FutureExt as _;
@@ -22,7 +22,8 @@ pub(super) const READS_MAX: usize = 256;
 /// Maximum time to an answer. It is longer than the waits within a call: for freshness, for filters, for a permit.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
 /// Methods without bounds.
-const PAUSES: [&str; 2] = [
+const BRAKES: [&str; 3] = [
+    "/ownergraph.admin.v1beta1.AdminService/BypassGate",
     "/ownergraph.admin.v1beta1.AdminService/PauseCollection",
     "/ownergraph.admin.v1beta1.AdminService/ResumeCollection",
 ];
@@ -67,7 +68,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if PAUSES.contains(&request.uri().path()) {
+        if BRAKES.contains(&request.uri().path()) {
             return self.pauses.clone().oneshot(request).boxed();
         }
         let refused = |error: BoxError| {
@@ -139,7 +140,7 @@ mod tests {
         assert!(answer.headers().is_empty() && began.elapsed() < Duration::from_secs(1));
         // Its place is free.
         answers.spawn(service.call(call("/a/B")));
-        let mut pause = pin!(service.call(call(PAUSES[0])));
+        let mut pause = pin!(service.call(call(BRAKES[0])));
         assert!(tokio::time::timeout(2 * READ_WITHIN, pause.as_mut()).await.is_err(), "a pause is waited for");
         assert_eq!(answers.len(), READS_MAX);
         while let Some(answer) = answers.join_next().await {

@@ -73,6 +73,7 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.admin.v1beta1.AdminService/ListPauses", everywhere("list", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/GetPause", everywhere("get", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/ListGuards", everywhere("get", "status")),
+    row("ownergraph.admin.v1beta1.AdminService/BypassGate", Needs::ByName(Right { verb: "update", resource: "gates" })),
     row("ownergraph.admin.v1beta1.AdminService/PauseCollection", everywhere("update", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/ResumeCollection", everywhere("update", "pauses")),
     row("grpc.health.v1.Health/Check", Needs::Nothing),

@@ -117,13 +117,7 @@ pub(super) fn protocol_unsupported(min: u32, max: u32) -> Status {
 pub(super) fn not_joined(why: NotJoined, gate: &str) -> Status {
     let gate = clip(gate, TEXT_MAX_BYTES);
     match why {
-        NotJoined::NotFound => error(
-            Code::NotFound,
-            ErrorReason::GateNotFound,
-            format!("there is no gate {gate}"),
-            &[(reason::NAME, &gate)],
-            None,
-        ),
+        NotJoined::NotFound => gate_not_found(&gate),
         NotJoined::OtherTransport => error(
             Code::FailedPrecondition,
             ErrorReason::GateNotStreamed,
@@ -132,6 +126,19 @@ pub(super) fn not_joined(why: NotJoined, gate: &str) -> Status {
             None,
         ),
         NotJoined::TooMany => limit_exceeded("instances of one gate", INSTANCES_MAX),
+    }
+}
+
+fn gate_not_found(gate: &str) -> Status {
+    let gate = clip(gate, TEXT_MAX_BYTES);
+    error(Code::NotFound, ErrorReason::GateNotFound, format!("there is no gate {gate}"), &[(reason::NAME, &gate)], None)
+}
+
+/// A gate that could not be bypassed.
+pub(super) fn bypass(failure: &press::Failure, gate: &str) -> Status {
+    match failure {
+        press::Failure::NotInstalled | press::Failure::NotFound => gate_not_found(gate),
+        press::Failure::Refused(why) => refuses(why),
     }
 }
 
@@ -505,10 +512,13 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
             None,
         ),
         press::Failure::NotFound => pause_not_found(name),
-        press::Failure::Refused(why) => {
-            error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
-        }
+        press::Failure::Refused(why) => refuses(why),
     }
+}
+
+/// The API server does not write a guard.
+fn refuses(why: &str) -> Status {
+    error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {

@@ -1,4 +1,4 @@
-//! Creates and deletes a Pause for a caller, and waits until the engine has applied it.
+//! Creates and deletes a Pause for a caller, and bypasses a gate, and waits until the engine has applied it.
 
 use super::resource::{self, ACTOR_MAX_BYTES, PRESSED_BY, Seen, Sight, Standing};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, date, path};
@@ -23,6 +23,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 
+mod bypass;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,7 @@ const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Creates and deletes pauses.
+/// Creates and deletes pauses, and bypasses gates.
 #[derive(Clone)]
 pub(crate) struct Press {
     pub(crate) client: kube::Client,
@@ -46,7 +47,7 @@ pub(crate) struct Press {
 pub(crate) enum Failure {
     /// The definition is not installed.
     NotInstalled,
-    /// No pause has that name.
+    /// No pause or gate has that name.
     NotFound,
     /// Any other error, as a sentence.
     Refused(String),
@@ -132,7 +133,7 @@ impl Press {
             let answer = self.send(Method::POST, &path(GuardKind::Pause), &write(name, order, user)?).await?;
             match answer.status {
                 StatusCode::CREATED | StatusCode::OK => {
-                    let seen = seen(&answer, Sight::Fresh { now: date(&answer) })?;
+                    let seen = seen(GuardKind::Pause, &answer, Sight::Fresh { now: date(&answer) })?;
                     return self.exactly(order, name, seen).await;
                 }
                 StatusCode::NOT_FOUND => return Err(Failure::NotInstalled),
@@ -142,7 +143,7 @@ impl Press {
             let there = self.send(Method::GET, &format!("{}/{name}", path(GuardKind::Pause)), &Value::Null).await?;
             let object: Value = serde_json::from_slice(&there.body).unwrap_or(Value::Null);
             if there.status == StatusCode::OK && object["metadata"]["annotations"][REQUEST_ID].as_str() == Some(id) {
-                return seen(&there, Sight::Found { now: date(&there) });
+                return seen(GuardKind::Pause, &there, Sight::Found { now: date(&there) });
             }
         }
         Err(Failure::Refused(format!("another pause is already named {}", names[1])))
@@ -177,10 +178,9 @@ fn find(queries: &Queries<'_>, uid: &Uid) -> Option<GuardView> {
     queries.guards_of(GuardKind::Pause).into_iter().find(|view| view.uid == *uid)
 }
 
-fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
+fn seen(kind: GuardKind, answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
     let text = std::str::from_utf8(&answer.body).map_err(|error| Failure::Refused(error.to_string()))?;
-    resource::read(GuardKind::Pause, text, sight)
-        .map_err(|why| Failure::Refused(format!("the API server returned {why}")))
+    resource::read(kind, text, sight).map_err(|why| Failure::Refused(format!("the API server returned {why}")))
 }
 
 fn refused(what: &str, answer: &Answer) -> Failure {

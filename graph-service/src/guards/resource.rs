@@ -8,7 +8,7 @@ use crate::gates::transport::Transport;
 use engine::guard::{Guard, GuardId, GuardKind};
 use engine::object::{ResourceVersion, Uid, clip};
 use engine::scope::Scope;
-use proto::convert::{LIFETIME_MAX, REASON_MAX_BYTES};
+use proto::convert::{CLOCK_AHEAD_MAX, LIFETIME_MAX, REASON_MAX_BYTES};
 use runtime::visible;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -28,9 +28,6 @@ mod values;
 pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
 /// Longest user name that is written or read.
 pub(crate) const ACTOR_MAX_BYTES: usize = 256;
-/// Maximum difference between the clocks of two API servers. A guard must not end early because of it, and a permission
-/// must not last longer.
-const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
 /// The longest lifetime of a pause, in seconds.
 const DAY: u64 = LIFETIME_MAX.as_secs();
 /// The longest lifetime of the other guards, in seconds: ten years.

@@ -165,6 +165,31 @@ pub(super) fn positive_duration(value: Option<prost_types::Duration>, field: &st
     Ok(duration)
 }
 
+/// The lifetime of an order: whole seconds, and not zero.
+pub(super) fn lifetime(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
+    let lifetime = positive_duration(value, field)?;
+    if lifetime.subsec_nanos() != 0 {
+        return Err(Malformed::new(field, "is not a whole number of seconds"));
+    }
+    Ok(lifetime)
+}
+
+/// Checks the reason of an order, which is for people.
+pub(super) fn reason(reason: &str, of: &str, max: usize) -> Result<(), Malformed> {
+    if reason.trim().is_empty() {
+        return Err(Malformed::new("reason", format!("is empty: give the reason of the {of} for other users")));
+    }
+    if reason.len() > max {
+        return Err(Malformed::new("reason", format!("has more than {max} bytes")));
+    }
+    Ok(())
+}
+
+/// The name of a resource of ours; `None` if it is not one.
+pub(super) fn object_name(text: &str) -> Option<Name> {
+    (text.len() <= NAME_MAX_BYTES && is_dns_subdomain(text)).then(|| Name::from(text))
+}
+
 /// The inverse of [`duration`]. Cuts to [`DURATION_MAX`].
 pub(super) fn encode_duration(duration: Duration) -> prost_types::Duration {
     let duration = duration.min(DURATION_MAX);

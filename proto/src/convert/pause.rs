@@ -36,16 +36,8 @@ impl TryFrom<PauseCollectionRequest> for PauseOrder {
     type Error = Malformed;
 
     fn try_from(request: PauseCollectionRequest) -> Result<Self, Malformed> {
-        let lifetime = field::positive_duration(request.ttl, "ttl")?;
-        if lifetime.subsec_nanos() != 0 {
-            return Err(Malformed::new("ttl", "is not a whole number of seconds"));
-        }
-        if request.reason.trim().is_empty() {
-            return Err(Malformed::new("reason", "is empty: give the reason of the pause for other users"));
-        }
-        if request.reason.len() > REASON_MAX_BYTES {
-            return Err(Malformed::new("reason", format!("has more than {REASON_MAX_BYTES} bytes")));
-        }
+        let lifetime = field::lifetime(request.ttl, "ttl")?;
+        field::reason(&request.reason, "pause", REASON_MAX_BYTES)?;
         let id = &request.request_id;
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_uuid = id.len() == 36

@@ -3,11 +3,14 @@
 use super::site::{PAUSES, SOON, Site, Wire};
 use anyhow::{Context, bail, ensure};
 use futures::StreamExt as _;
+use proto::admin::v1beta1::BypassGateRequest;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use serde_json::json;
 use std::time::Duration;
 use tests::chart::{Right, rights};
 use tests::load::{self, configmap, configmaps, create, delete, get, reference_to, until};
 use tests::service::Service;
+use tonic::transport::Endpoint;
 
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
 /// The number of processes at a time. Each of them first lists the whole cluster.
@@ -27,6 +30,8 @@ enum Use {
     Press,
     /// A caller deletes a pause.
     Lift,
+    /// A caller bypasses a gate.
+    Bypass,
     /// An executor calls over TLS with a token.
     Call,
     /// A user deletes an owner and orphans its dependents.
@@ -37,7 +42,7 @@ enum Use {
 
 /// The account and the missing right, the action that needs it, and the text that names it. The text is in the log of
 /// one of the services, in `/readyz?verbose`, or in the answer.
-const ROWS: [(&str, Use, &str); 21] = [
+const ROWS: [(&str, Use, &str); 22] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
     ("graph-service: watch *.*", Use::Start, "cannot watch resource \\\"configmaps\\\""),
@@ -45,6 +50,7 @@ const ROWS: [(&str, Use, &str); 21] = [
     ("graph-service: patch events", Use::Misplaced, "cannot patch resource \\\"events\\\""),
     ("graph-service: create pauses.ownergraph.dev", Use::Press, "cannot create resource \\\"pauses\\\""),
     ("graph-service: delete pauses.ownergraph.dev", Use::Lift, "cannot delete resource \\\"pauses\\\""),
+    ("graph-service: patch gates.ownergraph.dev", Use::Bypass, "cannot patch resource \\\"gates\\\""),
     ("graph-service: patch pauses/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"pauses/status\\\""),
     (
         "graph-service: patch protections/status.ownergraph.dev",
@@ -206,6 +212,10 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
             graph.ready().await?;
             site.ask(&listen, &["resume", BRAKE])?
         }
+        Use::Bypass => {
+            graph.ready().await?;
+            bypass(&listen).await?
+        }
         Use::Orphan | Use::Background => bail!("{right}: a graph service does not do that itself"),
     };
     let answer = answer.replace('"', "\\\"");
@@ -214,6 +224,15 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
     let all = || async { Ok(format!("{answer}\n{}\n{}", called(), said(&graph).await)) };
     until(&format!("{right}: a program says {words}"), SOON, all, |all| all.contains(words)).await?;
     Ok(())
+}
+
+/// Bypasses a gate, and returns the message of the error.
+async fn bypass(listen: &str) -> anyhow::Result<String> {
+    let channel = Endpoint::try_from(format!("http://{listen}"))?.connect().await?;
+    let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    let request = BypassGateRequest { name: format!("gates/{BRAKE}"), ttl, reason: "the right is tried".to_owned() };
+    let answer = AdminServiceClient::new(channel).bypass_gate(request).await;
+    Ok(answer.err().map(|status| status.message().to_owned()).unwrap_or_default())
 }
 
 /// Runs the only executor without one right, at a graph service with all rights.
@@ -242,7 +261,7 @@ async fn executor_lacks(
             let owner = site.family(&suffix).await?;
             delete(&site.client, &owner, if uses == Use::Orphan { "Orphan" } else { "Background" }).await?;
         }
-        Use::Misplaced | Use::Press | Use::Lift => bail!("{right}: an executor does not do that"),
+        Use::Misplaced | Use::Press | Use::Lift | Use::Bypass => bail!("{right}: an executor does not do that"),
     }
     let all = || async { Ok(format!("{}\n{}", said(&executor).await, said(graph).await)) };
     until(&format!("{right}: a program says {words}"), SOON, all, |all| all.contains(words)).await?;

@@ -15,6 +15,8 @@ use proto::admin::v1beta1::watch_status_response::{Event, GoingAway};
 use runtime::tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 
+mod bypass;
+
 type Answers = BoxStream<'static, Result<WatchStatusResponse, Status>>;
 
 struct World {

@@ -2,11 +2,11 @@
 //! the begin of a window.
 
 use super::values::{Date, Digest, Most, Resource, Within, Word};
-use super::{ACTOR_MAX_BYTES, CLOCK_AHEAD_MAX, DAY, Spec, parse};
+use super::{ACTOR_MAX_BYTES, DAY, Spec, parse};
 use crate::gates::transport::{self, Transport};
 use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule, Spending};
 use engine::object::{GroupResource, Uid, clip};
-use proto::convert::{REASON_MAX_BYTES, SCOPE_MAX};
+use proto::convert::{CLOCK_AHEAD_MAX, REASON_MAX_BYTES, SCOPE_MAX};
 use runtime::visible;
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube_api::Cluster;
 use prost::Message;
-use proto::admin::v1beta1::{GetPauseRequest, PauseCollectionRequest, ResumeCollectionRequest};
+use proto::admin::v1beta1::{BypassGateRequest, GetPauseRequest, PauseCollectionRequest, ResumeCollectionRequest};
 use proto::decision::v1beta1::stream_verdicts_request::{Hello, Message as FromEngine};
 use proto::decision::v1beta1::{
     DecisionFilter, GetDecisionRequest, ListDecisionsRequest, StreamVerdictsRequest, WatchDecisionsRequest,
@@ -172,6 +172,10 @@ fn sample(rpc: &str) -> Sample {
             // The definition of pauses is not installed.
             let press = PauseCollectionRequest { reason: "why".to_owned(), ttl, ..Default::default() };
             whole(Code::FailedPrecondition, &press)
+        }
+        "BypassGate" => {
+            let (name, ttl) = ("gates/production".to_owned(), Some(prost_types::Duration { seconds: 60, nanos: 0 }));
+            whole(Code::NotFound, &BypassGateRequest { name, ttl, reason: "why".to_owned() })
         }
         "GetPause" => whole(Code::NotFound, &GetPauseRequest { name: "pauses/x".to_owned() }),
         "ResumeCollection" => whole(Code::FailedPrecondition, &ResumeCollectionRequest { name: "pauses/x".to_owned() }),
