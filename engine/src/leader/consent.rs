@@ -378,7 +378,7 @@ impl Leader {
             GuardKind::Pause => return self.breaker_paused(changed),
             GuardKind::Protection => return,
             GuardKind::Approval => self.consent.outdate_cascades(),
-            GuardKind::Gate => self.consent.gates.reopen(changed, false),
+            GuardKind::Gate => self.consent.gates.forget_answers(changed),
             GuardKind::Budget => {}
         }
         let holds = self.dispatcher.queue().holds();

@@ -50,6 +50,16 @@ pub(super) enum State {
     },
 }
 
+impl Asked {
+    /// Ends the wait for another question. False if the subject is to be forgotten: only a hold continues, so that the
+    /// longest hold ends.
+    fn is_asked_again(&mut self) -> bool {
+        let State::Again { at } = &mut self.state else { return false };
+        *at = Time::ZERO;
+        true
+    }
+}
+
 /// All questions.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
@@ -151,14 +161,17 @@ impl Gates {
         self.waiting.get(&number).map(|(gate, _)| gate)
     }
 
-    /// Voids what a gate has answered, or only its denials. What waits for an answer stays.
-    pub(super) fn reopen(&mut self, gate: &GuardId, denials_only: bool) {
-        let voided = |asked: &Asked| match asked.state {
-            State::Waiting { .. } => false,
-            State::Denied { .. } | State::Again { .. } => true,
-            State::Allowed { .. } => !denials_only,
-        };
-        self.asked.retain(|(of, _), asked| of != gate || !voided(asked));
+    /// Voids all answers of a gate that has changed.
+    pub(super) fn forget_answers(&mut self, gate: &GuardId) {
+        self.asked.retain(|(of, _), asked| of != gate || matches!(asked.state, State::Waiting { .. }));
+    }
+
+    /// Voids denials and holds of a gate: its policy has changed.
+    pub(super) fn reopen(&mut self, gate: &GuardId) {
+        self.asked.retain(|(of, _), asked| match asked.state {
+            State::Denied { .. } | State::Again { .. } if of == gate => asked.is_asked_again(),
+            State::Denied { .. } | State::Again { .. } | State::Waiting { .. } | State::Allowed { .. } => true,
+        });
     }
 
     /// Forgets subjects that do not exist any more, and gates.

@@ -138,7 +138,7 @@ impl Leader {
     /// Voids the denials of a gate: its policy has changed.
     pub(in crate::leader) fn gate_reopened(&mut self, name: Name) {
         let id = GuardId { kind: GuardKind::Gate, name };
-        self.consent.gates.reopen(&id, true);
+        self.consent.gates.reopen(&id);
         self.dispatcher.release(&Hold::Guard(id), usize::MAX);
     }
 

@@ -8,6 +8,8 @@ use crate::guard::{
 };
 use crate::view::ReasonCode;
 
+mod taking_back;
+
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const NOON: Duration = Duration::from_secs(1_000_000);
 
