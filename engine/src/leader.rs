@@ -261,6 +261,7 @@ impl Leader {
             Input::GuardsRead { read, answer } => self.guards_read(read, answer),
             Input::GateAnswered(answered) => self.gate_answered(answered),
             Input::GateReopened { gate } => self.gate_reopened(gate),
+            Input::GateInvalidated { gate, targets } => self.gate_invalidated(gate, &targets),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {

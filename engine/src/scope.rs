@@ -1,6 +1,7 @@
 //! Scopes of guards: which objects a guard is about.
 
 use crate::object::{GroupResource, Name, ObjectRef, Uid};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -65,6 +66,29 @@ pub struct OwnerScope {
     pub name: Name,
     /// `None`: any object with this name, in the past and in the future.
     pub uid: Option<Uid>,
+}
+
+/// Objects that a policy engine names. All conditions must hold; an empty condition always holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    pub resources: BTreeSet<GroupResource>,
+    /// Cluster-scoped objects are in no namespace.
+    pub namespaces: BTreeSet<Name>,
+    pub uids: BTreeSet<Uid>,
+}
+
+impl Objects {
+    /// Whether the object meets all conditions.
+    pub fn has(&self, object: &ObjectRef) -> bool {
+        (self.resources.is_empty() || self.resources.contains(&object.group_resource()))
+            && (self.namespaces.is_empty() || self.namespaces.contains(&object.namespace))
+            && (self.uids.is_empty() || self.uids.contains(&object.uid))
+    }
+
+    /// The number of conditions; at least 1.
+    pub fn conditions(&self) -> usize {
+        (self.resources.len() + self.namespaces.len() + self.uids.len()).max(1)
+    }
 }
 
 /// The place of a write's target.

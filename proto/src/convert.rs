@@ -23,6 +23,7 @@ mod query;
 mod report;
 mod stream;
 mod texts;
+mod verdicts;
 mod view;
 
 pub use bypass::{BypassOrder, CLOCK_AHEAD_MAX};
@@ -38,6 +39,7 @@ pub use labels::{REQUIREMENTS_MAX, VALUES_MAX, is_label_key, is_label_value};
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, plan_guard, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
+pub use verdicts::invalidated;
 pub use view::{collection, delete_time, executor, lag, node_state, obstacle, status, trouble, unsynced};
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod cascades;
 pub(super) mod foreseeing;
 mod gates;
 mod questions;
+mod taking_back;
 
 /// Time between two slices of the count of cascades, in which the leader handles other inputs.
 const COUNT_EVERY: Duration = Duration::from_millis(1);

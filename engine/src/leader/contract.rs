@@ -9,7 +9,7 @@ use crate::guard::{Answered, Guard, GuardId, GuardKind, Question};
 use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
-use crate::scope::Scope;
+use crate::scope::{Objects, Scope};
 use crate::selectors::Table;
 use crate::work::{Protocols, Refusal, Term, ToExecutor, ToLeader};
 use alloc::string::String;
@@ -175,6 +175,9 @@ pub enum Input {
     GateAnswered(Answered),
     /// The policy of a gate has changed, so its denials are void.
     GateReopened { gate: Name },
+    /// A policy engine takes back what it has answered about these objects: what one of the filters has, or everything
+    /// without filters.
+    GateInvalidated { gate: Name, targets: Vec<Objects> },
 
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },

@@ -1,12 +1,21 @@
-//! Answers and changes on their way to the deciding task.
+//! What policy engines say, on its way to the deciding task.
 //!
-//! The inbox needs no other bound: a question has one answer, and a change is kept once for each gate.
+//! The inbox needs no other bound: a question has one answer, and a change is kept once for each gate. Answers that are taken back are told at most once a second for each gate, because the engine looks at
+//! everything that the gate has answered.
 
 use engine::guard::Answered;
 use engine::object::Name;
+use engine::scope::Objects;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Minimum time between two events about answers of one gate that are taken back.
+pub(super) const TAKEN_BACK_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of filters that wait for one event. Beyond that, all answers of the gate are taken back.
+pub(super) const FILTERS_MAX: usize = 100;
 
 /// Something that the deciding task has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +29,11 @@ pub(crate) enum Event {
     /// Denials of this gate are void: its policy has changed.
     PolicyChanged {
         gate: Name,
+    },
+    /// Answers of this gate about these objects are void, or all of them without filters.
+    TakenBack {
+        gate: Name,
+        targets: Vec<Objects>,
     },
 }
 
@@ -35,6 +49,15 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    news: News,
+    taken_back: BTreeMap<Name, Vec<Objects>>,
+    /// When each gate has been told last about answers that are taken back.
+    told: BTreeMap<Name, Instant>,
+}
+
+/// What is told without delay.
+#[derive(Debug, Default)]
+struct News {
     answers: Vec<Answered>,
     connected: BTreeMap<Name, u32>,
     changed: BTreeSet<Name>,
@@ -48,34 +71,76 @@ impl Inbox {
             if !events.is_empty() {
                 return events;
             }
-            self.0.more.notified().await;
+            let due = self.waiting().next_taken_back();
+            tokio::select! {
+                () = self.0.more.notified() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
         }
     }
 
     /// The events since the last call. Changes come before answers, because an answer may be that of the new policy.
     pub(crate) fn take(&self) -> Vec<Event> {
-        let Waiting { answers, connected, changed } = std::mem::take(&mut *self.waiting());
+        let (taken_back, News { answers, connected, changed }) = {
+            let mut waiting = self.waiting();
+            (waiting.taken_back_now(Instant::now()), std::mem::take(&mut waiting.news))
+        };
         let connected = connected.into_iter().map(|(gate, instances)| Event::Connected { gate, instances });
         let changed = changed.into_iter().map(|gate| Event::PolicyChanged { gate });
-        connected.chain(changed).chain(answers.into_iter().map(Event::Answered)).collect()
+        let answers = answers.into_iter().map(Event::Answered);
+        connected.chain(changed).chain(taken_back).chain(answers).collect()
     }
 
     pub(super) fn answered(&self, answered: Answered) {
-        self.waiting().answers.push(answered);
+        self.waiting().news.answers.push(answered);
         self.0.more.notify_one();
     }
 
     pub(super) fn connected(&self, gate: &Name, instances: usize) {
-        self.waiting().connected.insert(gate.clone(), u32::try_from(instances).unwrap_or(u32::MAX));
+        self.waiting().news.connected.insert(gate.clone(), u32::try_from(instances).unwrap_or(u32::MAX));
         self.0.more.notify_one();
     }
 
     pub(super) fn changed(&self, gate: &Name) {
-        self.waiting().changed.insert(gate.clone());
+        self.waiting().news.changed.insert(gate.clone());
+        self.0.more.notify_one();
+    }
+
+    pub(super) fn taken_back(&self, gate: &Name, targets: Vec<Objects>) {
+        let mut waiting = self.waiting();
+        match waiting.taken_back.get_mut(gate) {
+            Some(all) if all.is_empty() => {}
+            Some(some) if targets.is_empty() || some.len() + targets.len() > FILTERS_MAX => some.clear(),
+            Some(some) => some.extend(targets),
+            None => drop(waiting.taken_back.insert(gate.clone(), targets)),
+        }
+        drop(waiting);
         self.0.more.notify_one();
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// The events about answers that are taken back, of the gates that have not been told within the last second.
+    fn taken_back_now(&mut self, now: Instant) -> Vec<Event> {
+        self.told.retain(|_, told| now < *told + TAKEN_BACK_EVERY);
+        let due: Vec<Name> = self.taken_back.keys().filter(|gate| !self.told.contains_key(*gate)).cloned().collect();
+        let mut events = Vec::new();
+        for gate in due {
+            if let Some(targets) = self.taken_back.remove(&gate) {
+                self.told.insert(gate.clone(), now);
+                events.push(Event::TakenBack { gate, targets });
+            }
+        }
+        events
+    }
+
+    /// When the next such event is due.
+    fn next_taken_back(&self) -> Option<Instant> {
+        let due = self.taken_back.keys().filter_map(|gate| self.told.get(gate));
+        due.min().map(|told| *told + TAKEN_BACK_EVERY)
     }
 }

@@ -11,6 +11,7 @@ use super::{BATCH_MAX, QUESTIONS_MAX, Reply, Unmatched, webhook};
 use crate::metrics::gates::GateMetrics;
 use engine::guard::{Answer, Answered, Gate as Rule, Question};
 use engine::object::Name;
+use engine::scope::Objects;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -324,13 +325,22 @@ impl Gate {
         self.inbox.connected(&self.name, count);
     }
 
-    /// Tells a new revision of the policy; `None` if the instance names none.
-    pub(super) fn tell_revision(&mut self, revision: Option<&str>) {
-        let Some(revision) = revision else { return self.inbox.changed(&self.name) };
+    /// Tells the revision of the policy of a new instance, if it is another one.
+    pub(super) fn tell_revision(&mut self, revision: &str) {
         if revision != self.revision {
             if !self.revision.is_empty() {
                 self.inbox.changed(&self.name);
             }
+            self.revision = revision.to_owned();
+        }
+    }
+
+    /// An instance takes answers back. An empty revision is always news.
+    pub(super) fn take_back(&mut self, revision: &str, targets: Vec<Objects>) {
+        if revision.is_empty() || revision != self.revision {
+            self.inbox.taken_back(&self.name, targets);
+        }
+        if !revision.is_empty() {
             self.revision = revision.to_owned();
         }
     }

@@ -5,6 +5,7 @@ use super::instance::{Instance, InstanceId};
 use super::router::{Configured, Router};
 use super::{BATCH_MAX, Reply, Unmatched};
 use engine::guard::{Answer, Question};
+use engine::scope::Objects;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -54,7 +55,7 @@ impl Router {
             joined.connected(1);
             joined.tell_instances();
             if !revision.is_empty() {
-                joined.tell_revision(Some(revision));
+                joined.tell_revision(revision);
             }
             joined.place();
             Ok((id, joined.configured.clone()))
@@ -118,9 +119,9 @@ impl Joined {
         if is_flood { Err(Flood) } else { Ok(()) }
     }
 
-    /// Earlier denials of the gate are void.
-    pub(crate) fn invalidate(&self, revision: &str) {
-        self.with(|gate, _| gate.tell_revision(Some(revision).filter(|revision| !revision.is_empty())));
+    /// Answers of the gate about these objects are void, or all of them without filters.
+    pub(crate) fn take_back(&self, revision: &str, targets: Vec<Objects>) {
+        self.with(|gate, _| gate.take_back(revision, targets));
     }
 
     /// The instance gets no more questions. Those that it has not read go to the other instances.

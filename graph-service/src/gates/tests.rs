@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 mod policies;
+mod taking_back;
 mod webhooks;
 
 const GATE: &str = "production";
@@ -81,7 +82,7 @@ fn streamed() -> (Router, Inbox, GateMetrics) {
 pub(crate) fn answers(events: Vec<Event>) -> BTreeMap<u64, Answered> {
     let answers = events.into_iter().filter_map(|event| match event {
         Event::Answered(answered) => Some((answered.number, answered)),
-        Event::Connected { .. } | Event::PolicyChanged { .. } => None,
+        Event::Connected { .. } | Event::PolicyChanged { .. } | Event::TakenBack { .. } => None,
     });
     answers.collect()
 }
@@ -206,20 +207,6 @@ fn a_question_that_ends_before_it_is_read_is_not_told() {
     router.cancel(&GATE.into(), &[1, 2]);
     assert_eq!(asked(&joined), [3]);
     assert_eq!(metrics.open(), 1);
-}
-
-#[test]
-fn a_new_revision_or_an_empty_one_is_a_change_of_the_policy() {
-    let (router, inbox, _) = streamed();
-    let changed = |inbox: &Inbox| inbox.take().contains(&Event::PolicyChanged { gate: GATE.into() });
-    let first = router.join(GATE, 0, "1").unwrap();
-    assert!(!changed(&inbox), "the first revision");
-    let _second = router.join(GATE, 0, "2").unwrap();
-    assert!(changed(&inbox));
-    first.invalidate("2");
-    assert!(!changed(&inbox), "the known revision");
-    first.invalidate("");
-    assert!(changed(&inbox));
 }
 
 #[test]

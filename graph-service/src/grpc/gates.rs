@@ -11,7 +11,7 @@ use crate::messages::Leadership;
 use engine::guard::{Answer, FailurePolicy, Question};
 use futures::stream::{BoxStream, StreamExt as _, unfold};
 use proto::decision::v1beta1::gate_service_server::GateService;
-use proto::decision::v1beta1::stream_verdicts_request::{Hello, Message as FromEngine, Verdict, Verdicts};
+use proto::decision::v1beta1::stream_verdicts_request::{Hello, Invalidate, Message as FromEngine, Verdict, Verdicts};
 use proto::decision::v1beta1::stream_verdicts_response as wire;
 use proto::decision::v1beta1::stream_verdicts_response::Message as ToEngine;
 use proto::decision::v1beta1::{GateVerdict, StreamVerdictsRequest, StreamVerdictsResponse};
@@ -182,7 +182,11 @@ impl Session {
                     answer(joined, verdict)?;
                 }
             }
-            (joined, FromEngine::Invalidate(invalidate)) => joined.invalidate(&invalidate.policy_revision),
+            (joined, FromEngine::Invalidate(Invalidate { policy_revision, targets })) => {
+                let targets = proto::convert::invalidated(targets)
+                    .map_err(|error| status::bad_field(&error.field, &error.why))?;
+                joined.take_back(&policy_revision, targets);
+            }
             (joined, FromEngine::Drain(_)) => joined.drain(),
         }
         Ok(None)

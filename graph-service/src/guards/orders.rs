@@ -26,6 +26,7 @@ pub(crate) async fn answers(inbox: Inbox, control: mpsc::Sender<Control>) -> any
                 // What waits for an instance is asked again.
                 Event::Connected { instances: 0, .. } => continue,
                 Event::Connected { gate, .. } | Event::PolicyChanged { gate } => Input::GateReopened { gate },
+                Event::TakenBack { gate, targets } => Input::GateInvalidated { gate, targets },
             };
             if control.send(Control::Input(input)).await.is_err() {
                 return Ok(());

@@ -563,6 +563,7 @@ fn brief(input: &Input) -> String {
         | Input::GuardsRead { .. }
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
+        | Input::GateInvalidated { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

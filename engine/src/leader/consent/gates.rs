@@ -5,6 +5,7 @@ use crate::object::Uid;
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Maximum number of questions of a gate that wait for an answer. Further items wait unasked.
@@ -161,6 +162,19 @@ impl Gates {
         self.waiting.get(&number).map(|(gate, _)| gate)
     }
 
+    /// Voids what a gate has answered about these subjects, and returns them. What waits for an answer stays.
+    pub(super) fn take_back(&mut self, gate: &GuardId, is_meant: impl Fn(&Subject) -> bool) -> Vec<Subject> {
+        let mut void = Vec::new();
+        self.asked.retain(|(of, subject), asked| {
+            if of != gate || matches!(asked.state, State::Waiting { .. }) || !is_meant(subject) {
+                return true;
+            }
+            void.push(subject.clone());
+            asked.is_asked_again()
+        });
+        void
+    }
+
     /// Voids all answers of a gate that has changed.
     pub(super) fn forget_answers(&mut self, gate: &GuardId) {
         self.asked.retain(|(of, _), asked| of != gate || matches!(asked.state, State::Waiting { .. }));
@@ -176,8 +190,7 @@ impl Gates {
 
     /// Forgets subjects that do not exist any more, and gates.
     pub(super) fn retain(&mut self, exists: impl Fn(&GuardId, &Subject) -> bool) {
-        let gone: alloc::vec::Vec<_> =
-            self.asked.keys().filter(|(gate, subject)| !exists(gate, subject)).cloned().collect();
+        let gone: Vec<_> = self.asked.keys().filter(|(gate, subject)| !exists(gate, subject)).cloned().collect();
         for key in gone {
             self.forget(&key);
         }

@@ -8,10 +8,12 @@ use crate::gates::tests::{answers, configured, question};
 use crate::grpc::small_world::{config, reason, shared};
 use crate::metrics::gates::GateMetrics;
 use engine::leader::{Leader, Mode};
+use engine::scope::Objects;
 use hyper_util::rt::TokioIo;
 use proto::decision::v1beta1::gate_service_client::GateServiceClient;
 use proto::decision::v1beta1::gate_service_server::GateServiceServer;
 use proto::decision::v1beta1::stream_verdicts_request::{Drain, Invalidate};
+use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -154,9 +156,41 @@ async fn an_instance_answers_the_questions_of_its_gate() {
     assert_eq!((found.by.as_str(), found.message.as_str()), ("window", "closed"));
     instance.send(FromEngine::Invalidate(Invalidate::default())).await;
     let events = world.inbox.next().await;
-    assert!(matches!(events.as_slice(), [Event::PolicyChanged { .. }]), "{events:?}");
+    assert_eq!(events, [Event::TakenBack { gate: "production".into(), targets: Vec::new() }]);
     instance.send(FromEngine::Drain(Drain {})).await;
     assert_eq!(instance.next().await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_takes_answers_back() {
+    let world = World::start().await;
+    let instance = world.welcomed().await;
+    world.inbox.take();
+    let pods = GroupResource { group: String::new(), resource: "pods".to_owned() };
+    let filter = ObjectFilter {
+        resources: vec![pods],
+        namespaces: vec!["shop".to_owned()],
+        uids: vec!["u".to_owned()],
+        ..ObjectFilter::default()
+    };
+    let invalidate = Invalidate { policy_revision: String::new(), targets: vec![filter] };
+    instance.send(FromEngine::Invalidate(invalidate)).await;
+    let meant = Objects {
+        resources: [engine::object::GroupResource { group: "".into(), resource: "pods".into() }].into(),
+        namespaces: ["shop".into()].into(),
+        uids: [engine::object::Uid::parse("u").unwrap()].into(),
+    };
+    assert_eq!(world.inbox.next().await, [Event::TakenBack { gate: "production".into(), targets: vec![meant] }]);
+    let cel = ObjectFilter { cel: "true".to_owned(), ..ObjectFilter::default() };
+    let too_many = vec![ObjectFilter::default(); 101];
+    for wrong in [
+        FromEngine::Invalidate(Invalidate { targets: vec![cel], ..Invalidate::default() }),
+        FromEngine::Invalidate(Invalidate { targets: too_many, ..Invalidate::default() }),
+    ] {
+        let mut instance = world.welcomed().await;
+        instance.send(wrong.clone()).await;
+        assert_eq!(instance.refused().await, (Code::InvalidArgument, "FIELD_INVALID".to_owned()), "{wrong:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
