@@ -196,6 +196,14 @@ pub struct Gate {
     pub bypass_by: String,
 }
 
+/// Maximum time of a question, with the extra time that its engine asks for.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(10);
+
+/// The time of a question after its engine has asked for extra time.
+pub fn extended(timeout: Duration, extra: Duration) -> Duration {
+    timeout.saturating_add(extra).min(TIMEOUT_MAX).max(timeout)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     Allow,

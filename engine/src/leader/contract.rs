@@ -178,6 +178,8 @@ pub enum Input {
     /// A policy engine takes back what it has answered about these objects: what one of the filters has, or everything
     /// without filters.
     GateInvalidated { gate: Name, targets: Vec<Objects> },
+    /// A policy engine needs more time for a question.
+    GateNeedsTime { gate: Name, number: u64, extra: Duration },
 
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },

@@ -1,6 +1,7 @@
 //! What policy engines say, on its way to the deciding task.
 //!
-//! The inbox needs no other bound: a question has one answer, and a change is kept once for each gate. Answers that are taken back are told at most once a second for each gate, because the engine looks at
+//! The inbox needs no other bound: a question has one answer and gets extra time once, and a change is kept once for
+//! each gate. Answers that are taken back are told at most once a second for each gate, because the engine looks at
 //! everything that the gate has answered.
 
 use engine::guard::Answered;
@@ -35,6 +36,12 @@ pub(crate) enum Event {
         gate: Name,
         targets: Vec<Objects>,
     },
+    /// An instance needs more time for a question.
+    NeedsTime {
+        gate: Name,
+        number: u64,
+        extra: Duration,
+    },
 }
 
 /// The receiving side. Clones share it.
@@ -61,6 +68,7 @@ struct News {
     answers: Vec<Answered>,
     connected: BTreeMap<Name, u32>,
     changed: BTreeSet<Name>,
+    needs_time: Vec<(Name, u64, Duration)>,
 }
 
 impl Inbox {
@@ -81,14 +89,15 @@ impl Inbox {
 
     /// The events since the last call. Changes come before answers, because an answer may be that of the new policy.
     pub(crate) fn take(&self) -> Vec<Event> {
-        let (taken_back, News { answers, connected, changed }) = {
+        let (taken_back, News { answers, connected, changed, needs_time }) = {
             let mut waiting = self.waiting();
             (waiting.taken_back_now(Instant::now()), std::mem::take(&mut waiting.news))
         };
         let connected = connected.into_iter().map(|(gate, instances)| Event::Connected { gate, instances });
         let changed = changed.into_iter().map(|gate| Event::PolicyChanged { gate });
+        let needs_time = needs_time.into_iter().map(|(gate, number, extra)| Event::NeedsTime { gate, number, extra });
         let answers = answers.into_iter().map(Event::Answered);
-        connected.chain(changed).chain(taken_back).chain(answers).collect()
+        connected.chain(changed).chain(taken_back).chain(needs_time).chain(answers).collect()
     }
 
     pub(super) fn answered(&self, answered: Answered) {
@@ -115,6 +124,11 @@ impl Inbox {
             None => drop(waiting.taken_back.insert(gate.clone(), targets)),
         }
         drop(waiting);
+        self.0.more.notify_one();
+    }
+
+    pub(super) fn needs_time(&self, gate: &Name, number: u64, extra: Duration) {
+        self.waiting().news.needs_time.push((gate.clone(), number, extra));
         self.0.more.notify_one();
     }
 

@@ -14,9 +14,27 @@ const IN_FLIGHT_MAX: usize = 1000;
 const UNSENT_MAX: usize = 256;
 /// Number of ended questions whose answers are told apart from answers to questions that were never asked.
 const ENDED_MAX: usize = 4096;
+/// Maximum number of messages of one stream about questions that it was not asked, or about which it has said the same
+/// already.
+pub(crate) const STRAYS_MAX: usize = 1000;
+
+/// A message about a question that the instance does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stray {
+    pub(super) unmatched: Unmatched,
+    pub(super) is_flood: bool,
+}
+
 /// One connected instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InstanceId(pub(super) u64);
+
+/// What the next messages about a question that has ended are.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    answer: Unmatched,
+    need: Unmatched,
+}
 
 /// Why an instance cannot take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +51,11 @@ pub(super) struct Instance {
     pub(super) unsent: VecDeque<u64>,
     pub(super) sent: BTreeSet<u64>,
     pub(super) cancelled: Vec<u64>,
+    /// The questions for which this instance has asked for more time.
+    needed: BTreeSet<u64>,
     /// How the latest questions ended.
-    pub(super) ended: BTreeMap<u64, Unmatched>,
-    pub(super) strays: usize,
+    ended: BTreeMap<u64, Ended>,
+    strays: usize,
     pub(super) draining: bool,
     pub(super) more: Arc<Notify>,
 }
@@ -52,6 +72,7 @@ impl Instance {
             unsent: VecDeque::new(),
             sent: BTreeSet::new(),
             cancelled: Vec::new(),
+            needed: BTreeSet::new(),
             ended: BTreeMap::new(),
             strays: 0,
             draining: false,
@@ -87,12 +108,42 @@ impl Instance {
         self.more.notify_one();
     }
 
+    /// The instance answers a question. The error says why the answer does not count.
+    pub(super) fn answer(&mut self, number: u64) -> Result<(), Stray> {
+        if self.sent.remove(&number) {
+            self.end(number, Unmatched::Twice);
+            self.more.notify_one();
+            return Ok(());
+        }
+        // Only the first answer to a question that has ended is late.
+        let next = |ended: &mut Ended| std::mem::replace(&mut ended.answer, Unmatched::Twice);
+        let unmatched = self.ended.get_mut(&number).map_or(Unmatched::Unknown, next);
+        Err(self.stray(unmatched))
+    }
+
+    /// The instance needs more time for a question. The error says why it gets none.
+    pub(super) fn need_time(&mut self, number: u64) -> Result<(), Stray> {
+        let unmatched = match self.ended.get_mut(&number) {
+            _ if self.sent.contains(&number) && self.needed.insert(number) => return Ok(()),
+            _ if self.sent.contains(&number) => Unmatched::Twice,
+            Some(ended) => std::mem::replace(&mut ended.need, Unmatched::Twice),
+            None => Unmatched::Unknown,
+        };
+        Err(self.stray(unmatched))
+    }
+
     pub(super) fn wake(&self) {
         self.more.notify_one();
     }
 
-    pub(super) fn end(&mut self, number: u64, then: Unmatched) {
-        self.ended.insert(number, then);
+    fn stray(&mut self, unmatched: Unmatched) -> Stray {
+        self.strays += usize::from(unmatched != Unmatched::Late);
+        Stray { unmatched, is_flood: self.strays > STRAYS_MAX }
+    }
+
+    fn end(&mut self, number: u64, answer: Unmatched) {
+        let need = if self.needed.remove(&number) { Unmatched::Twice } else { answer };
+        self.ended.insert(number, Ended { answer, need });
         if self.ended.len() > ENDED_MAX {
             self.ended.pop_first();
         }

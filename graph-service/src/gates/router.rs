@@ -9,7 +9,7 @@ use super::instance::{Instance, InstanceId, NotJoined};
 use super::transport::Transport;
 use super::{BATCH_MAX, QUESTIONS_MAX, Reply, Unmatched, webhook};
 use crate::metrics::gates::GateMetrics;
-use engine::guard::{Answer, Answered, Gate as Rule, Question};
+use engine::guard::{Answer, Answered, Gate as Rule, Question, extended};
 use engine::object::Name;
 use engine::scope::Objects;
 use futures::StreamExt as _;
@@ -73,6 +73,8 @@ struct Open {
     question: Arc<Question>,
     asked: Instant,
     at: Option<InstanceId>,
+    /// The extra time that an instance has asked for.
+    extra: Option<Duration>,
 }
 
 impl Router {
@@ -125,7 +127,7 @@ impl Router {
             return;
         }
         let number = question.number;
-        gate.open.insert(number, Open { question: Arc::new(question), asked: Instant::now(), at: None });
+        gate.open.insert(number, Open { question: Arc::new(question), asked: Instant::now(), at: None, extra: None });
         gate.waiting.insert(number);
         self.0.metrics.opened(1);
         match gate.configured.transport {
@@ -345,6 +347,14 @@ impl Gate {
         }
     }
 
+    /// Gives a question extra time, once.
+    pub(super) fn need_time(&mut self, number: u64, extra: Duration) {
+        if let Some(open) = self.open.get_mut(&number).filter(|open| open.extra.is_none()) {
+            open.extra = Some(extra);
+            self.inbox.needs_time(&self.name, number, extra);
+        }
+    }
+
     pub(super) fn connected(&self, change: i64) {
         self.metrics.connected(change);
     }
@@ -386,7 +396,7 @@ impl Gate {
 
 impl Open {
     fn left(&self) -> Duration {
-        self.question.timeout.saturating_sub(self.asked.elapsed())
+        extended(self.question.timeout, self.extra.unwrap_or_default()).saturating_sub(self.asked.elapsed())
     }
 }
 

@@ -1,17 +1,14 @@
 //! The instances of policy engines that are connected by `GateService.StreamVerdicts`.
 
-pub(crate) use super::instance::{INSTANCES_MAX, NotJoined};
-use super::instance::{Instance, InstanceId};
+pub(crate) use super::instance::{INSTANCES_MAX, NotJoined, STRAYS_MAX};
+use super::instance::{Instance, InstanceId, Stray};
 use super::router::{Configured, Router};
-use super::{BATCH_MAX, Reply, Unmatched};
+use super::{BATCH_MAX, Reply};
 use engine::guard::{Answer, Question};
 use engine::scope::Objects;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-
-/// Maximum number of answers of one stream to questions that it was not asked or has answered.
-pub(crate) const STRAYS_MAX: usize = 1000;
 
 /// What an instance has to read.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ pub(crate) struct Joined {
     pub(crate) configured: Configured,
 }
 
-/// The stream has answered too many questions that it was not asked, or has answered.
+/// The stream has sent too many messages about questions that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flood;
 
@@ -100,21 +97,28 @@ impl Joined {
         (by, message): (&str, &str),
         valid_for: Duration,
     ) -> Result<(), Flood> {
-        let found = self.with(|gate, id| {
+        let said = self.with(|gate, id| {
             let Some(instance) = gate.instances.get_mut(&id) else { return Ok(()) };
-            if instance.sent.remove(&number) {
-                instance.end(number, Unmatched::Twice);
-                instance.more.notify_one();
-                gate.answer(Reply::new(number, answer, by, message, valid_for));
-                return Ok(());
-            }
-            let unmatched = instance.ended.get(&number).copied().unwrap_or(Unmatched::Unknown);
-            // Only the first answer to a question that has ended is late.
-            instance.ended.entry(number).and_modify(|ended| *ended = Unmatched::Twice);
-            instance.strays += usize::from(unmatched != Unmatched::Late);
-            Err((unmatched, instance.strays > STRAYS_MAX))
+            instance.answer(number)?;
+            gate.answer(Reply::new(number, answer, by, message, valid_for));
+            Ok(())
         });
-        let Some(Err((unmatched, is_flood))) = found else { return Ok(()) };
+        self.counted(said)
+    }
+
+    /// The instance needs more time for a question. The question has it once, whichever instance asks first.
+    pub(crate) fn need_time(&self, number: u64, extra: Duration) -> Result<(), Flood> {
+        let said = self.with(|gate, id| {
+            let Some(instance) = gate.instances.get_mut(&id) else { return Ok(()) };
+            instance.need_time(number)?;
+            gate.need_time(number, extra);
+            Ok(())
+        });
+        self.counted(said)
+    }
+
+    fn counted(&self, said: Option<Result<(), Stray>>) -> Result<(), Flood> {
+        let Some(Err(Stray { unmatched, is_flood })) = said else { return Ok(()) };
         self.router.unmatched(unmatched);
         if is_flood { Err(Flood) } else { Ok(()) }
     }

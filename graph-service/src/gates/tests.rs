@@ -82,7 +82,8 @@ fn streamed() -> (Router, Inbox, GateMetrics) {
 pub(crate) fn answers(events: Vec<Event>) -> BTreeMap<u64, Answered> {
     let answers = events.into_iter().filter_map(|event| match event {
         Event::Answered(answered) => Some((answered.number, answered)),
-        Event::Connected { .. } | Event::PolicyChanged { .. } | Event::TakenBack { .. } => None,
+        Event::Connected { .. } | Event::PolicyChanged { .. } => None,
+        Event::TakenBack { .. } | Event::NeedsTime { .. } => None,
     });
     answers.collect()
 }

@@ -11,7 +11,9 @@ use crate::messages::Leadership;
 use engine::guard::{Answer, FailurePolicy, Question};
 use futures::stream::{BoxStream, StreamExt as _, unfold};
 use proto::decision::v1beta1::gate_service_server::GateService;
-use proto::decision::v1beta1::stream_verdicts_request::{Hello, Invalidate, Message as FromEngine, Verdict, Verdicts};
+use proto::decision::v1beta1::stream_verdicts_request::{
+    Hello, Invalidate, Message as FromEngine, NeedTime, Verdict, Verdicts,
+};
 use proto::decision::v1beta1::stream_verdicts_response as wire;
 use proto::decision::v1beta1::stream_verdicts_response::Message as ToEngine;
 use proto::decision::v1beta1::{GateVerdict, StreamVerdictsRequest, StreamVerdictsResponse};
@@ -187,6 +189,7 @@ impl Session {
                     .map_err(|error| status::bad_field(&error.field, &error.why))?;
                 joined.take_back(&policy_revision, targets);
             }
+            (joined, FromEngine::NeedTime(need)) => need_time(joined, &need)?,
             (joined, FromEngine::Drain(_)) => joined.drain(),
         }
         Ok(None)
@@ -266,9 +269,21 @@ fn answer(joined: &Joined, verdict: Verdict) -> Result<(), Status> {
     let valid_for = verdict.valid_for.map(|valid_for| status::duration("verdicts.valid_for", valid_for));
     let valid_for = valid_for.transpose()?.unwrap_or_default();
     let texts = (verdict.policy.as_str(), verdict.message.as_str());
-    joined
-        .answer((verdict.request_id, answer), texts, valid_for)
-        .map_err(|_flood| status::limit_exceeded("verdicts about requests that the stream does not have", STRAYS_MAX))
+    joined.answer((verdict.request_id, answer), texts, valid_for).map_err(|_flood| flooded())
+}
+
+fn need_time(joined: &Joined, need: &NeedTime) -> Result<(), Status> {
+    const FIELD: &str = "need_time.extra";
+    let extra = need.extra.ok_or_else(|| status::bad_field(FIELD, "is absent; set it to the time that is needed"))?;
+    let extra = status::duration(FIELD, extra)?;
+    if extra.is_zero() {
+        return Err(status::bad_field(FIELD, "is zero; set it to the time that is needed"));
+    }
+    joined.need_time(need.request_id, extra).map_err(|_flood| flooded())
+}
+
+fn flooded() -> Status {
+    status::limit_exceeded("messages about requests that the stream does not have", STRAYS_MAX)
 }
 
 fn requests(questions: Vec<(Arc<Question>, Duration)>) -> ToEngine {

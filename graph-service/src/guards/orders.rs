@@ -27,6 +27,7 @@ pub(crate) async fn answers(inbox: Inbox, control: mpsc::Sender<Control>) -> any
                 Event::Connected { instances: 0, .. } => continue,
                 Event::Connected { gate, .. } | Event::PolicyChanged { gate } => Input::GateReopened { gate },
                 Event::TakenBack { gate, targets } => Input::GateInvalidated { gate, targets },
+                Event::NeedsTime { gate, number, extra } => Input::GateNeedsTime { gate, number, extra },
             };
             if control.send(Control::Input(input)).await.is_err() {
                 return Ok(());

@@ -194,6 +194,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
         | Input::GateInvalidated { .. }
+        | Input::GateNeedsTime { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

@@ -45,7 +45,7 @@ impl GateMetrics {
                 "ownergraph_gate_unmatched_answers",
                 [Label::of("cause", CAUSES)],
                 (
-                    "Answers of policy engines that were dropped",
+                    "Messages of policy engines that were dropped: answers, and requests for more time",
                     "`late`: the question has ended, so the engine is too slow for the timeout of the gate. `twice` and `unknown`: a bug in the engine.",
                 ),
                 zeroed(CAUSES.map(|cause| [("cause", cause)])),

@@ -564,6 +564,7 @@ fn brief(input: &Input) -> String {
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
         | Input::GateInvalidated { .. }
+        | Input::GateNeedsTime { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::Wrote { .. }

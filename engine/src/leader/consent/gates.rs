@@ -1,6 +1,6 @@
 //! Questions to gates: what was asked about an item or a cascade, and what the answer permits.
 
-use crate::guard::{Answer, FailurePolicy, Gate, GuardId};
+use crate::guard::{Answer, FailurePolicy, Gate, GuardId, extended};
 use crate::object::Uid;
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -61,14 +61,31 @@ impl Asked {
     }
 }
 
+/// A question that waits for its answer.
+#[derive(Debug)]
+struct Waiting {
+    of: (GuardId, Subject),
+    asked: Time,
+    timeout: Duration,
+    /// The engine has got extra time.
+    is_extended: bool,
+}
+
 /// All questions.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
     asked: BTreeMap<(GuardId, Subject), Asked>,
     /// The questions that wait for an answer.
-    waiting: BTreeMap<u64, (GuardId, Subject)>,
+    waiting: BTreeMap<u64, Waiting>,
     in_flight: BTreeMap<GuardId, usize>,
     last: u64,
+}
+
+/// Why a question gets no extra time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    NotOpen,
+    Again,
 }
 
 /// What follows for the item that is to be granted.
@@ -107,12 +124,13 @@ impl Gates {
     }
 
     /// Records a question, and returns its number.
-    pub(super) fn ask(&mut self, now: Time, gate: &GuardId, subject: Subject, about: u64) -> u64 {
+    pub(super) fn ask(&mut self, now: Time, gate: &GuardId, subject: Subject, about: u64, timeout: Duration) -> u64 {
         self.last += 1;
         let number = self.last;
         let key = (gate.clone(), subject);
         let first = self.asked.get(&key).filter(|asked| asked.about == about).map_or(now, |asked| asked.first);
-        self.waiting.insert(number, key.clone());
+        let waiting = Waiting { of: key.clone(), asked: now, timeout, is_extended: false };
+        self.waiting.insert(number, waiting);
         *self.in_flight.entry(gate.clone()).or_default() += 1;
         self.asked.insert(key, Asked { about, first, state: State::Waiting { number } });
         number
@@ -128,7 +146,7 @@ impl Gates {
         valid_for: Duration,
         message: &str,
     ) -> Option<(Subject, State)> {
-        let key = self.waiting.remove(&number)?;
+        let key = self.waiting.remove(&number)?.of;
         self.landed(&key.0);
         let asked = self.asked.get_mut(&key)?;
         let end = asked.first + rule.max_hold;
@@ -152,14 +170,24 @@ impl Gates {
         Some((key.1, asked.state.clone()))
     }
 
-    /// Whether a question waits for its answer.
-    pub(super) fn is_waiting(&self, number: u64) -> bool {
-        self.waiting.contains_key(&number)
+    /// Whether the time of an open question is over.
+    pub(super) fn is_due(&self, now: Time, number: u64) -> bool {
+        self.waiting.get(&number).is_some_and(|waiting| waiting.asked + waiting.timeout <= now)
+    }
+
+    /// Gives an open question extra time, and returns its new end. The error says what the question is instead.
+    pub(super) fn extend(&mut self, number: u64, extra: Duration) -> Result<Time, Refused> {
+        let waiting = self.waiting.get_mut(&number).ok_or(Refused::NotOpen)?;
+        if core::mem::replace(&mut waiting.is_extended, true) {
+            return Err(Refused::Again);
+        }
+        waiting.timeout = extended(waiting.timeout, extra);
+        Ok(waiting.asked + waiting.timeout)
     }
 
     /// Returns the gate of an open question.
     pub(super) fn gate_of(&self, number: u64) -> Option<&GuardId> {
-        self.waiting.get(&number).map(|(gate, _)| gate)
+        self.waiting.get(&number).map(|waiting| &waiting.of.0)
     }
 
     /// Voids what a gate has answered about these subjects, and returns them. What waits for an answer stays.

@@ -43,7 +43,7 @@ impl Leader {
             Pass::Ask => {}
         }
         self.sweep_questions();
-        let number = self.consent.gates.ask(self.cx.now, id, subject, about);
+        let number = self.consent.gates.ask(self.cx.now, id, subject, about, gate.timeout);
         let target = cascade.as_ref().map_or(&candidate.draft.target, |cascade| &cascade.root).clone();
         let node = self.world.graph().primary(&candidate.draft.target.uid);
         let causes = node.map(|id| self.world.causes(id)).unwrap_or_default();
@@ -116,7 +116,8 @@ impl Leader {
     }
 
     pub(in crate::leader) fn question_due(&mut self, number: u64) {
-        let Some(gate) = self.consent.gates.gate_of(number).filter(|_| self.consent.gates.is_waiting(number)) else {
+        let Some(gate) = self.consent.gates.gate_of(number).filter(|_| self.consent.gates.is_due(self.cx.now, number))
+        else {
             return;
         };
         let gate = gate.name.clone();

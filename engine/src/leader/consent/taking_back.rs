@@ -1,11 +1,13 @@
-//! A policy engine takes answers back.
+//! What a policy engine says besides its answers: it needs more time for a question, or takes answers back.
 
-use super::super::Leader;
-use super::gates::Subject;
+use super::super::{Event, Leader, Timer};
+use super::gates::{Refused, Subject};
 use crate::guard::{GuardId, GuardKind};
 use crate::hold::Hold;
 use crate::object::{Name, ObjectRef};
 use crate::scope::Objects;
+use alloc::format;
+use core::time::Duration;
 
 impl Leader {
     /// Voids the answers of a gate about these objects, and asks again for what waits. Items that executors have already
@@ -31,5 +33,19 @@ impl Leader {
         if void.iter().any(|subject| matches!(subject, Subject::Root(_))) {
             self.dispatcher.release(&Hold::Guard(id), usize::MAX);
         }
+    }
+
+    /// Gives a question extra time, once.
+    pub(in crate::leader) fn gate_needs_time(&mut self, gate: &Name, number: u64, extra: Duration) {
+        let is_open = self.consent.gates.gate_of(number).is_some_and(|of| of.name == *gate);
+        let until = if is_open { self.consent.gates.extend(number, extra) } else { Err(Refused::NotOpen) };
+        let why = match until {
+            Ok(until) => return self.cx.timers.set(until, Timer::Question(number)),
+            Err(Refused::NotOpen) => {
+                format!("gate {gate} asks for more time for a question that is not open")
+            }
+            Err(Refused::Again) => format!("gate {gate} asks again for more time for a question"),
+        };
+        self.cx.event(Event::Rejected { why });
     }
 }

@@ -162,10 +162,16 @@ async fn an_instance_answers_the_questions_of_its_gate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_takes_answers_back() {
+async fn an_instance_needs_time_and_takes_answers_back() {
     let world = World::start().await;
-    let instance = world.welcomed().await;
+    let mut instance = world.welcomed().await;
     world.inbox.take();
+    world.router.ask(question(1));
+    assert_eq!(instance.requests().await.len(), 1);
+    let extra = Some(prost_types::Duration { seconds: 3, nanos: 0 });
+    instance.send(FromEngine::NeedTime(NeedTime { request_id: 1, extra })).await;
+    let needs = Event::NeedsTime { gate: "production".into(), number: 1, extra: Duration::from_secs(3) };
+    assert_eq!(world.inbox.next().await, [needs]);
     let pods = GroupResource { group: String::new(), resource: "pods".to_owned() };
     let filter = ObjectFilter {
         resources: vec![pods],
@@ -184,6 +190,9 @@ async fn an_instance_takes_answers_back() {
     let cel = ObjectFilter { cel: "true".to_owned(), ..ObjectFilter::default() };
     let too_many = vec![ObjectFilter::default(); 101];
     for wrong in [
+        FromEngine::NeedTime(NeedTime { request_id: 1, extra: None }),
+        FromEngine::NeedTime(NeedTime { request_id: 1, extra: Some(prost_types::Duration::default()) }),
+        FromEngine::NeedTime(NeedTime { request_id: 1, extra: Some(prost_types::Duration { seconds: -1, nanos: 0 }) }),
         FromEngine::Invalidate(Invalidate { targets: vec![cel], ..Invalidate::default() }),
         FromEngine::Invalidate(Invalidate { targets: too_many, ..Invalidate::default() }),
     ] {
@@ -191,6 +200,11 @@ async fn an_instance_takes_answers_back() {
         instance.send(wrong.clone()).await;
         assert_eq!(instance.refused().await, (Code::InvalidArgument, "FIELD_INVALID".to_owned()), "{wrong:?}");
     }
+    let mut flooding = world.welcomed().await;
+    for _ in 0..=STRAYS_MAX {
+        flooding.send(FromEngine::NeedTime(NeedTime { request_id: 99, extra })).await;
+    }
+    assert_eq!(flooding.refused().await, (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,9 @@
 use super::values::{Date, Digest, Most, Resource, Within, Word};
 use super::{ACTOR_MAX_BYTES, DAY, Spec, parse};
 use crate::gates::transport::{self, Transport};
-use engine::guard::{Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule, Spending};
+use engine::guard::{
+    Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule, Spending, TIMEOUT_MAX,
+};
 use engine::object::{GroupResource, Uid, clip};
 use proto::convert::{CLOCK_AHEAD_MAX, REASON_MAX_BYTES, SCOPE_MAX};
 use runtime::visible;
@@ -21,6 +23,8 @@ pub(crate) const APPROVED_MAX: usize = 100;
 const SPENDINGS_MAX: usize = 600;
 /// The lifetime of the pause of a budget that names none, in seconds.
 const PAUSE_SECONDS: u64 = 3600;
+/// The longest timeout of a gate, in seconds.
+const TIMEOUT_MAX_SECONDS: u64 = TIMEOUT_MAX.as_secs();
 /// The longest bypass.
 pub(crate) const BYPASS_MAX: Duration = Duration::from_secs(DAY);
 
@@ -223,7 +227,7 @@ struct RawGate {
     #[serde(default)]
     roots_only: bool,
     #[serde(default = "timeout")]
-    timeout_seconds: Within<1, 10>,
+    timeout_seconds: Within<1, TIMEOUT_MAX_SECONDS>,
     failure_policy: RawFailurePolicy,
     max_hold_seconds: Within<1, DAY>,
     after_max_hold: RawAfterMaxHold,
@@ -231,7 +235,7 @@ struct RawGate {
     observe_only: bool,
 }
 
-fn timeout() -> Within<1, 10> {
+fn timeout() -> Within<1, TIMEOUT_MAX_SECONDS> {
     Within(2)
 }
 

@@ -1,4 +1,4 @@
-//! A policy engine takes answers back.
+//! What a policy engine says besides answers: it needs more time, and takes answers back.
 
 use super::*;
 use crate::scope::Objects;
@@ -14,6 +14,11 @@ impl Bench {
         bench.pass(Duration::from_millis(5));
         let asked = core::mem::take(&mut bench.asked);
         (bench, asked)
+    }
+
+    fn needs(&mut self, question: &Question, extra: Duration) {
+        let (gate, number) = (question.gate.clone(), question.number);
+        self.input(Input::GateNeedsTime { gate, number, extra });
     }
 
     fn takes_back(&mut self, targets: Vec<Objects>) {
@@ -33,6 +38,14 @@ impl Bench {
         self.pass(Duration::from_millis(1));
     }
 
+    fn rejected(&self) -> Vec<&str> {
+        let rejected = self.events.iter().filter_map(|event| match event {
+            Event::Rejected { why } => Some(why.as_str()),
+            _ => None,
+        });
+        rejected.collect()
+    }
+
     /// The names of the objects that are asked about since the last call.
     fn asked_names(&mut self) -> Vec<String> {
         let mut names: Vec<String> =
@@ -40,6 +53,45 @@ impl Bench {
         names.sort();
         names
     }
+}
+
+#[test]
+fn a_question_gets_extra_time_once_and_within_ten_seconds() {
+    for (extra, ends_after) in [(1, 3), (8, 10), (3600, 10)] {
+        let (mut bench, asked) = Bench::with_questions(gate(FailurePolicy::Deny), 1);
+        bench.needs(&asked[0], extra * SECOND);
+        bench.needs(&asked[0], 5 * SECOND);
+        bench.pass((ends_after * 1000 - 20) * SECOND / 1000);
+        assert_eq!(bench.cancelled, [0_u64; 0], "{extra} s more");
+        bench.pass(40 * SECOND / 1000);
+        assert_eq!(bench.cancelled, [asked[0].number], "{extra} s more");
+        assert_eq!(bench.rejected(), ["gate g asks again for more time for a question"]);
+    }
+}
+
+#[test]
+fn an_answer_within_the_extra_time_counts() {
+    let (mut bench, asked) = Bench::with_questions(gate(FailurePolicy::Deny), 2);
+    bench.needs(&asked[0], 3 * SECOND);
+    bench.pass(4 * SECOND);
+    assert_eq!(bench.cancelled, [asked[1].number], "the other question has no extra time");
+    bench.answer(&asked[0], Answer::Allow);
+    let names: Vec<&str> = bench.granted.iter().map(|lease| &*lease.item.target.name).collect();
+    assert_eq!(names, [&*asked[0].target.name]);
+}
+
+#[test]
+fn more_time_for_a_question_that_is_not_open_changes_nothing() {
+    let (mut bench, asked) = Bench::with_questions(gate(FailurePolicy::Deny), 2);
+    bench.answer(&asked[0], Answer::Allow);
+    bench.needs(&asked[0], SECOND);
+    bench.needs(&Question { number: 99, ..asked[1].clone() }, SECOND);
+    bench.needs(&Question { gate: "other".into(), ..asked[1].clone() }, SECOND);
+    let open = "a question that is not open";
+    let why = ["g", "g", "other"].map(|gate| format!("gate {gate} asks for more time for {open}"));
+    assert_eq!(bench.rejected(), why);
+    bench.pass(3 * SECOND);
+    assert_eq!(bench.cancelled, [asked[1].number], "it ends in time");
 }
 
 #[test]
