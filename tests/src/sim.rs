@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 mod attempt;
 mod clock;
 mod election;
+mod engines;
 mod executor;
 mod guards;
 mod ingest;

@@ -89,8 +89,9 @@ const FAULTS: [&str; 54] = [
     "webhook denies all",
     "write across a restore",
 ];
-const EVENTS: [&str; 21] = [
+const EVENTS: [&str; 23] = [
     "absent",
+    "answers taken back",
     "drained",
     "exists",
     "failed",
@@ -99,6 +100,7 @@ const EVENTS: [&str; 21] = [
     "no heartbeat",
     "owner in other namespace",
     "prevented",
+    "question extended",
     "read_twice",
     "readopted",
     "rewound",

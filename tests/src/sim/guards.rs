@@ -8,7 +8,7 @@ use super::world::{Happening, MS, S, World};
 use crate::random::Random;
 use engine::guard::{Answer, Answered, FailurePolicy, Gate, Guard, GuardId, GuardKind, Question, Rule};
 use engine::leader::{GuardAnswer, GuardList, Input};
-use engine::object::{ObjectRef, ResourceVersion, Uid};
+use engine::object::{Name, ObjectRef, ResourceVersion, Uid};
 use engine::scope::{Filter, Scope};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,6 +50,16 @@ impl Guards {
         let guards = self.standing.iter().map(|standing| standing.guard.clone()).filter(|guard| guard.id.kind == kind);
         let position = ResourceVersion::parse(&self.version.to_string());
         GuardList { position, guards: guards.collect(), more: false }
+    }
+
+    /// The effective gates over an object.
+    pub(super) fn gates_over<'a>(&'a self, target: &'a ObjectRef) -> impl Iterator<Item = &'a Name> {
+        let gates = self.standing.iter().filter(|Standing { guard, effective }| {
+            guard.id.kind == GuardKind::Gate
+                && effective.is_some()
+                && guard.scope.may_cover(&target.group, &target.resource, &target.namespace)
+        });
+        gates.map(|Standing { guard, .. }| &guard.id.name)
     }
 
     fn draw(&mut self) -> Guard {
@@ -225,6 +235,7 @@ impl World {
             self.guards.allowed.insert(target);
         }
         if self.is_epoch(at, epoch) {
+            self.engine_answers(at, epoch, &answered);
             self.tell(at, Input::GateAnswered(answered));
         }
     }

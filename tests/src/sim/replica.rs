@@ -291,6 +291,9 @@ impl World {
                 if let Event::GuardEffective { id } = &event {
                     self.guard_is_effective(id);
                 }
+                if let Event::Granted { target, action, .. } = &event {
+                    self.engine_law(at, target, *action);
+                }
                 if let Event::Removed { object, .. } = &event {
                     self.show_end(at, &object.uid);
                 }
@@ -341,8 +344,11 @@ impl World {
                 };
                 self.after(delay, Happening::GuardsRead { replica: at, epoch, read, fails });
             }
-            Output::AskGate(question) => self.ask_gate(at, &question),
-            Output::CancelQuestion { .. } => {}
+            Output::AskGate(question) => {
+                self.engine_is_asked(at, &question);
+                self.ask_gate(at, &question);
+            }
+            Output::CancelQuestion { number, .. } => self.question_ends(at, number),
             Output::CreatePause { by, reason, .. } => {
                 self.note(|| format!("replica {at} wants a pause, {by}: {reason}"))
             }

@@ -3,6 +3,7 @@
 use super::attempt::{Answer, Request};
 use super::clock::Clock;
 use super::election::Lease;
+use super::engines::Engines;
 use super::executor::Executor;
 use super::guards::Guards;
 use super::kinds::{KINDS, PODS, STORED};
@@ -71,6 +72,7 @@ pub(super) enum Happening {
     GuardShown { replica: usize, epoch: u64, input: Box<leader::Input> },
     GuardsListed { replica: usize, epoch: u64, kind: GuardKind },
     GateAnswers { replica: usize, epoch: u64, target: Uid, answered: Box<Answered> },
+    EngineSays { replica: usize, epoch: u64, input: Box<leader::Input> },
     UserLoses { owner: Uid },
     ReAdd { uid: Uid, references: Vec<OwnerReference> },
     Crowd { step: u8 },
@@ -105,6 +107,7 @@ pub(super) struct World {
     /// The random numbers of the time for which executors wait for connections.
     pub(super) connections: Random,
     pub(super) guards: Guards,
+    pub(super) engines: Engines,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,
     pub(super) executors: Vec<Executor>,
@@ -149,6 +152,7 @@ impl World {
             chaos: Random::new(seed, 5),
             connections: Random::new(seed, 12),
             guards: Guards::new(seed),
+            engines: Engines::new(seed),
             server: Server::new(seed),
             replicas: Vec::new(),
             executors: Vec::new(),
@@ -300,6 +304,7 @@ impl World {
             Happening::GateAnswers { replica, epoch, target, answered } => {
                 self.gate_answers(replica, epoch, target, *answered);
             }
+            Happening::EngineSays { replica, epoch, input } => self.engine_says(replica, epoch, *input),
             Happening::Calm => self.calm_down(),
             Happening::Look => self.look(),
         }
@@ -391,6 +396,7 @@ impl World {
             | Happening::GuardShown { .. }
             | Happening::GuardsListed { .. }
             | Happening::GateAnswers { .. }
+            | Happening::EngineSays { .. }
             | Happening::Calm
             | Happening::Look => 0,
         };
