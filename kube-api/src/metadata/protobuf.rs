@@ -32,8 +32,8 @@ pub struct Metadata<'a> {
     pub hold: bool,
     /// The annotation at the end of a watch-list's initial events is present.
     pub ends_initial_events: bool,
-    labels: Repeated<'a>,
-    annotations: Repeated<'a>,
+    /// Labels and annotations.
+    marks: Repeated<'a>,
     owners: Repeated<'a>,
     finalizers: Repeated<'a>,
 }
@@ -65,8 +65,7 @@ impl<'a> Metadata<'a> {
             deletion_seconds: None,
             hold: false,
             ends_initial_events: false,
-            labels: Repeated::none(fields),
-            annotations: Repeated::none(fields),
+            marks: Repeated::none(fields),
             owners: Repeated::none(fields),
             finalizers: Repeated::none(fields),
         };
@@ -79,10 +78,10 @@ impl<'a> Metadata<'a> {
                 5 => found.uid = field.text()?,
                 6 => found.resource_version = field.text()?,
                 9 => found.delete(field)?,
-                11 => found.labels.add(here),
+                11 => found.marks.add(here),
                 12 => {
                     found.annotate(field)?;
-                    found.annotations.add(here);
+                    found.marks.add(here);
                 }
                 13 => {
                     field.bytes()?;
@@ -131,13 +130,19 @@ impl<'a> Metadata<'a> {
 
     /// Gives the labels and annotations to `matcher`.
     pub(super) fn mark(&self, matcher: &mut Matcher) -> Result<(), Malformed> {
-        for (of, repeated, number) in [(Labelled::Label, self.labels, 11), (Labelled::Annotation, self.annotations, 12)]
+        let Repeated { from: mut fields, mut count } = self.marks;
+        while count > 0
+            && let Some(field) = fields.next()?
         {
-            for entry in (Entries { repeated, number, read: entry }) {
-                let (key, value) = entry?;
-                if let Some(key) = matcher.wants(of, key) {
-                    matcher.take(key, value.map_or(Ok(""), Field::text)?);
-                }
+            let of = match field.number {
+                11 => Labelled::Label,
+                12 => Labelled::Annotation,
+                _ => continue,
+            };
+            count -= 1;
+            let (key, value) = entry(field)?;
+            if let Some(key) = matcher.wants(of, key) {
+                matcher.take(key, value.map_or(Ok(""), Field::text)?);
             }
         }
         Ok(())
