@@ -79,9 +79,12 @@ pub(super) fn bypass(gate: &Uid, lasts: Duration, reason: &str, by: &str, now: D
     Ok(spec(gate, &json!({ "bypass": bypass })))
 }
 
-/// Begins a new window of a budget: deletions before the present do not count.
-pub(super) fn count_from(budget: &Uid, now: Duration) -> Value {
-    spec(budget, &json!({ "countFrom": date(now) }))
+/// Begins a new window of a budget: deletions before the present do not count. `before` is the begin of the window so
+/// far. The next begin is at least a second after it, because an equal one would be no change.
+pub(super) fn count_from(budget: &Uid, now: Duration, before: Option<&str>) -> Value {
+    let before = before.and_then(|text| text.parse::<prost_types::Timestamp>().ok());
+    let next = before.and_then(|before| u64::try_from(before.seconds.saturating_add(1)).ok());
+    spec(budget, &json!({ "countFrom": date(now.max(Duration::from_secs(next.unwrap_or_default()))) }))
 }
 
 fn spec(uid: &Uid, spec: &Value) -> Value {
@@ -158,6 +161,10 @@ mod tests {
             assert!(bypass(&gate, lasts, reason, "", NOON).is_err(), "{lasts:?} {reason:?}");
         }
         let from = json!({ "metadata": { "uid": "g" }, "spec": { "countFrom": "2026-01-01T12:00:00Z" } });
-        assert_eq!(count_from(&gate, NOON), from);
+        assert_eq!(count_from(&gate, NOON, None), from);
+        assert_eq!(count_from(&gate, NOON, Some("2026-01-01T11:59:59Z")), from);
+        // A second release within a second begins another window, too.
+        let next = count_from(&gate, NOON, Some("2026-01-01T12:00:00Z"));
+        assert_eq!(next["spec"]["countFrom"], "2026-01-01T12:00:01Z");
     }
 }

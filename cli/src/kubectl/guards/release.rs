@@ -61,7 +61,7 @@ pub(crate) async fn run(flags: Release) -> Answered {
 /// Begins a new window of a budget.
 pub(super) async fn open_window(session: &Session, id: &GuardId) -> Answered {
     let read = store::read(session, id).await?;
-    let patch = patches::count_from(&read.uid, read.now);
+    let patch = patches::count_from(&read.uid, read.now, read.object["spec"]["countFrom"].as_str());
     patched(id, store::patch(session, id, &patch).await?)?;
     session.print(&format!("{} has a new window\n", line(&id.to_string())))?;
     Ok(Ending::Fine)
@@ -137,7 +137,7 @@ fn now(id: &GuardId, reason: &str, guards: &[Guard]) -> String {
     let guard = guards.iter().find(|guard| guard_id(&guard.name).as_ref() == Some(id));
     let held = guard.map_or_else(
         || "an unknown number of decisions".to_owned(),
-        |guard| format!("{} in {}", counted(guard.held_items, "decision"), guard.scope),
+        |guard| format!("{} (scope: {})", counted(guard.held_items, "decision"), guard.scope),
     );
     format!("{id} holds {held}: {reason}")
 }
