@@ -176,9 +176,9 @@ impl World {
     }
 
     /// Runs a line that a command has printed.
-    pub(super) fn run_printed(&self, line: &str) -> anyhow::Result<String> {
+    fn run_printed(&self, line: &str) -> anyhow::Result<String> {
         let path = self.programs.path("ownergraph");
-        let mut shell = Command::new("sh");
+        let mut shell = Command::new("/bin/sh");
         shell.args(["-ec", line]).env("PATH", path.parent().unwrap_or(Path::new("/")));
         shell.env("OWNERGRAPH_SERVER", &self.address).env("KUBECONFIG", self.plane.kubeconfig());
         let output = shell.stdin(Stdio::null()).output()?;
