@@ -127,6 +127,7 @@ impl Leader {
                 self.rewind(kind, why);
             }
             (Some(Agreement::WentBack | Agreement::More), _) => self.suspect_later(),
+            (Some(Agreement::Outdated), _) => self.ask_suspect(),
             (Some(Agreement::Enough), _) => self.clear_suspicion(),
             (None, _) => {}
         }

@@ -71,6 +71,8 @@ struct Suspicion {
     asked: u32,
     /// Number of answers that must still agree.
     wanted: u32,
+    /// True if another reason appeared after the last question. The answer may be from before that reason.
+    outdated: bool,
     /// True if one of several servers may have answered from an earlier state.
     of_answers: bool,
     /// Number of consecutive answers whose version was before the known position of the main store.
@@ -84,6 +86,8 @@ pub(super) enum Agreement {
     WentBack,
     /// More answers are required.
     More,
+    /// The answer does not count, because another reason for the suspicion appeared after the question.
+    Outdated,
     /// The store is at or past its known position.
     Enough,
 }
@@ -174,13 +178,13 @@ impl History {
     /// Records a broken connection or a watch that ended early. Returns the reason if no suspicion existed before.
     pub(super) fn suspect_connection(&mut self) -> Option<&'static str> {
         let why = "a connection broke, or a watch ended too early";
-        self.suspect(Suspicion { why, asked: 0, wanted: 1, of_answers: false, behind: 0 })
+        self.suspect(Suspicion { why, asked: 0, wanted: 1, outdated: false, of_answers: false, behind: 0 })
     }
 
     /// Records that answers of the API server contradict each other. Returns the reason if no suspicion existed before.
     pub(super) fn suspect_answers(&mut self) -> Option<&'static str> {
         let why = "answers of the API server contradict each other";
-        self.suspect(Suspicion { why, asked: 0, wanted: AGREE_AFTER, of_answers: true, behind: 0 })
+        self.suspect(Suspicion { why, asked: 0, wanted: AGREE_AFTER, outdated: false, of_answers: true, behind: 0 })
     }
 
     /// Adds a suspicion. Returns the reason if no suspicion existed before.
@@ -188,6 +192,7 @@ impl History {
         if let Some(known) = &mut self.suspicion {
             known.wanted = known.wanted.max(new.wanted);
             known.of_answers |= new.of_answers;
+            known.outdated = true;
             return None;
         }
         Some(self.suspicion.insert(new).why)
@@ -206,6 +211,7 @@ impl History {
     pub(super) fn asked(&mut self) {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.asked = suspicion.asked.saturating_add(1);
+            suspicion.outdated = false;
         }
     }
 
@@ -216,6 +222,9 @@ impl History {
         suspicion.behind = if is_behind && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
         if is_behind && suspicion.behind >= AGREE_AFTER {
             return Some(Agreement::WentBack);
+        }
+        if suspicion.outdated {
+            return Some(Agreement::Outdated);
         }
         if suspicion.wanted > 1 {
             suspicion.wanted -= 1;

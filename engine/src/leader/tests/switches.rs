@@ -47,7 +47,11 @@ fn a_burst_of_ends_is_one_suspicion() {
         ends(&mut bench, resource, WatchEnd::Early);
     }
     assert_eq!(suspicions(&bench), 1);
-    bench.answer_probes(104, &[]);
+    // The first question is from before the last end, so a second one follows.
+    for _ in 0..2 {
+        assert!(bench.leader.queries().status().stopped.is_some());
+        bench.answer_probes(104, &[]);
+    }
     assert_eq!((suspicions(&bench), bench.leader.queries().status().stopped), (1, None));
 }
 
@@ -93,4 +97,26 @@ fn what_destroys_is_stopped_and_the_removal_of_a_dead_reference_goes_on() {
         bench.sent.iter().any(|(_, message)| stops(message))
     };
     assert_eq!((stopped(&delete), stopped(&removal)), (true, false));
+}
+
+#[test]
+fn an_answer_to_a_question_from_before_the_last_end_ends_no_suspicion() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    bench.granted.clear();
+    ends(&mut bench, "nodes", WatchEnd::Early);
+    let asked = bench.other_probes();
+    // The old store answers. Then it is restored, and another watch ends.
+    ends(&mut bench, "nodes", WatchEnd::Early);
+    for probe in asked {
+        let answer =
+            ProbeAnswer { resource_version: version(104), objects: Vec::new(), complete: true, remaining: None };
+        bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+    }
+    assert!(bench.leader.queries().status().stopped.is_some());
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(101, &[]);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
 }
