@@ -217,8 +217,8 @@ impl Names {
 
     fn object(&mut self, number: usize, version: u64) -> (GroupResource, Object) {
         let (application, place) = (number / APPLICATION.len(), number % APPLICATION.len());
-        let (app, tier) = (format!("value-{}", application % NAMESPACES), if place < 4 { "front" } else { "value-4" });
-        for (key, value) in [("app", &*app), ("tier", tier)] {
+        let (app, team) = (format!("value-{}", application % NAMESPACES), if place < 4 { "shop" } else { "value-5" });
+        for (key, value) in [("app", &*app), ("example.com/team", team)] {
             if let Some(key) = self.matcher.wants(Labelled::Label, key) {
                 self.matcher.take(key, value);
             }

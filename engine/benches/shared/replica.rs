@@ -43,30 +43,34 @@ fn waited() -> Duration {
     Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
 }
 
-/// Lets a replica know this many Protections, which ask for labels and annotations that most objects have. Returns the
-/// selectors.
+/// Lets a replica know this many Protections. Half of them name namespaces or kinds; the others ask for a label that
+/// most objects have, with different values, or for labels and annotations that few objects have. Returns the selectors.
 #[allow(dead_code, reason = "some benchmarks have no guards")]
 pub(crate) fn guard(leader: &mut Leader, guards: usize) -> Arc<Table> {
     let guards = (0..guards).map(|number| {
         let requirement = |of, key: &str, test| Requirement { of, key: key.into(), test };
-        let value = vec![Name::from(format!("value-{number}"))];
-        let marks = match number % 10 {
-            0..4 => vec![requirement(Labelled::Label, "app", Test::In(value))],
-            4..6 => vec![requirement(Labelled::Label, "tier", Test::In(value))],
-            6 => vec![
-                requirement(Labelled::Label, "example.com/team", Test::In(vec!["shop".into()])),
-                requirement(Labelled::Label, "pod-template-hash", Test::In(value)),
-            ],
-            7 => vec![requirement(Labelled::Label, &format!("example.com/keep-{number}"), Test::Exists)],
-            8 => vec![requirement(Labelled::Annotation, "example.com/annotation-1", Test::In(value))],
-            _ => vec![requirement(Labelled::Label, "app", Test::NotIn(value))],
+        let value = || vec![Name::from(format!("value-{number}"))];
+        let any = Filter::default();
+        let filter = match number % 10 {
+            0..4 => Filter { namespaces: vec![format!("guarded-{number}").into()], ..any },
+            4 => Filter { names: value(), ..any },
+            5 | 6 => Filter { marks: vec![requirement(Labelled::Label, "example.com/team", Test::In(value()))], ..any },
+            7 => Filter { marks: vec![requirement(Labelled::Label, "app", Test::In(value()))], ..any },
+            8 => {
+                let key = format!("example.com/keep-{number}");
+                Filter { marks: vec![requirement(Labelled::Label, &key, Test::Exists)], ..any }
+            }
+            _ => Filter {
+                marks: vec![requirement(Labelled::Annotation, "helm.sh/resource-policy", Test::In(value()))],
+                ..any
+            },
         };
         Guard {
             id: GuardId { kind: GuardKind::Protection, name: format!("guard-{number}").into() },
             uid: Uid::parse(&format!("guard-{number}")).expect("it is not empty"),
             resource_version: ResourceVersion::parse("1"),
             generation: 1,
-            scope: Scope { targets: vec![Filter { marks, ..Filter::default() }] },
+            scope: Scope { targets: vec![filter] },
             reason: String::from("a benchmark"),
             actor: String::new(),
             created: Duration::ZERO,

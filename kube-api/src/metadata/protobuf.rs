@@ -13,6 +13,9 @@ use engine::selectors::Matcher;
 
 /// The prefix of each object.
 const MAGIC: &[u8] = b"k8s\0";
+/// The tags of an entry of a map: fields 1 and 2, of bytes.
+const KEY: u8 = 1 << 3 | 2;
+const VALUE: u8 = 2 << 3 | 2;
 /// The group of the metadata types. Other groups use the same field numbers for other fields.
 const GROUP: &str = "meta.k8s.io/";
 const OBJECT: &str = "PartialObjectMetadata";
@@ -114,15 +117,7 @@ impl<'a> Metadata<'a> {
     }
 
     fn annotate(&mut self, field: Field<'a>) -> Result<(), Malformed> {
-        let mut entry = field.message()?;
-        let mut key: &[u8] = b"";
-        while let Some(field) = entry.next()? {
-            match field.number {
-                1 => key = field.bytes()?,
-                2 => drop(field.bytes()?),
-                _ => {}
-            }
-        }
+        let (key, _) = entry(field)?;
         self.hold |= key == HOLD_ANNOTATION.as_bytes();
         self.ends_initial_events |= key == INITIAL_EVENTS_END.as_bytes();
         Ok(())
@@ -142,7 +137,7 @@ impl<'a> Metadata<'a> {
             count -= 1;
             let (key, value) = entry(field)?;
             if let Some(key) = matcher.wants(of, key) {
-                matcher.take(key, value.map_or(Ok(""), Field::text)?);
+                matcher.take(key, std::str::from_utf8(value).map_err(|_| Malformed::NotUtf8(2))?);
             }
         }
         Ok(())
@@ -159,13 +154,21 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The key of an entry of a map, and the field of its value. A key that a selector names is UTF-8.
-fn entry(field: Field<'_>) -> Result<(&[u8], Option<Field<'_>>), Malformed> {
-    let (mut entry, mut key, mut value): (_, &[u8], _) = (field.message()?, b"", None);
+/// The key and the value of an entry of a map.
+fn entry(field: Field<'_>) -> Result<(&[u8], &[u8]), Malformed> {
+    let bytes = field.bytes()?;
+    // Nearly all entries are a short key and a short value, and nothing else.
+    if let [KEY, length @ 0..0x80, rest @ ..] = bytes
+        && let Some((key, [VALUE, length @ 0..0x80, value @ ..])) = rest.split_at_checked(usize::from(*length))
+        && value.len() == usize::from(*length)
+    {
+        return Ok((key, value));
+    }
+    let (mut entry, mut key, mut value): (_, &[u8], &[u8]) = (field.message()?, b"", b"");
     while let Some(field) = entry.next()? {
         match field.number {
             1 => key = field.bytes()?,
-            2 => value = Some(field),
+            2 => value = field.bytes()?,
             _ => {}
         }
     }
