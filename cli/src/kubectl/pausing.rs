@@ -60,9 +60,10 @@ pub(super) async fn pause(flags: Pause) -> Answered {
     if !says(&order, &pause) {
         let request = ResumeCollectionRequest { name: pause.name.clone() };
         remote::within(admin.resume_collection(request)).await?;
-        return Err(Problem::sentence(
-            "the graph service does not know all of these conditions, so it would hold more; no pause was created; use a graph service of the same version as this command",
-        ));
+        return Err(Problem::sentence(format!(
+            "the graph service does not know all of these conditions: {} has another scope, and was ended; use a graph service of the same version as this command",
+            visible::line(&pause.name)
+        )));
     }
     // Only the leader knows whether the pause is in effect. A repeated request with the same id returns the same pause.
     if meta.role() != ReplicaRole::Leader

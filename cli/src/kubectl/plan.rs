@@ -208,7 +208,7 @@ pub(super) fn approvals(plan: &PreviewDeletionResponse) -> String {
             }
         }
     }
-    commands.iter().map(|command| format!("then   {command}\n")).collect()
+    commands.iter().map(|command| format!("then   {}\n", line(command))).collect()
 }
 
 /// The kinds with their numbers, the most numerous first: `Pod 6, Secret 4`.

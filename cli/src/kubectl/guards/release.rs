@@ -202,7 +202,7 @@ mod tests {
             ..Guard::default()
         };
         let keep = id(GuardKind::Protection, "keep");
-        assert_eq!(now(&keep, "why", &[guard]), "protection/keep holds 1 decision in pods in shop: why");
+        assert_eq!(now(&keep, "why", &[guard]), "protection/keep holds 1 decision (scope: pods in shop): why");
         assert_eq!(now(&keep, "why", &[]), "protection/keep holds an unknown number of decisions: why");
     }
 }
