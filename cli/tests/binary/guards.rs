@@ -104,7 +104,9 @@ async fn each_guard_is_released_in_its_way() {
         "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "opa" }, "spec": spec,
     });
     make(world.api(), &format!("{GROUP}/gates"), gate).await;
-    for (flags, part) in [(&[][..], "give --for"), (&["--for", "25h", "--reason", "r"], "at most a day")] {
+    let flags = |time| ["--for", time, "--reason", "r"];
+    let (short, long) = (flags("10s"), flags("25h"));
+    for (flags, part) in [(&[][..], "give --for"), (&short, "more than 10s"), (&long, "at most 24h")] {
         let refused = world.ask(&[&["release", "gate/opa"], flags].concat()).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(part), "{flags:?}: {}", refused.stderr);
     }

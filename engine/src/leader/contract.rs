@@ -173,7 +173,7 @@ pub enum Input {
 
     /// The answer to [`Output::AskGate`].
     GateAnswered(Answered),
-    /// The policy of a gate has changed, so its denials are void.
+    /// The policy or the instances of a gate have changed, so its denials and holds are void.
     GateReopened { gate: Name },
     /// A policy engine takes back what it has answered about these objects: what one of the filters has, or everything
     /// without filters.

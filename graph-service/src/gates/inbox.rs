@@ -27,7 +27,7 @@ pub(crate) enum Event {
         gate: Name,
         instances: u32,
     },
-    /// Denials of this gate are void: its policy has changed.
+    /// Denials and holds of this gate are void: its policy has changed.
     PolicyChanged {
         gate: Name,
     },

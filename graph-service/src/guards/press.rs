@@ -163,7 +163,7 @@ impl Press {
         if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
             return Err(refused(&format!("delete pause {name}, whose scope is too wide"), &answer));
         }
-        let why = "the definition of pauses does not know all conditions of the scope, so no pause was created; `ownergraph crds` prints the present definition";
+        let why = "the definition of pauses does not know all conditions of the scope, so the pause was deleted again; `ownergraph crds` prints the present definition";
         Err(Failure::Refused(why.to_owned()))
     }
 

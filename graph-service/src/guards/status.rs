@@ -108,7 +108,7 @@ pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
     status
 }
 
-/// A digest as a plan prints it.
+/// A digest of a cascade or of a plan, as text.
 pub(crate) fn digest_text(digest: u64) -> String {
     format!("{digest:016x}")
 }

@@ -30,6 +30,15 @@ impl TryFrom<ObjectFilter> for Objects {
         if !filter.cel.is_empty() {
             return Err(Malformed::new("cel", "is set: name collections, namespaces and uids"));
         }
+        let only_in_scopes = [
+            ("names", !filter.names.is_empty()),
+            ("label_selector", filter.label_selector.is_some()),
+            ("namespace_selector", filter.namespace_selector.is_some()),
+            ("owner", filter.owner.is_some()),
+        ];
+        if let Some((of, _)) = only_in_scopes.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(Malformed::new(of, "is set: name collections, namespaces and uids"));
+        }
         let resource = |wire: GroupResource| {
             let resource = field::name(&wire.resource, "resource")?;
             Ok(object::GroupResource { group: wire.group.into(), resource })

@@ -145,7 +145,7 @@ pub(crate) struct Approve {
     /// The digest of the cascade. Without it, the command shows the cascade and asks for confirmation at the terminal.
     #[arg(long, value_name = "DIGEST", requires = "root")]
     pub(crate) digest: Option<String>,
-    /// Time within which the cascade must begin. Default: 1h.
+    /// Time for which the approval is valid. The rest of the cascade then waits again. Default: 1h.
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime, requires = "root")]
     pub(crate) lifetime: Option<Duration>,
     /// Do not ask for confirmation at a terminal. Without a terminal, --digest is still required.
@@ -160,7 +160,7 @@ pub(crate) struct Release {
     /// The guards: pause/NAME and protection/NAME are deleted, gate/NAME is bypassed, budget/NAME begins a new window.
     #[arg(required = true, value_name = "GUARD")]
     pub(crate) guards: Vec<String>,
-    /// Time for which gates are bypassed; at most 24h.
+    /// Time for which gates are bypassed; more than 10s and at most 24h. A bypass ends 10 s early, because clocks differ.
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
     pub(crate) lifetime: Option<Duration>,
     /// Reason for the bypass. `gates` and the resource show it.

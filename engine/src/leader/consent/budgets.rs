@@ -162,7 +162,7 @@ impl Spent {
         self.leased.insert(uid.clone(), collection);
     }
 
-    /// Counts a deletion that was carried out. `calendar` is the time since 1970, for people and for later leaders.
+    /// Counts a deletion that was carried out. `calendar` is the time since 1970, for people and for the next leader.
     pub(super) fn spend(
         &mut self,
         (now, calendar): (Time, Duration),

@@ -25,7 +25,7 @@ pub(super) const ROOTS_MAX: usize = 1000;
 /// |---|---|---|
 /// | being counted | all its items wait | when the walk ends |
 /// | counted | the counted objects may go, if the approvals that it needs permit it | when another object joins |
-/// | outdated | labels or approvals have changed | at the next item: the cascade is counted again |
+/// | outdated | labels or approvals have changed, and no approval permits it | at the next item: the cascade is counted again |
 #[derive(Debug)]
 pub(super) struct CascadeOf {
     pub(super) root: ObjectRef,

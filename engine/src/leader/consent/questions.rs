@@ -136,7 +136,7 @@ impl Leader {
         self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
     }
 
-    /// Voids the denials of a gate: its policy has changed.
+    /// Voids the denials and holds of a gate: its policy or its instances have changed.
     pub(in crate::leader) fn gate_reopened(&mut self, name: Name) {
         let id = GuardId { kind: GuardKind::Gate, name };
         self.consent.gates.reopen(&id);

@@ -88,7 +88,7 @@ impl TryFrom<String> for Digest {
         let digest = u64::from_str_radix(&text, 16).ok().filter(|_| text.len() == 16 && text.bytes().all(is_digit));
         digest
             .map(Digest)
-            .ok_or_else(|| "is not 16 hexadecimal digits in lower case, as `ownergraph plan` prints".to_owned())
+            .ok_or_else(|| "is not 16 hexadecimal digits in lower case, as `ownergraph approve` lists".to_owned())
     }
 }
 
