@@ -16,6 +16,8 @@ mod tests;
 
 /// Maximum number of leases given up without a report that are remembered one by one.
 const GIVEN_UP_MAX: usize = 65_536;
+/// Maximum number of places that are remembered one by one.
+const PLACES_MAX: usize = 4_096;
 /// Maximum number of ended sessions that are remembered one by one.
 const DEPARTED_MAX: usize = 4_096;
 
@@ -28,6 +30,10 @@ pub(crate) struct LateWrites {
     /// Leases that executors named in their hello as started in another term, or that are unknown here.
     foreign: BTreeMap<SessionId, BTreeSet<LeaseId>>,
     departed: VecDeque<Departed>,
+    /// Writes without an answer may be in transit to these places until these times.
+    unanswered: BTreeMap<Target, Time>,
+    /// The same for places beyond the bound.
+    unanswered_anywhere: Option<Time>,
     /// Sessions of earlier terms may write until this time.
     earlier_terms: Option<Time>,
 }
@@ -48,13 +54,15 @@ pub(crate) struct Writers {
     /// Sessions that are open.
     pub(crate) sessions: BTreeSet<SessionId>,
     pub(crate) departed: usize,
+    /// Places to which a write without an answer may be in transit.
+    pub(crate) unanswered: usize,
     pub(crate) earlier_terms: bool,
 }
 
 impl Writers {
     /// The number of possible writers. Sessions of earlier terms count as one, because their number is unknown.
     pub(crate) fn count(&self) -> usize {
-        self.sessions.len() + self.departed + usize::from(self.earlier_terms)
+        self.sessions.len() + self.departed + self.unanswered + usize::from(self.earlier_terms)
     }
 }
 
@@ -74,17 +82,27 @@ impl LateWrites {
         }
     }
 
-    /// Records that the executor has reported the end of this lease.
-    pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) {
-        if self.given_up.get(&id).is_some_and(|(of, _)| *of == session) {
-            self.given_up.remove(&id);
+    /// Records that the executor has got no answer to a write. The write may be in transit until `until`.
+    pub(crate) fn unanswered(&mut self, place: Target, until: Time) {
+        if self.unanswered.len() < PLACES_MAX || self.unanswered.contains_key(&place) {
+            self.unanswered.insert(place, until);
+        } else {
+            self.unanswered_anywhere = self.unanswered_anywhere.max(Some(until));
         }
+    }
+
+    /// Records that the executor has reported the end of this lease. Returns the place of its write, if the lease was
+    /// given up.
+    pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) -> Option<Target> {
+        let is_known = self.given_up.get(&id).is_some_and(|(of, _)| *of == session);
+        let place = if is_known { self.given_up.remove(&id).map(|(_, place)| place) } else { None };
         if let Some(foreign) = self.foreign.get_mut(&session) {
             foreign.remove(&id);
             if foreign.is_empty() {
                 self.foreign.remove(&session);
             }
         }
+        place
     }
 
     /// Takes the leases that an executor names in its hello. No other leases are in progress there. `started` are the
@@ -149,6 +167,8 @@ impl LateWrites {
     /// Forgets expired entries.
     pub(crate) fn tick(&mut self, now: Time) {
         self.departed.retain(|departed| departed.until > now);
+        self.unanswered.retain(|_, until| *until > now);
+        self.unanswered_anywhere = self.unanswered_anywhere.filter(|&until| until > now);
         self.earlier_terms = self.earlier_terms.filter(|&until| until > now);
     }
 
@@ -161,6 +181,8 @@ impl LateWrites {
         Writers {
             sessions: given_up.chain(self.uncounted.iter().copied()).chain(self.foreign.keys().copied()).collect(),
             departed: self.departed.iter().filter(covers).count(),
+            unanswered: self.unanswered.keys().filter(|place| scope.covers_target(place)).count()
+                + usize::from(self.unanswered_anywhere.is_some()),
             earlier_terms: self.earlier_terms.is_some(),
         }
     }

@@ -44,6 +44,29 @@ fn scope(namespace: &str) -> Scope {
     Scope { targets: alloc::vec![filter] }
 }
 
+#[test]
+fn a_write_without_an_answer_is_in_transit_for_a_time() {
+    let mut late_writes = LateWrites::default();
+    let place = |namespace: &str| lease(namespace).destroys.unwrap();
+    late_writes.unanswered(place("a"), at(10));
+    late_writes.unanswered(place("a"), at(20));
+    let count = |late_writes: &LateWrites, namespace| late_writes.writers(&scope(namespace)).unanswered;
+    assert_eq!((count(&late_writes, "a"), count(&late_writes, "b")), (1, 0));
+    late_writes.tick(at(19));
+    assert_eq!(count(&late_writes, "a"), 1);
+    for number in 0..PLACES_MAX {
+        late_writes.unanswered(place(&alloc::format!("n{number}")), at(30));
+    }
+    late_writes.tick(at(20));
+    assert_eq!((count(&late_writes, "a"), count(&late_writes, "b")), (1, 1), "one stands for those beyond the bound");
+    late_writes.tick(at(30));
+    assert_eq!((count(&late_writes, "a"), count(&late_writes, "n1")), (0, 0));
+
+    late_writes.give_up(id(1), &lease("a"));
+    assert_eq!(late_writes.ended(SessionId(2), id(1)), None, "another session");
+    assert_eq!(late_writes.ended(ONE, id(1)), Some(place("a")));
+}
+
 fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
     let hello = Hello {
         executor: "e".into(),

@@ -321,7 +321,8 @@ impl Leader {
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
             self.dispatcher.settle(session, returned.lease);
-            self.dispatcher.end_late_write(session, returned.lease);
+            // An attempt that is returned has sent no write.
+            let _no_write = self.dispatcher.end_late_write(session, returned.lease);
             if self.dispatcher.leases().get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }

@@ -68,8 +68,9 @@ impl Leader {
     }
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
-        if let Some(session) = session {
-            self.dispatcher.end_late_write(session, report.lease);
+        let given_up = session.and_then(|session| self.dispatcher.end_late_write(session, report.lease));
+        if let Some(place) = given_up.filter(|_| report.outcome == Outcome::Ambiguous) {
+            self.dispatcher.unanswered(&mut self.cx, place);
         }
         // Lease ids and item numbers are unique only within the term that assigned them.
         let known = self.cx.term.as_ref() == Some(&report.term);
@@ -91,6 +92,9 @@ impl Leader {
             return ReportResult::AcceptedLate;
         }
         let Some(lease) = self.dispatcher.end_lease(report.lease) else { return ReportResult::Unknown };
+        if let Some(place) = lease.destroys.clone().filter(|_| report.outcome == Outcome::Ambiguous) {
+            self.dispatcher.unanswered(&mut self.cx, place);
+        }
         let executor = self
             .dispatcher
             .leases()

@@ -11,6 +11,7 @@ use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::Uid;
 use crate::queue::{Draft, Item};
+use crate::scope::Target;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -106,6 +107,13 @@ impl Dispatcher {
         let may_send = session.last_heard + cx.config.session_ttl + cx.config.heartbeat_interval;
         let until = cx.now.max(may_send) + REQUEST_WITHIN;
         self.late_writes.session_ended(id, session, leases, until);
+        cx.timers.set(until, Timer::LateWrites);
+    }
+
+    /// Records that a write to this place got no answer: it may be in transit, also when its executor has ended it.
+    pub(in crate::leader) fn unanswered(&mut self, cx: &mut Context, place: Target) {
+        let until = cx.now + REQUEST_WITHIN;
+        self.late_writes.unanswered(place, until);
         cx.timers.set(until, Timer::LateWrites);
     }
 

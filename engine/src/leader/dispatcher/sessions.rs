@@ -11,6 +11,7 @@ use crate::lies::Process;
 use crate::object::Name;
 use crate::object::ResourceVersion;
 use crate::queue::ItemState;
+use crate::scope::Target;
 use crate::time::Time;
 use crate::work::ReportResult;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, Origin, Protocols, Refusal, RevokeMode, Term, ToExecutor};
@@ -311,9 +312,10 @@ impl Dispatcher {
         self.leases.settle(session, lease);
     }
 
-    /// Records that an executor has no more writes of this lease in transit.
-    pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) {
-        self.late_writes.ended(session, lease);
+    /// Records that an executor has ended its attempt of this lease. Returns the place of the write, if the lease was
+    /// given up.
+    pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) -> Option<Target> {
+        self.late_writes.ended(session, lease)
     }
 
     /// Ends a lease without a report. Returns `None` if its item is gone.

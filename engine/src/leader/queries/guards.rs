@@ -155,6 +155,9 @@ impl<'a> Queries<'a> {
         if writers.departed > 0 {
             parts.push(format!("{} executors disconnected without a final report", writers.departed));
         }
+        if writers.unanswered > 0 {
+            parts.push(String::from("a write that got no answer may be in transit"));
+        }
         if writers.earlier_terms {
             parts.push(String::from("executors of an earlier leader may not know the guard"));
         }

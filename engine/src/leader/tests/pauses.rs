@@ -151,6 +151,27 @@ fn a_write_that_was_on_its_way_is_waited_for() {
     assert!(bench.pause_view("p").effective);
 }
 
+/// The executor gives a request up after a time, and the API server may still carry it out.
+#[test]
+fn a_write_that_got_no_answer_may_be_in_transit_and_is_waited_for() {
+    for given_up in [false, true] {
+        let mut bench = Bench::cascade(1, 4);
+        let lease = bench.take("d0");
+        bench.start(&lease);
+        bench.press(pause("p", 1));
+        if given_up {
+            bench.pass(Duration::from_secs(120));
+        }
+        bench.report(&lease, Outcome::Ambiguous);
+        let view = bench.pause_view("p");
+        assert!(!view.effective && view.pending.contains("in transit"), "{given_up}: {}", view.pending);
+        bench.pass(Duration::from_secs(29));
+        assert!(!bench.pause_view("p").effective, "{given_up}");
+        bench.pass(Duration::from_secs(2));
+        assert!(bench.pause_view("p").effective, "{given_up}");
+    }
+}
+
 #[test]
 fn only_what_destroys_is_held_and_never_leases_or_what_is_ours() {
     let mut bench = Bench::synced();
