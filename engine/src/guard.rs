@@ -188,6 +188,8 @@ pub struct Gate {
     pub max_hold: Duration,
     /// True: allow after the longest hold; false: deny.
     pub allow_after_max_hold: bool,
+    /// A digest of how the policy engine is reached, and of its expression. Another engine answers anew.
+    pub engine: u64,
     /// The end of a bypass since 1970; zero: none.
     pub bypass_until: Duration,
     /// Why the gate is bypassed.

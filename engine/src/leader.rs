@@ -124,6 +124,8 @@ enum Timer {
     Question(u64),
     /// Asks a gate again about the items that it holds.
     AskAgain(GuardId),
+    /// The window of a gate may have room for further questions.
+    AskNext(GuardId),
     /// Counts cascades.
     Cascades,
     /// Makes room for the cascades of further roots.
@@ -314,6 +316,7 @@ impl Leader {
                 Timer::GuardEnd(id) => self.guard_end_due(&id),
                 Timer::Question(number) => self.question_due(number),
                 Timer::AskAgain(id) => self.ask_again_due(&id),
+                Timer::AskNext(id) => self.ask_next(&id),
                 Timer::CascadeRoom => self.make_room_for_cascades(),
                 Timer::Breaker(collection) => self.breaker_due(collection),
                 Timer::Cascades => self.count_cascades(),

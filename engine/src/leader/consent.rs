@@ -385,6 +385,7 @@ impl Leader {
         let holds = self.dispatcher.queue().holds();
         self.consent.budgets.retain(|id| holds.get(id).is_some());
         self.consent.gates.retain(|id, _| holds.get(id).is_some());
+        self.cancel_given_up();
         self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
     }
 

@@ -39,6 +39,7 @@ impl Leader {
         if self.cx.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
             self.cx.event(Event::TermLost);
+            self.end_all_questions();
         }
     }
 

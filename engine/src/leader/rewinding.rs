@@ -48,6 +48,7 @@ impl Leader {
             let grounds = self.world.grounds_now(&self.cx, &item.draft);
             self.drop_item(&uid, grounds);
         }
+        self.end_all_questions();
     }
 
     /// Records that a collection of the new history is listed or cannot be listed.

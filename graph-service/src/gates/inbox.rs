@@ -87,7 +87,8 @@ impl Inbox {
         }
     }
 
-    /// The events since the last call. Changes come before answers, because an answer may be that of the new policy.
+    /// The events since the last call. Answers come first: a change or a withdrawal that an engine sends after an answer
+    /// voids the answer. An answer of the new policy may be voided, too, and is asked for again.
     pub(crate) fn take(&self) -> Vec<Event> {
         let (taken_back, News { answers, connected, changed, needs_time }) = {
             let mut waiting = self.waiting();
@@ -97,7 +98,7 @@ impl Inbox {
         let changed = changed.into_iter().map(|gate| Event::PolicyChanged { gate });
         let needs_time = needs_time.into_iter().map(|(gate, number, extra)| Event::NeedsTime { gate, number, extra });
         let answers = answers.into_iter().map(Event::Answered);
-        connected.chain(changed).chain(taken_back).chain(needs_time).chain(answers).collect()
+        needs_time.chain(answers).chain(connected).chain(changed).chain(taken_back).collect()
     }
 
     pub(super) fn answered(&self, answered: Answered) {

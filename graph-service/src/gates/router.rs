@@ -27,7 +27,6 @@ const EVALUATIONS_MAX: usize = 2;
 /// A request may take this much longer than its questions have, so that an answer that is a little late is counted.
 const GRACE: Duration = Duration::from_secs(1);
 
-const CHANGED: &str = "the gate changed while its policy engine was asked";
 const NO_INSTANCE: &str = "no instance of the policy engine is connected";
 
 /// A gate, as its resource states it.
@@ -91,8 +90,8 @@ impl Router {
         (Router(Arc::new(inner)), inbox)
     }
 
-    /// Replaces the set of gates. The questions of a gate that is gone or has another transport fail, and its streams
-    /// end.
+    /// Replaces the set of gates. The questions of a gate that is gone or has another transport are dropped, and its
+    /// streams end: the engine learns of the change, and asks anew.
     pub(crate) fn configure(&self, configured: BTreeMap<Name, Configured>) {
         let mut gates = self.gates();
         gates.retain(|name, gate| {
@@ -377,12 +376,11 @@ impl Gate {
         self.inbox.answered(answered(&self.name, reply));
     }
 
-    /// Fails all questions, and ends all streams.
+    /// Drops all questions, and ends all streams.
     fn close(&mut self) {
         self.waiting.clear();
-        for number in std::mem::take(&mut self.open).into_keys() {
+        for _ in std::mem::take(&mut self.open) {
             self.metrics.opened(-1);
-            self.tell(Reply::failed(number, CHANGED));
         }
         if !self.instances.is_empty() {
             self.inbox.connected(&self.name, 0);

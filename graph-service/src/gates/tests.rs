@@ -55,6 +55,7 @@ fn rule() -> Gate {
         failure_policy: FailurePolicy::Hold,
         max_hold: Duration::from_secs(600),
         allow_after_max_hold: false,
+        engine: 0,
         bypass_until: Duration::ZERO,
         bypass: String::new(),
         bypass_by: String::new(),
@@ -211,7 +212,7 @@ fn a_question_that_ends_before_it_is_read_is_not_told() {
 }
 
 #[test]
-fn a_gate_that_changes_its_transport_fails_its_questions_and_ends_its_streams() {
+fn a_gate_that_changes_its_transport_drops_its_questions_and_ends_its_streams() {
     let (router, inbox, metrics) = streamed();
     let joined = router.join(GATE, 0, "").unwrap();
     router.ask(question(1));
@@ -219,7 +220,7 @@ fn a_gate_that_changes_its_transport_fails_its_questions_and_ends_its_streams() 
     assert_eq!(asked(&joined), [1], "an equal transport changes nothing");
     router.configure(configured(&json!({"cel": {"expression": "true"}})));
     assert!(matches!(futures::FutureExt::now_or_never(joined.next()), Some(Out::GateClosed)));
-    assert_eq!(answers(inbox.take())[&1].message, "the gate changed while its policy engine was asked");
+    assert!(answers(inbox.take()).is_empty(), "the engine asks anew; the failure policy is not meant for this");
     assert_eq!(router.join(GATE, 0, "").unwrap_err(), NotJoined::OtherTransport);
     router.configure(BTreeMap::new());
     assert_eq!(router.join(GATE, 0, "").unwrap_err(), NotJoined::NotFound);

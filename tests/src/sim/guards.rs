@@ -84,6 +84,7 @@ impl Guards {
                 failure_policy: policy,
                 max_hold: Duration::from_secs(20),
                 allow_after_max_hold: false,
+                engine: 0,
                 bypass_until: Duration::ZERO,
                 bypass: String::new(),
                 bypass_by: String::new(),

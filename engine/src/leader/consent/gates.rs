@@ -78,6 +78,10 @@ pub(super) struct Gates {
     /// The questions that wait for an answer.
     waiting: BTreeMap<u64, Waiting>,
     in_flight: BTreeMap<GuardId, usize>,
+    /// The subjects that wait unasked, because the window of their gate was full, with the target of one of their items.
+    unasked: BTreeMap<GuardId, BTreeMap<Subject, Uid>>,
+    /// Questions that were given up. The shell is to be told.
+    given_up: Vec<(GuardId, u64)>,
     last: u64,
 }
 
@@ -94,6 +98,8 @@ pub(super) enum Pass {
     Allowed,
     /// The item waits; nothing is to be done.
     Held,
+    /// The item waits until the window of the gate has room.
+    Full,
     /// The gate must be asked.
     Ask,
 }
@@ -120,7 +126,7 @@ impl Gates {
     }
 
     fn may_ask(&self, gate: &GuardId) -> Pass {
-        if self.in_flight.get(gate).is_some_and(|&count| count >= WINDOW) { Pass::Held } else { Pass::Ask }
+        if self.room(gate) == 0 { Pass::Full } else { Pass::Ask }
     }
 
     /// Records a question, and returns its number.
@@ -128,7 +134,9 @@ impl Gates {
         self.last += 1;
         let number = self.last;
         let key = (gate.clone(), subject);
-        let first = self.asked.get(&key).filter(|asked| asked.about == about).map_or(now, |asked| asked.first);
+        // Only a hold continues. An allowance that has ended, and has nothing to do with this hold, does not count.
+        let continues = |asked: &&Asked| asked.about == about && matches!(asked.state, State::Again { .. });
+        let first = self.asked.get(&key).filter(continues).map_or(now, |asked| asked.first);
         let waiting = Waiting { of: key.clone(), asked: now, timeout, is_extended: false };
         self.waiting.insert(number, waiting);
         *self.in_flight.entry(gate.clone()).or_default() += 1;
@@ -203,9 +211,48 @@ impl Gates {
         void
     }
 
-    /// Voids all answers of a gate that has changed.
+    /// Voids all answers of a gate that has changed, and gives its questions up.
     pub(super) fn forget_answers(&mut self, gate: &GuardId) {
-        self.asked.retain(|(of, _), asked| of != gate || matches!(asked.state, State::Waiting { .. }));
+        self.retain(|of, _| of != gate);
+        self.unasked.remove(gate);
+    }
+
+    /// Forgets everything: another leader may have asked in the meantime, or the facts are those of another history.
+    pub(super) fn clear(&mut self) {
+        self.retain(|_, _| false);
+        self.unasked.clear();
+    }
+
+    /// Ends the decision about an item. Only an answer that the engine lets be used again remains.
+    pub(super) fn decision_ended(&mut self, gate: &GuardId, item: &Uid) {
+        let key = (gate.clone(), Subject::Item(item.clone()));
+        if self.asked.get(&key).is_some_and(|asked| !matches!(asked.state, State::Allowed { until: Some(_) })) {
+            self.forget(&key);
+        }
+    }
+
+    /// Records that an item waits unasked.
+    pub(super) fn wait_unasked(&mut self, gate: &GuardId, subject: Subject, item: &Uid) {
+        self.unasked.entry(gate.clone()).or_default().insert(subject, item.clone());
+    }
+
+    /// Takes an item that waits unasked.
+    pub(super) fn next_unasked(&mut self, gate: &GuardId) -> Option<Uid> {
+        self.unasked.get_mut(gate)?.pop_first().map(|(_, item)| item)
+    }
+
+    pub(super) fn any_unasked(&self, gate: &GuardId) -> bool {
+        self.unasked.get(gate).is_some_and(|unasked| !unasked.is_empty())
+    }
+
+    /// The number of further questions that a gate may have in flight.
+    pub(super) fn room(&self, gate: &GuardId) -> usize {
+        WINDOW.saturating_sub(self.in_flight.get(gate).copied().unwrap_or_default())
+    }
+
+    /// Takes the questions that were given up.
+    pub(super) fn given_up(&mut self) -> Vec<(GuardId, u64)> {
+        core::mem::take(&mut self.given_up)
     }
 
     /// Voids denials and holds of a gate: its policy has changed.
@@ -242,6 +289,7 @@ impl Gates {
             && self.waiting.remove(&number).is_some()
         {
             self.landed(&key.0);
+            self.given_up.push((key.0.clone(), number));
         }
     }
 

@@ -5,11 +5,14 @@ use super::{Candidate, Event, Leader, Output, Timer};
 use crate::guard::{Answer, Answered, Cascade, Gate, GuardId, GuardKind, Question, Rule};
 use crate::hold::Hold;
 use crate::leader::world::reasons::decision;
-use crate::object::Name;
+use crate::object::{Name, Uid};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+/// Time after which further items are asked about although no answer has made room for them.
+const ASK_NEXT_AFTER: Duration = Duration::from_secs(1);
 /// Number of subjects of questions above which the leader forgets those that do not exist any more.
 const SUBJECTS_SPARE: usize = 10_000;
 
@@ -37,9 +40,16 @@ impl Leader {
         if self.calendar(id) < gate.bypass_until {
             return true;
         }
-        match self.consent.gates.pass(self.cx.now, id, &subject, about) {
+        let pass = self.consent.gates.pass(self.cx.now, id, &subject, about);
+        self.cancel_given_up();
+        match pass {
             Pass::Allowed => return true,
             Pass::Held => return gate.observe_only,
+            Pass::Full if gate.observe_only => return true,
+            Pass::Full => {
+                self.consent.gates.wait_unasked(id, subject, &candidate.draft.target.uid);
+                return false;
+            }
             Pass::Ask => {}
         }
         self.sweep_questions();
@@ -73,6 +83,7 @@ impl Leader {
         };
         let Some(Rule::Gate(gate)) = self.dispatcher.queue().holds().get(&id).map(|entry| entry.guard.rule.clone())
         else {
+            // A gate without this rule has no open questions.
             return;
         };
         let now = self.cx.now;
@@ -104,15 +115,52 @@ impl Leader {
             return;
         }
         match subject {
-            Subject::Item(uid) if allowed => self.dispatcher.release_item(&uid),
+            Subject::Item(uid) if allowed => drop(self.dispatcher.release_item(&uid)),
             Subject::Item(_) => {}
             Subject::Root(_) if allowed => {
                 self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
             }
             Subject::Root(_) => {}
         }
-        // The window of the gate has room for another item.
-        self.dispatcher.release(&Hold::Guard(id), 1);
+        self.ask_next(&id);
+    }
+
+    /// Lets as many further items be asked about as the window of the gate has room for.
+    pub(in crate::leader) fn ask_next(&mut self, id: &GuardId) {
+        let mut room = self.consent.gates.room(id);
+        while room > 0
+            && let Some(uid) = self.consent.gates.next_unasked(id)
+        {
+            // An item that has gone in the meantime takes no room.
+            room -= usize::from(self.dispatcher.release_item(&uid));
+        }
+        if self.consent.gates.any_unasked(id) {
+            // Released items may wait for another guard, and then no answer follows.
+            self.cx.timers.set_after(self.cx.now, ASK_NEXT_AFTER, Timer::AskNext(id.clone()));
+        }
+    }
+
+    /// Tells the shell which questions are not awaited any more.
+    pub(super) fn cancel_given_up(&mut self) {
+        for (id, number) in self.consent.gates.given_up() {
+            self.cx.outputs.push_back(Output::CancelQuestion { gate: id.name.clone(), number });
+            self.ask_next(&id);
+        }
+    }
+
+    /// Ends the questions about a decision that has ended.
+    pub(in crate::leader) fn end_questions(&mut self, uid: &Uid) {
+        let asking = self.dispatcher.queue().holds().asking().filter(|entry| entry.guard.id.kind == GuardKind::Gate);
+        for id in asking.map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
+            self.consent.gates.decision_ended(&id, uid);
+        }
+        self.cancel_given_up();
+    }
+
+    /// Forgets all that gates have answered.
+    pub(in crate::leader) fn end_all_questions(&mut self) {
+        self.consent.gates.clear();
+        self.cancel_given_up();
     }
 
     pub(in crate::leader) fn question_due(&mut self, number: u64) {

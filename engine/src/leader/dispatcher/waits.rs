@@ -96,10 +96,12 @@ impl Dispatcher {
     }
 
     /// Makes an item ready that lacked a consent.
-    pub(in crate::leader) fn release_item(&mut self, uid: &Uid) {
-        if self.queue.get(uid).is_some_and(|item| consent::waits(&item.state)) {
+    pub(in crate::leader) fn release_item(&mut self, uid: &Uid) -> bool {
+        let waits = self.queue.get(uid).is_some_and(|item| consent::waits(&item.state));
+        if waits {
             self.queue.make_ready(uid);
         }
+        waits
     }
 
     /// Puts an item behind a blocker.

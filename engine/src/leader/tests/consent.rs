@@ -8,6 +8,7 @@ use crate::guard::{
 };
 use crate::view::ReasonCode;
 
+mod answers;
 mod taking_back;
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -34,6 +35,7 @@ pub(super) fn gate(failure_policy: FailurePolicy) -> Gate {
         failure_policy,
         max_hold: Duration::from_secs(10),
         allow_after_max_hold: false,
+        engine: 0,
         bypass_until: Duration::ZERO,
         bypass: String::new(),
         bypass_by: String::new(),

@@ -13,6 +13,7 @@ use runtime::visible;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 /// Most objects that a rule counts.
@@ -275,7 +276,10 @@ fn gate(raw: RawGate, bypass: Bypass) -> Result<(Gate, Transport), String> {
         ),
         given("stream", raw.stream.map(|Nothing {}| json!({}))),
     ];
-    let engine = transport::read(&Value::Object(engine.into_iter().flatten().collect()))?;
+    let engine = Value::Object(engine.into_iter().flatten().collect());
+    let mut digest = DefaultHasher::new();
+    engine.to_string().hash(&mut digest);
+    let engine = transport::read(&engine)?;
     let gate = Gate {
         roots_only: raw.roots_only,
         observe_only: raw.observe_only,
@@ -287,6 +291,7 @@ fn gate(raw: RawGate, bypass: Bypass) -> Result<(Gate, Transport), String> {
         },
         max_hold: Duration::from_secs(raw.max_hold_seconds.0),
         allow_after_max_hold: matches!(raw.after_max_hold, RawAfterMaxHold::Allow),
+        engine: digest.finish(),
         bypass_until: bypass.until,
         bypass: bypass.reason,
         bypass_by: bypass.by,
