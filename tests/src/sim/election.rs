@@ -99,6 +99,7 @@ impl World {
             }
             Output::Lost { why } => {
                 self.note(|| format!("replica {at} is deposed: {why}"));
+                self.answers_end(at);
                 self.term_told(at, epoch, leader::Input::TermLost { leader_endpoint: String::new() });
             }
             Output::Follows { holder, term } => {

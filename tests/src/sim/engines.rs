@@ -1,12 +1,13 @@
 //! What the policy engines of a world say besides answers: they need more time for a question, and they take answers
-//! back. No question may end before its time, and none may be given up long after it. Nothing may be granted in the scope
-//! of an effective gate whose engine has not allowed it, or has taken that back.
+//! back. A question may end before its time only with its term, its decision or its gate, and none may be given up long
+//! after its time. Nothing may be granted in the scope of an effective gate whose engine has not allowed it in this term,
+//! or has taken that back.
 
 use super::kinds::{KINDS, NAMESPACES};
 use super::world::{Happening, MS, S, World};
 use crate::random::Random;
-use engine::guard::{Answer, Answered, Question};
-use engine::leader::Input;
+use engine::guard::{Answer, Answered, GuardKind, Question};
+use engine::leader::{Input, OpenDecision};
 use engine::object::{Name, ObjectRef, Uid};
 use engine::scope::Objects;
 use engine::time::Time;
@@ -29,7 +30,9 @@ pub(super) struct Engines {
 
 /// A question, with times of the replica's clock.
 struct Open {
+    gate: Name,
     target: ObjectRef,
+    decision: u64,
     asked: Time,
     until: Time,
     is_extended: bool,
@@ -60,9 +63,17 @@ impl World {
     /// A replica asks a question. Its engine may need more time, or take answers back.
     pub(super) fn engine_is_asked(&mut self, replica: usize, question: &Question) {
         let (epoch, asked) = (self.replicas[replica].epoch, self.replicas[replica].local(self.now));
-        let open = Open { target: question.target.clone(), asked, until: asked + question.timeout, is_extended: false };
-        self.engines.open.insert((replica, epoch, question.number), open);
         let (gate, number) = (&question.gate, question.number);
+        let open = Open {
+            gate: gate.clone(),
+            target: question.target.clone(),
+            decision: question.decision,
+            asked,
+            until: asked + question.timeout,
+            is_extended: false,
+        };
+        self.engines.allowed.remove(&(replica, epoch, gate.clone(), open.target.uid.clone()));
+        self.engines.open.insert((replica, epoch, number), open);
         let mut says: Vec<(u64, Input)> = Vec::new();
         let random = &mut self.engines.random;
         // Some ask twice.
@@ -118,12 +129,30 @@ impl World {
             return self.violate(format!("replica {at} gives up question {number}, which is not open"));
         };
         let is_late = now > open.until + LATE_MAX && replica.clock.world(open.until) > replica.paused_until;
-        if now < open.until || is_late {
+        let is_early = now < open.until && self.still_asks(at, &open);
+        if is_early || is_late {
             let (asked, until) = (open.asked, open.until);
             self.violate(format!(
                 "replica {at} gives up question {number} at {now:?}; it was asked at {asked:?} and ends at {until:?}"
             ));
         }
+    }
+
+    /// Whether a question still has its term, its decision and its gate.
+    fn still_asks(&self, at: usize, open: &Open) -> bool {
+        let Some(leader) = &self.replicas[at].leader else { return false };
+        let queries = leader.queries();
+        let is_it = |decision: &OpenDecision| {
+            decision.target.uid == open.target.uid && decision.grounds.decision == open.decision
+        };
+        queries.status().term.is_some()
+            && queries.guards_of(GuardKind::Gate).iter().any(|gate| gate.id.name == open.gate && !gate.over)
+            && queries.open_decisions(None, usize::MAX).iter().any(is_it)
+    }
+
+    /// The answers of a replica end with its term.
+    pub(super) fn answers_end(&mut self, replica: usize) {
+        self.engines.allowed.retain(|(at, ..), _| *at != replica);
     }
 
     /// Judges a grant.
