@@ -90,12 +90,20 @@ pub struct Guard {
     pub elapsed: Duration,
     /// The time since 1970 at which the resource was read. Ends that the rule names are compared with it.
     pub read_at: Duration,
-    /// Of a budget: the deletions of its window that a leader has written to the status. They count only when the guard
-    /// is first seen.
-    pub spent: Vec<Spending>,
+    /// Of a budget: the window that a leader has written to the status.
+    pub recorded: Recorded,
     /// An error in the resource; empty if there is none.
     pub problem: String,
     pub rule: Rule,
+}
+
+/// The window of a budget, as a leader has written it to the status. A replica counts it when it first sees the budget,
+/// and when it begins to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    pub deletions: Vec<Spending>,
+    /// The `countFrom` of the window that was exceeded; `None`: it was not.
+    pub exceeded_from: Option<Duration>,
 }
 
 /// Deletions in one part of the window of a budget.

@@ -128,6 +128,8 @@ pub struct GuardView {
     pub held: usize,
     /// An error in its resource; empty if there is none.
     pub problem: String,
+    /// The leader has read all guards of this kind. Until then, the status of an earlier leader says more.
+    pub known: bool,
     pub usage: GuardUsage,
 }
 
@@ -139,8 +141,8 @@ pub enum GuardUsage {
     Budget {
         /// The deletions in its window.
         spent: u64,
-        /// Items wait for the window.
-        exceeded: bool,
+        /// The `countFrom` of the window, if items wait for it.
+        exceeded_from: Option<Duration>,
         /// The deletions by part of the window, the oldest first.
         window: Vec<Spending>,
     },
@@ -149,6 +151,8 @@ pub enum GuardUsage {
         waiting: Vec<Cascade>,
         /// The cascades whose approval was accepted, at most [`LISTED_MAX`].
         accepted: Vec<Cascade>,
+        /// The roots and digests that an earlier leader has accepted, and of which this one has permitted nothing yet.
+        inherited: Vec<(Uid, u64)>,
     },
     Gate {
         /// Questions that wait for an answer.

@@ -1,6 +1,6 @@
 //! A replica that never leads, and the time of operations on it.
 
-use engine::guard::{Guard, GuardId, GuardKind, Rule};
+use engine::guard::{Guard, GuardId, GuardKind, Recorded, Rule};
 use engine::leader::{Config, GuardList, Input, Leader, Mode, Output, Policy};
 use engine::object::{Name, ResourceVersion, Uid};
 use engine::scope::{Filter, Labelled, Requirement, Scope, Test};
@@ -77,7 +77,7 @@ pub(crate) fn guard(leader: &mut Leader, guards: usize) -> Arc<Table> {
             lifetime: None,
             elapsed: Duration::ZERO,
             read_at: Duration::ZERO,
-            spent: Vec::new(),
+            recorded: Recorded::default(),
             problem: String::new(),
             rule: Rule::Hold,
         }

@@ -6,7 +6,7 @@
 
 use super::holding::Holding;
 use super::{Event, Leader, Output, Timer};
-use crate::guard::{Approval, Approved, Budget, Cascade, GuardId, GuardKind, Limit, OnExceeded, Rule, Spending};
+use crate::guard::{Approval, Approved, Budget, Cascade, GuardId, GuardKind, Limit, OnExceeded, Rule};
 use crate::hold::meaning::Wants;
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
@@ -364,13 +364,12 @@ impl Leader {
 
     // ---- changes of guards
 
-    /// Takes over the window of a new guard.
-    pub(super) fn recall_spent(&mut self, id: &GuardId, recorded: Vec<Spending>) {
+    /// Takes over the window that the status of a budget states.
+    pub(super) fn recall_spent(&mut self, id: &GuardId) {
         let Some(entry) = self.dispatcher.queue().holds().get(id) else { return };
-        if let Rule::Budget(budget) = entry.guard.rule.clone() {
-            let read_at = entry.guard.read_at;
-            self.consent.budgets.recall((self.cx.now, read_at), id, &budget, recorded);
-        }
+        let Rule::Budget(budget) = &entry.guard.rule else { return };
+        let calendar = if entry.guard.read_at.is_zero() { Duration::ZERO } else { entry.calendar(self.cx.now) };
+        self.consent.budgets.recall((self.cx.now, calendar), id, budget, &entry.guard.recorded);
     }
 
     /// Asks anew after guards have changed.
@@ -430,7 +429,7 @@ impl Consent {
                 let spent = self.budgets.get(id);
                 GuardUsage::Budget {
                     spent: spent.map_or(0, |spent| spent.count(None)),
-                    exceeded: spent.is_some_and(|spent| spent.exceeded),
+                    exceeded_from: self.budgets.exceeded_from(id),
                     window: spent.map(Spent::spendings).unwrap_or_default(),
                 }
             }
@@ -440,7 +439,15 @@ impl Consent {
                     concerned.partition(|known| known.is_permitted(id));
                 let first =
                     |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
-                GuardUsage::Approval { waiting: first(waiting), accepted: first(accepted) }
+                let is_inherited = |approved: &&Approved| {
+                    approved.accepted && self.cascades.get(&approved.root).is_none_or(|known| known.inherits)
+                };
+                let inherited = approval.approved.iter().filter(is_inherited);
+                GuardUsage::Approval {
+                    waiting: first(waiting),
+                    accepted: first(accepted),
+                    inherited: inherited.map(|approved| (approved.root.clone(), approved.digest)).collect(),
+                }
             }
             Rule::Gate(_) => {
                 let (in_flight, denied) = self.gates.counts(id);

@@ -119,6 +119,7 @@ impl Leader {
     fn guards_confirmed(&mut self, kind: GuardKind) {
         let was_reported = self.guards.of_mut(kind).confirm(self.cx.now);
         if self.dispatcher.set_unknown(kind, false) {
+            self.recall_all(kind);
             self.rehold();
         }
         if was_reported {
@@ -126,6 +127,16 @@ impl Leader {
         }
         if self.guards.of(kind).needs_reads() {
             self.cx.timers.set(self.cx.now + READ_INSTEAD, Timer::GuardRead(kind));
+        }
+    }
+
+    /// Takes over what earlier leaders have written to the status of guards.
+    fn recall_all(&mut self, kind: GuardKind) {
+        if kind == GuardKind::Budget {
+            let ids = self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone());
+            for id in ids.filter(|id| id.kind == kind).collect::<Vec<_>>() {
+                self.recall_spent(&id);
+            }
         }
     }
 
@@ -219,8 +230,8 @@ impl Leader {
         }
     }
 
-    fn take_guard(&mut self, mut guard: Guard) -> Taken {
-        let (id, spent) = (guard.id.clone(), core::mem::take(&mut guard.spent));
+    fn take_guard(&mut self, guard: Guard) -> Taken {
+        let id = guard.id.clone();
         let bypass = self.bypass_of(&id);
         let taken = self.dispatcher.take_guard(&mut self.cx, guard, self.world.coverage());
         if matches!(taken, Taken::New | Taken::Rescoped) {
@@ -229,7 +240,7 @@ impl Leader {
                 self.cx.event(new);
             }
             if taken == Taken::New {
-                self.recall_spent(&id, spent);
+                self.recall_spent(&id);
             }
             self.reconsider(&id);
             self.judge_selected();

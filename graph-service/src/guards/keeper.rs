@@ -4,7 +4,7 @@ use super::status::{Phase, State, status};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, path};
 use crate::driver::Reader;
 use bytes::Bytes;
-use engine::guard::{GuardId, GuardKind};
+use engine::guard::{GuardId, GuardKind, Recorded};
 use engine::leader::Coverings;
 use engine::object::Uid;
 use engine::view::{GuardUsage, GuardView};
@@ -84,7 +84,7 @@ impl Keeper {
             return;
         }
         self.written.retain(|uid, _| guards.iter().any(|view| view.uid == *uid));
-        for view in &guards {
+        for view in guards.iter().filter(|view| view.known) {
             if let Err(why) = self.keep(view).await {
                 if self.told != why {
                     tracing::warn!(guard = %view.id, why, "cannot write the status of a guard");
@@ -165,11 +165,14 @@ impl Keeper {
 }
 
 fn state(view: &GuardView, covers: Option<u64>) -> State {
-    let (mut exceeded, mut deletions, mut approved) = (false, Vec::new(), Vec::new());
+    let (mut recorded, mut approved) = (Recorded::default(), Vec::new());
     match &view.usage {
-        GuardUsage::Budget { exceeded: is, window, .. } => (exceeded, deletions) = (*is, window.clone()),
-        GuardUsage::Approval { accepted, .. } => {
-            approved = accepted.iter().map(|cascade| (cascade.root.uid.clone(), cascade.digest)).collect();
+        GuardUsage::Budget { exceeded_from, window, .. } => {
+            recorded = Recorded { deletions: window.clone(), exceeded_from: *exceeded_from };
+        }
+        GuardUsage::Approval { accepted, inherited, .. } => {
+            let accepted = accepted.iter().map(|cascade| (cascade.root.uid.clone(), cascade.digest));
+            approved = inherited.iter().cloned().chain(accepted).collect();
         }
         GuardUsage::Standing | GuardUsage::Gate { .. } => {}
     }
@@ -187,8 +190,7 @@ fn state(view: &GuardView, covers: Option<u64>) -> State {
         scope: view.scope.clone(),
         covers,
         held: view.held as u64,
-        exceeded,
-        deletions,
+        recorded,
         approved,
         expires: view.lifetime.filter(|_| written).map(|lifetime| view.created + lifetime),
     }

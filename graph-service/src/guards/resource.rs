@@ -105,7 +105,7 @@ pub(crate) fn read(kind: GuardKind, json: &str, sight: Sight) -> Result<Seen, St
         lifetime,
         elapsed,
         read_at: sight.now().unwrap_or_default(),
-        spent: rule::spent(kind, &raw.status),
+        recorded: rule::recorded(kind, &raw.status),
         problem: clip(&spec.problems.join("; "), REASON_MAX_BYTES),
         rule,
     };

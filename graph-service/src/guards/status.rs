@@ -1,6 +1,6 @@
 //! The status of a guard at the API server, for people and for tools that wait.
 
-use engine::guard::{GuardKind, Spending};
+use engine::guard::{GuardKind, Recorded, Spending};
 use engine::object::{Uid, clip};
 use engine::scope::Scope;
 use k8s_openapi::jiff::Timestamp;
@@ -29,10 +29,8 @@ pub(crate) struct State {
     pub(crate) covers: Option<u64>,
     /// How many decisions it holds.
     pub(crate) held: u64,
-    /// Of a budget: a deletion waits because of it.
-    pub(crate) exceeded: bool,
-    /// Of a budget: the deletions in its window.
-    pub(crate) deletions: Vec<Spending>,
+    /// Of a budget.
+    pub(crate) recorded: Recorded,
     /// Of an approval: the roots, with the digests that the leader has compared.
     pub(crate) approved: Vec<(Uid, u64)>,
     /// The end of its lifetime since 1970.
@@ -71,8 +69,9 @@ pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
         condition("Expired", expired, if expired { why } else { "LifetimeLeft" }, ""),
     ];
     if of.kind == GuardKind::Budget {
-        let why = if of.exceeded { "LimitReached" } else { "WithinLimit" };
-        conditions.push(condition("Exceeded", of.exceeded, why, ""));
+        let exceeded = of.recorded.exceeded_from.is_some();
+        let why = if exceeded { "LimitReached" } else { "WithinLimit" };
+        conditions.push(condition("Exceeded", exceeded, why, ""));
     }
     if of.phase == Phase::Pending {
         // The name that kstatus knows: without it, Flux and Helm take a pending guard for ready.
@@ -98,7 +97,8 @@ pub(crate) fn status(of: &State, before: &Value, now: Timestamp) -> Value {
                 "count": count,
             }))
         };
-        status["deletions"] = of.deletions.iter().filter_map(entry).collect();
+        status["deletions"] = of.recorded.deletions.iter().filter_map(entry).collect();
+        status["exceededFrom"] = of.recorded.exceeded_from.and_then(date).into();
     }
     if of.kind == GuardKind::Approval {
         let entry =

@@ -26,8 +26,10 @@ pub fn guard(view: GuardView, clock: Clock) -> Guard {
     let (mut budget, mut approval, mut gate) = (None, None, None);
     match view.usage {
         GuardUsage::Standing => {}
-        GuardUsage::Budget { spent, exceeded, .. } => budget = Some(BudgetUsage { spent, exceeded }),
-        GuardUsage::Approval { waiting, accepted } => {
+        GuardUsage::Budget { spent, exceeded_from, .. } => {
+            budget = Some(BudgetUsage { spent, exceeded: exceeded_from.is_some() });
+        }
+        GuardUsage::Approval { waiting, accepted, .. } => {
             let all = |of: Vec<guard::Cascade>| of.into_iter().map(Into::into).collect();
             approval = Some(ApprovalUsage { waiting: all(waiting), accepted: all(accepted) });
         }

@@ -6,7 +6,7 @@ use super::kinds::{KINDS, NAMESPACES};
 use super::truth::short;
 use super::world::{Happening, MS, S, World};
 use crate::random::Random;
-use engine::guard::{Answer, Answered, FailurePolicy, Gate, Guard, GuardId, GuardKind, Question, Rule};
+use engine::guard::{Answer, Answered, FailurePolicy, Gate, Guard, GuardId, GuardKind, Question, Recorded, Rule};
 use engine::leader::{GuardAnswer, GuardList, Input};
 use engine::object::{Name, ObjectRef, ResourceVersion, Uid};
 use engine::scope::{Filter, Scope};
@@ -103,7 +103,7 @@ impl Guards {
             lifetime: None,
             elapsed: Duration::ZERO,
             read_at: Duration::from_secs(1),
-            spent: Vec::new(),
+            recorded: Recorded::default(),
             problem: String::new(),
             rule,
         }

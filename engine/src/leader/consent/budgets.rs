@@ -2,10 +2,10 @@
 //!
 //! A deletion counts when its lease is granted, and for as long as the lease lasts; then when an executor reports that
 //! the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
-//! only the last. So each replica knows the window, also one that begins to lead in its middle. A replica that starts
-//! in its middle reads the earlier part in the status of the budget.
+//! only the last, and only of decisions that need no answer of a question. So a replica reads the window of the earlier
+//! leader in the status of the budget when it first sees the budget, and when it begins to lead.
 
-use crate::guard::{Budget, GuardId, Limit, OnExceeded, Spending};
+use crate::guard::{Budget, GuardId, Limit, OnExceeded, Recorded, Spending};
 use crate::object::{GroupResource, Uid};
 use crate::plan;
 use crate::time::Time;
@@ -65,32 +65,43 @@ impl Budgets {
         spent
     }
 
-    /// Takes over the deletions that an earlier leader has recorded. `calendar` is the time since 1970 at which they were
-    /// read; zero if it is unknown, and then they count as new.
+    /// Takes over the window that an earlier leader has recorded. Deletions that this replica has counted itself do not
+    /// count twice. `calendar` is the present time since 1970; zero if it is unknown, and then the recorded deletions
+    /// count as new.
     pub(super) fn recall(
         &mut self,
         (now, calendar): (Time, Duration),
         id: &GuardId,
         budget: &Budget,
-        mut recorded: Vec<Spending>,
+        recorded: &Recorded,
     ) {
-        recorded.retain(|spending| spending.since >= budget.count_from);
-        recorded.sort_by_key(|spending| spending.since);
         let spent = self.at(now, id, budget);
-        for Spending { since, collection, count } in recorded {
-            let age = if calendar.is_zero() { Duration::ZERO } else { calendar.saturating_sub(since) };
-            let left = (part(budget.window) + budget.window).saturating_sub(age);
-            match spent.parts.back_mut().filter(|part| part.since == since) {
-                Some(part) => *part.counts.entry(collection).or_default() += count,
-                None => spent.parts.push_back(Part {
-                    since,
-                    open_until: now,
-                    until: now + left,
-                    counts: BTreeMap::from([(collection, count)]),
-                }),
-            }
+        if budget.on_exceeded == OnExceeded::Approve {
+            spent.exceeded |= recorded.exceeded_from.is_some_and(|from| budget.count_from <= from);
         }
-        spent.trim(now);
+        let until = |since: Duration| {
+            let age = if calendar.is_zero() { Duration::ZERO } else { calendar.saturating_sub(since) };
+            now + (part(budget.window) + budget.window).saturating_sub(age)
+        };
+        let counts = |of: &&Spending| of.since >= budget.count_from && until(of.since) > now;
+        let mut deletions: Vec<&Spending> = recorded.deletions.iter().filter(counts).collect();
+        deletions.sort_by_key(|of| of.since);
+        let mut missing: BTreeMap<&GroupResource, u64> = BTreeMap::new();
+        for Spending { collection, count, .. } in &deletions {
+            *missing.entry(collection).or_default() += count;
+        }
+        for (collection, missing) in &mut missing {
+            *missing = missing.saturating_sub(spent.gone(collection));
+        }
+        // The newest ones are missing: they stay in the window for longest.
+        for Spending { since, collection, count } in deletions.into_iter().rev() {
+            let Some(missing) = missing.get_mut(collection).filter(|missing| **missing > 0) else { continue };
+            let count = (*missing).min(*count);
+            *missing -= count;
+            let counts = BTreeMap::from([(collection.clone(), count)]);
+            spent.parts.push_back(Part { since: *since, open_until: now, until: until(*since), counts });
+        }
+        spent.parts.make_contiguous().sort_by_key(|part| part.until);
     }
 
     /// The window of a budget as it is now, for a plan.
@@ -101,6 +112,11 @@ impl Budgets {
         let waits = budget.on_exceeded == OnExceeded::Approve && spent.exceeded;
         let is_closed = waits && budget.count_from <= spent.count_from;
         plan::Window { limit: (!is_closed).then_some(budget.limit), spent: spent.spent(now, budget) }
+    }
+
+    /// Returns the `countFrom` of a window that was exceeded.
+    pub(super) fn exceeded_from(&self, id: &GuardId) -> Option<Duration> {
+        self.get(id).filter(|spent| spent.exceeded).map(|spent| spent.count_from)
     }
 
     /// Forgets budgets that do not exist any more.

@@ -45,6 +45,7 @@ impl<'a> Queries<'a> {
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(entry, &writers) },
                 held: self.dispatcher.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
                 problem: entry.problem(),
+                known: self.cx.term.is_some() && !self.dispatcher.queue().holds().is_unknown(guard.id.kind),
                 usage: self.consent.usage(&guard.id, &guard.rule),
             }
         };

@@ -4,11 +4,13 @@
 
 use super::*;
 use crate::guard::{
-    Answer, Answered, Approval, Approved, Budget, FailurePolicy, Gate, Guard, GuardId, Limit, OnExceeded, Rule,
+    Answer, Answered, Approval, Approved, Budget, FailurePolicy, Gate, Guard, GuardId, Limit, OnExceeded, Recorded,
+    Rule,
 };
 use crate::view::ReasonCode;
 
 mod answers;
+mod inheriting;
 mod taking_back;
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -116,25 +118,21 @@ fn a_replica_that_starts_in_the_middle_of_a_window_knows_its_earlier_part() {
     bench.guard(guard(GuardKind::Budget, 1, rule.clone()));
     bench.delete_owner_of(2);
     assert_eq!(bench.carry_out(104), 2);
-    let spent = |bench: &Bench| match &bench.leader.queries().guards()[0].usage {
-        crate::view::GuardUsage::Budget { window, .. } => window.clone(),
-        other => panic!("{other:?}"),
-    };
-    let recorded = spent(&bench);
+    let record = bench.record();
     assert_eq!(
-        recorded.iter().map(|part| (part.since.as_secs(), part.count)).collect::<Vec<_>>(),
+        record.deletions.iter().map(|part| (part.since.as_secs(), part.count)).collect::<Vec<_>>(),
         [(NOON.as_secs(), 2)]
     );
 
     // Another process reads the status half a minute after that.
     let mut next = Bench::synced();
     let late = NOON + MINUTE / 2;
-    next.guard(Guard { read_at: late, spent: recorded.clone(), ..guard(GuardKind::Budget, 1, rule.clone()) });
+    next.guard(Guard { read_at: late, recorded: record.clone(), ..guard(GuardKind::Budget, 1, rule.clone()) });
     next.delete_owner_of(3);
     assert_eq!(next.granted.len(), 1, "two are spent");
-    assert_eq!(spent(&next), recorded);
+    assert_eq!(next.record().deletions, record.deletions);
     // The leader's own writes of the status change nothing.
-    next.guard(Guard { read_at: late, spent: recorded.clone(), ..guard(GuardKind::Budget, 2, rule.clone()) });
+    next.guard(Guard { read_at: late, recorded: record.clone(), ..guard(GuardKind::Budget, 2, rule.clone()) });
     assert_eq!(next.leader.queries().guards()[0].held, 2);
     assert_eq!(next.carry_out(104), 1);
     next.pass(MINUTE / 2 + Duration::from_secs(2));
@@ -148,7 +146,7 @@ fn a_replica_that_starts_in_the_middle_of_a_window_knows_its_earlier_part() {
         (NOON + 3 * MINUTE, begun(NOON), 3),
     ] {
         let mut next = Bench::synced();
-        next.guard(Guard { read_at, spent: recorded.clone(), ..guard(GuardKind::Budget, 1, rule) });
+        next.guard(Guard { read_at, recorded: record.clone(), ..guard(GuardKind::Budget, 1, rule) });
         next.delete_owner_of(3);
         assert_eq!(next.granted.len(), granted, "read at {read_at:?}");
     }
@@ -251,8 +249,11 @@ fn a_large_cascade_waits_for_an_approval_of_its_digest_and_a_small_one_does_not(
 
 /// Returns the rule of an approval with one entry for the cascade of `o`.
 fn approved(more_than: u64, digest: u64) -> Rule {
-    let entry = Approved { root: uid("o"), digest, until: 2 * NOON, actor: "jane".to_string(), accepted: false };
-    Rule::Approval(Approval { approved: vec![entry], ..approval(more_than) })
+    Rule::Approval(Approval { approved: vec![approved_entry(digest)], ..approval(more_than) })
+}
+
+fn approved_entry(digest: u64) -> Approved {
+    Approved { root: uid("o"), digest, until: 2 * NOON, actor: "jane".to_string(), accepted: false }
 }
 
 fn digest_of_cascade(bench: &Bench) -> u64 {

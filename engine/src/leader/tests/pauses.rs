@@ -1,7 +1,7 @@
 //! Pauses: the work that they hold, the attempts that they stop, and the conditions under which they are known.
 
 use super::*;
-use crate::guard::{Guard, GuardId, GuardKind, Rule};
+use crate::guard::{Guard, GuardId, GuardKind, Recorded, Rule};
 use crate::hold::GUARDS_MAX;
 use crate::scope::{Filter, Scope};
 use crate::view::{GuardView, PlaceView, ReasonCode, VerdictView};
@@ -31,7 +31,7 @@ pub(super) fn pause(name: &str, rv: u64) -> Guard {
         lifetime: Some(HOUR),
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
-        spent: Vec::new(),
+        recorded: Recorded::default(),
         problem: String::new(),
         rule: Rule::Hold,
     }

@@ -1,7 +1,7 @@
 //! Namespaces and definitions, and their contents, in plans and explanations.
 
 use super::*;
-use crate::guard::Guard;
+use crate::guard::{Guard, Recorded};
 use crate::plan::PlanOptions;
 use crate::scope::Scope;
 use crate::view::{Effect, Plan, ReasonCode, VerdictView};
@@ -143,7 +143,7 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         lifetime: Some(Duration::from_secs(600)),
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
-        spent: Vec::new(),
+        recorded: Recorded::default(),
         problem: String::new(),
         rule: crate::guard::Rule::Hold,
     };

@@ -5,7 +5,7 @@ use crate::grpc::followers::STREAM_AGE;
 use crate::grpc::small_world::{config, reason, shared};
 use crate::messages::Control;
 use crate::messages::Leadership;
-use engine::guard::{Guard, GuardId, GuardKind, Rule};
+use engine::guard::{Guard, GuardId, GuardKind, Recorded, Rule};
 use engine::leader::{Input, Leader, Mode};
 use engine::object::Uid;
 use engine::time::Time;
@@ -47,7 +47,7 @@ fn pause(number: usize, filters: usize) -> Guard {
         generation: 1,
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
-        spent: Vec::new(),
+        recorded: Recorded::default(),
         problem: String::new(),
         actor: String::new(),
     }

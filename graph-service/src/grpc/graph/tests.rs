@@ -4,7 +4,7 @@ use super::*;
 use crate::decisions::DecisionLog;
 use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
 use crate::messages::Leadership;
-use engine::guard::{Approval, Guard, GuardId, GuardKind, Rule};
+use engine::guard::{Approval, Guard, GuardId, GuardKind, Recorded, Rule};
 use engine::leader::{Input, Leader, Mode};
 use engine::object::ResourceVersion;
 use engine::time::Time;
@@ -208,7 +208,7 @@ async fn a_preview_names_the_guards_and_the_digest_that_an_approval_needs() {
         lifetime: None,
         elapsed: Duration::ZERO,
         read_at: Duration::ZERO,
-        spent: Vec::new(),
+        recorded: Recorded::default(),
         problem: String::new(),
         rule: Rule::Approval(Approval { more_than: Some(1), resources: vec![], approved: vec![] }),
     };

@@ -5,7 +5,8 @@ use super::values::{Date, Digest, Most, Resource, Within, Word};
 use super::{ACTOR_MAX_BYTES, DAY, Spec, parse};
 use crate::gates::transport::{self, Transport};
 use engine::guard::{
-    Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Rule, Spending, TIMEOUT_MAX,
+    Approval, Approved, Budget, FailurePolicy, Gate, GuardKind, Limit, OnExceeded, Recorded, Rule, Spending,
+    TIMEOUT_MAX,
 };
 use engine::object::{GroupResource, Uid, clip};
 use proto::convert::{CLOCK_AHEAD_MAX, REASON_MAX_BYTES, SCOPE_MAX};
@@ -108,16 +109,19 @@ struct RawSpending {
     count: Within<1, OBJECTS_MAX>,
 }
 
-/// The recorded deletions of a budget. An entry that cannot be read does not count.
-pub(super) fn spent(kind: GuardKind, status: &Value) -> Vec<Spending> {
-    let recorded = status["deletions"].as_array().filter(|_| kind == GuardKind::Budget);
-    let entries = recorded.map(Vec::as_slice).unwrap_or_default().iter().take(SPENDINGS_MAX);
+/// The recorded window of a budget. An entry that cannot be read does not count.
+pub(super) fn recorded(kind: GuardKind, status: &Value) -> Recorded {
+    if kind != GuardKind::Budget {
+        return Recorded::default();
+    }
+    let entries = status["deletions"].as_array().map(Vec::as_slice).unwrap_or_default().iter().take(SPENDINGS_MAX);
     let spending = |entry| {
         let RawSpending { since_time, group, resource, count } = RawSpending::deserialize(entry).ok()?;
         let collection = GroupResource { group: group.into(), resource: resource.0 };
         Some(Spending { since: since_time.0, collection, count: count.0 })
     };
-    entries.filter_map(spending).collect()
+    let exceeded_from = Date::deserialize(&status["exceededFrom"]).ok().map(|Date(from)| from);
+    Recorded { deletions: entries.filter_map(spending).collect(), exceeded_from }
 }
 
 fn count_from(spec: &mut Spec) -> Duration {

@@ -1,5 +1,5 @@
 use super::*;
-use engine::guard::{Approved, FailurePolicy, Limit, OnExceeded, Rule, Spending};
+use engine::guard::{Approved, FailurePolicy, Limit, OnExceeded, Recorded, Rule, Spending};
 use engine::object::{GroupResource, Name};
 use engine::scope::{Filter, Labelled, Requirement, Test};
 use proptest::prelude::*;
@@ -326,20 +326,22 @@ fn a_rule_that_cannot_be_read_holds_its_scope() {
 }
 
 #[test]
-fn the_deletions_of_a_budget_in_its_status_count() {
+fn the_window_of_a_budget_in_its_status_counts() {
     let entry = |time: &str, count: i64| json!({ "sinceTime": time, "resource": "configmaps", "count": count });
     let noon = "2026-01-01T12:00:00Z";
     let other = json!({ "sinceTime": noon, "group": "apps", "resource": "replicasets", "count": 1 });
-    let recorded = json!({ "deletions": [entry(noon, 3), 7, entry("soon", 1), entry(noon, -1), other] });
+    let deletions = json!([entry(noon, 3), 7, entry("soon", 1), entry(noon, -1), other]);
+    let recorded = json!({ "deletions": deletions, "exceededFrom": noon });
     let of = |kind| match read(kind, &object(&least(kind), &recorded), AT_NOON) {
-        Ok(Seen::Standing(standing)) => (standing.guard.spent, standing.guard.problem),
+        Ok(Seen::Standing(standing)) => (standing.guard.recorded, standing.guard.problem),
         other => panic!("{other:?}"),
     };
     let collection = |group: &str, resource: &str| GroupResource { group: group.into(), resource: resource.into() };
     let expected = [(collection("", "configmaps"), 3), (collection("apps", "replicasets"), 1)];
     let expected = expected.map(|(collection, count)| Spending { since: NOON, collection, count });
-    assert_eq!(of(GuardKind::Budget), (expected.to_vec(), String::new()));
-    assert_eq!(of(GuardKind::Gate).0, []);
+    let expected = Recorded { deletions: expected.to_vec(), exceeded_from: Some(NOON) };
+    assert_eq!(of(GuardKind::Budget), (expected, String::new()));
+    assert_eq!(of(GuardKind::Gate).0, Recorded::default());
 }
 
 /// An approval of 16 digits that ends an hour after noon.

@@ -11,8 +11,7 @@ fn state(kind: GuardKind) -> State {
         scope: Scope::default(),
         covers: None,
         held: 0,
-        exceeded: false,
-        deletions: Vec::new(),
+        recorded: Recorded::default(),
         approved: Vec::new(),
         expires: Some(Duration::from_secs(90)),
     }
@@ -74,14 +73,22 @@ fn the_status_says_how_a_guard_stands() {
 
 #[test]
 fn a_budget_says_whether_it_is_exceeded_and_an_approval_what_is_approved() {
-    for (exceeded, expected) in [(true, "Exceeded True LimitReached"), (false, "Exceeded False WithinLimit")] {
-        let status = status(&State { exceeded, ..state(GuardKind::Budget) }, &Value::Null, at(60));
+    let from = |second| Some(Duration::from_secs(second));
+    for (exceeded_from, time, expected) in [
+        (from(0), json!("1970-01-01T00:00:00Z"), "Exceeded True LimitReached"),
+        (from(30), json!("1970-01-01T00:00:30Z"), "Exceeded True LimitReached"),
+        (None, Value::Null, "Exceeded False WithinLimit"),
+    ] {
+        let recorded = Recorded { exceeded_from, ..Recorded::default() };
+        let status = status(&State { recorded, ..state(GuardKind::Budget) }, &Value::Null, at(60));
+        assert_eq!(status["exceededFrom"], time);
         assert!(conditions(&status).iter().any(|one| one.starts_with(expected)), "{status}");
         assert_eq!(status.get("approved"), None);
     }
     let collection = GroupResource { group: "".into(), resource: "pods".into() };
     let deletions = vec![Spending { since: Duration::from_millis(30_001), collection, count: 4 }];
-    let of_budget = status(&State { deletions, ..state(GuardKind::Budget) }, &Value::Null, at(60));
+    let recorded = Recorded { deletions, ..Recorded::default() };
+    let of_budget = status(&State { recorded, ..state(GuardKind::Budget) }, &Value::Null, at(60));
     let expected = json!([{ "sinceTime": "1970-01-01T00:00:31Z", "group": "", "resource": "pods", "count": 4 }]);
     assert_eq!(of_budget["deletions"], expected, "the next leader does not let them leave the window early");
     let approved = vec![(Uid::parse("u").unwrap(), 255)];

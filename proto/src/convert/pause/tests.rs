@@ -145,6 +145,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
         pending: String::new(),
         held: 7,
         problem: String::new(),
+        known: true,
         usage: GuardUsage::Standing,
     };
     let clock = Clock { now: Time::ZERO + 10 * second, calendar: SystemTime::UNIX_EPOCH + 100 * second };
