@@ -122,8 +122,10 @@ enum Timer {
     GuardEnd(GuardId),
     /// Fails a question to a gate that has no answer.
     Question(u64),
-    /// Asks a gate again about the items that it holds.
+    /// Asks a gate again about subjects that it holds.
     AskAgain(GuardId),
+    /// Releases all items of a guard.
+    Release(GuardId),
     /// The window of a gate may have room for further questions.
     AskNext(GuardId),
     /// Counts cascades.
@@ -316,6 +318,7 @@ impl Leader {
                 Timer::GuardEnd(id) => self.guard_end_due(&id),
                 Timer::Question(number) => self.question_due(number),
                 Timer::AskAgain(id) => self.ask_again_due(&id),
+                Timer::Release(id) => self.release_all(id),
                 Timer::AskNext(id) => self.ask_next(&id),
                 Timer::CascadeRoom => self.make_room_for_cascades(),
                 Timer::Breaker(collection) => self.breaker_due(collection),

@@ -25,6 +25,12 @@ impl Time {
         Duration::from_nanos(self.0)
     }
 
+    /// The next multiple of `step` since the origin.
+    pub(crate) fn rounded_up(self, step: Duration) -> Time {
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
+        Time(self.0.div_ceil(step).saturating_mul(step))
+    }
+
     /// The time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

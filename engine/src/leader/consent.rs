@@ -11,6 +11,7 @@ use crate::hold::meaning::Wants;
 use crate::hold::{Entry, Hold, is_exempt};
 use crate::object::{GroupResource, ObjectRef, Uid};
 use crate::queue::{Draft, ItemState};
+use crate::time::Time;
 use crate::view::{GuardUsage, LISTED_MAX};
 use crate::work::ActionKind;
 use alloc::collections::BTreeMap;
@@ -36,6 +37,9 @@ mod taking_back;
 const COUNT_EVERY: Duration = Duration::from_millis(1);
 /// Time between two attempts to make room for further roots.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
+/// Time between two releases of all items of a guard, for each released item: about twice what that item costs.
+const RELEASE_AGAIN_PER_ITEM: Duration = Duration::from_micros(2);
+const RELEASE_AGAIN_MAX: Duration = Duration::from_millis(100);
 /// Maximum number of items that a budget releases at once.
 const RELEASED_AT_ONCE: u64 = 1000;
 
@@ -50,6 +54,8 @@ pub(super) struct Consent {
     cascades: BTreeMap<Uid, CascadeOf>,
     /// The root and the collection of the leases that took an object of a counted cascade, by their targets.
     leased: BTreeMap<Uid, (Uid, GroupResource)>,
+    /// When all items of a guard may be released again.
+    release_again: BTreeMap<GuardId, Time>,
     /// True if [`Timer::CascadeRoom`] is set.
     makes_room: bool,
     /// The number of subjects after the last sweep.
@@ -384,6 +390,7 @@ impl Leader {
         let holds = self.dispatcher.queue().holds();
         self.consent.budgets.retain(|id| holds.get(id).is_some());
         self.consent.gates.retain(|id, _| holds.get(id).is_some());
+        self.consent.release_again.retain(|id, _| holds.get(id).is_some());
         self.cancel_given_up();
         self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
     }
@@ -396,15 +403,26 @@ impl Leader {
             self.consent.outdate_cascades();
         }
         for id in asking {
-            self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+            self.release_all(id);
         }
     }
 
     fn release_asking(&mut self, of: impl Fn(GuardKind) -> bool) {
         let asking = self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone());
         for id in asking.filter(|id| of(id.kind)).collect::<Vec<_>>() {
-            self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+            self.release_all(id);
         }
+    }
+
+    /// Asks anew about all items of a guard. There may be many, so two releases are apart.
+    pub(super) fn release_all(&mut self, id: GuardId) {
+        let now = self.cx.now;
+        if let Some(&next) = self.consent.release_again.get(&id).filter(|&&next| now < next) {
+            return self.cx.timers.set(next, Timer::Release(id));
+        }
+        let count = self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
+        let wait = RELEASE_AGAIN_PER_ITEM.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        self.consent.release_again.insert(id, now + wait.min(RELEASE_AGAIN_MAX));
     }
 }
 

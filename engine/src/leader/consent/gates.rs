@@ -12,6 +12,8 @@ use core::time::Duration;
 pub(super) const WINDOW: usize = 1000;
 /// Time between two questions about one decision while the gate fails.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Questions that are to be asked again within this time are asked again together.
+const AGAIN_TOGETHER: Duration = Duration::from_millis(250);
 
 /// The subject of a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +162,7 @@ impl Gates {
         let end = asked.first + rule.max_hold;
         let again = |after: Duration| {
             if now < end {
-                return State::Again { at: (now + after).min(end) };
+                return State::Again { at: (now + after).min(end).rounded_up(AGAIN_TOGETHER) };
             }
             match rule.allow_after_max_hold {
                 true => State::Allowed { until: None },
@@ -176,6 +178,13 @@ impl Gates {
             (Answer::Failed, FailurePolicy::Hold) => again(AGAIN_AFTER),
         };
         Some((key.1, asked.state.clone()))
+    }
+
+    /// Returns the subjects that a gate is to be asked about again now.
+    pub(super) fn again_due(&self, now: Time, gate: &GuardId) -> Vec<Subject> {
+        let of_gate = self.asked.iter().filter(|((of, _), _)| of == gate);
+        let is_due = |asked: &Asked| matches!(asked.state, State::Again { at } if at <= now);
+        of_gate.filter(|(_, asked)| is_due(asked)).map(|((_, subject), _)| subject.clone()).collect()
     }
 
     /// Whether the time of an open question is over.

@@ -3,7 +3,6 @@
 use super::gates::{Pass, State, Subject};
 use super::{Candidate, Event, Leader, Output, Timer};
 use crate::guard::{Answer, Answered, Cascade, Gate, GuardId, GuardKind, Question, Rule};
-use crate::hold::Hold;
 use crate::leader::world::reasons::decision;
 use crate::object::{Name, Uid};
 use alloc::format;
@@ -11,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time after which further items are asked about although no answer has made room for them.
+/// Longest time after which further items are asked about although no answer has made room for them.
 const ASK_NEXT_AFTER: Duration = Duration::from_secs(1);
 /// Number of subjects of questions above which the leader forgets those that do not exist any more.
 const SUBJECTS_SPARE: usize = 10_000;
@@ -118,7 +117,7 @@ impl Leader {
             Subject::Item(uid) if allowed => drop(self.dispatcher.release_item(&uid)),
             Subject::Item(_) => {}
             Subject::Root(_) if allowed => {
-                self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
+                self.release_all(id.clone());
             }
             Subject::Root(_) => {}
         }
@@ -136,7 +135,7 @@ impl Leader {
         }
         if self.consent.gates.any_unasked(id) {
             // Released items may wait for another guard, and then no answer follows.
-            self.cx.timers.set_after(self.cx.now, ASK_NEXT_AFTER, Timer::AskNext(id.clone()));
+            self.cx.timers.set((self.cx.now + ASK_NEXT_AFTER).rounded_up(ASK_NEXT_AFTER), Timer::AskNext(id.clone()));
         }
     }
 
@@ -181,14 +180,22 @@ impl Leader {
     }
 
     pub(in crate::leader) fn ask_again_due(&mut self, id: &GuardId) {
-        self.dispatcher.release(&Hold::Guard(id.clone()), usize::MAX);
+        let due = self.consent.gates.again_due(self.cx.now, id);
+        for subject in &due {
+            if let Subject::Item(uid) = subject {
+                self.dispatcher.release_item(uid);
+            }
+        }
+        if due.iter().any(|subject| matches!(subject, Subject::Root(_))) {
+            self.release_all(id.clone());
+        }
     }
 
     /// Voids the denials and holds of a gate: its policy or its instances have changed.
     pub(in crate::leader) fn gate_reopened(&mut self, name: Name) {
         let id = GuardId { kind: GuardKind::Gate, name };
         self.consent.gates.reopen(&id);
-        self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+        self.release_all(id);
     }
 
     /// Forgets questions about items that do not exist any more.

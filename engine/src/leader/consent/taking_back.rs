@@ -3,7 +3,6 @@
 use super::super::{Event, Leader, Timer};
 use super::gates::{Refused, Subject};
 use crate::guard::{GuardId, GuardKind};
-use crate::hold::Hold;
 use crate::object::{Name, ObjectRef};
 use crate::scope::Objects;
 use alloc::format;
@@ -31,7 +30,7 @@ impl Leader {
             }
         }
         if void.iter().any(|subject| matches!(subject, Subject::Root(_))) {
-            self.dispatcher.release(&Hold::Guard(id), usize::MAX);
+            self.release_all(id);
         }
     }
 

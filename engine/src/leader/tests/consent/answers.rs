@@ -139,3 +139,16 @@ fn the_longest_hold_begins_with_the_hold() {
     bench.answer(&question, Answer::Hold { again_after: Duration::from_secs(5) });
     assert_eq!(bench.granted.len(), 0, "the gate holds it from now on");
 }
+
+#[test]
+fn a_release_soon_after_another_is_not_lost() {
+    let mut bench = Bench::synced();
+    bench.guard(gated(1, Gate { roots_only: true, ..gate(FailurePolicy::Deny) }));
+    bench.delete_owner_of(40_000);
+    bench.pass(Duration::from_millis(40));
+    let question = bench.question();
+    bench.answer(&question, Answer::Allow);
+    assert_eq!(bench.granted.len(), 0, "all have just been released to be asked about");
+    bench.pass(Duration::from_millis(100));
+    assert!(!bench.granted.is_empty());
+}
