@@ -116,9 +116,11 @@ impl Leader {
     fn cascade(&mut self, candidate: &Candidate) -> Option<&mut CascadeOf> {
         let collection = candidate.draft.target.group_resource();
         let is_delete = candidate.draft.action.kind() == ActionKind::Delete;
+        // An earlier attempt may have taken effect.
+        let takes = is_delete && !self.consent.leased.contains_key(&candidate.draft.target.uid);
         match self.consent.cascades.get(&candidate.root) {
             Some(known) if !known.is_counted() => return None,
-            Some(known) if !known.outdated && (!is_delete || known.may_take(&collection)) => {}
+            Some(known) if !known.outdated && (!takes || known.may_take(&collection)) => {}
             None if self.consent.cascades.len() >= ROOTS_MAX => {
                 // The timer makes room, and releases what waits.
                 if !core::mem::replace(&mut self.consent.makes_room, true) {
@@ -238,7 +240,8 @@ impl Leader {
         let now = self.cx.now;
         let spent = self.consent.budgets.at(now, id, budget);
         let is_closed = budget.on_exceeded == OnExceeded::Approve && spent.exceeded;
-        if !is_closed && spent.has_room(budget, &collection, size) {
+        let is_counted = spent.counts(&candidate.draft.target.uid);
+        if is_counted || (!is_closed && spent.has_room(budget, &collection, size)) {
             return true;
         }
         let (first, count) = (!core::mem::replace(&mut spent.exceeded, true), spent.count(None));
@@ -303,7 +306,8 @@ impl Leader {
             self.consent.breaker.spend(self.cx.now, &collection, uid);
         }
         if action == ActionKind::Delete {
-            if self.consent.cascades.get_mut(&root).is_some_and(|known| known.take(&collection)) {
+            let is_new = !self.consent.leased.contains_key(uid);
+            if is_new && self.consent.cascades.get_mut(&root).is_some_and(|known| known.take(&collection)) {
                 self.consent.leased.insert(uid.clone(), (root, collection.clone()));
             }
             for (id, budget) in self.budgets_over(&target) {
@@ -344,8 +348,21 @@ impl Leader {
         self.consent.cascades.insert(root, known);
     }
 
-    /// Gives back what a lease took from budgets and cascades, when it ended without effect.
+    /// Ends what was asked about a decision and what it took.
+    pub(super) fn end_consent(&mut self, uid: &Uid) {
+        self.give_back(uid);
+        self.end_questions(uid);
+    }
+
+    /// Gives back what a lease took from budgets and cascades, when it ended without effect. If the write of any attempt
+    /// may have taken effect, the decision keeps it.
     pub(super) fn refund(&mut self, uid: &Uid) {
+        if self.dispatcher.queue().get(uid).is_none_or(|item| !item.ambiguous) {
+            self.give_back(uid);
+        }
+    }
+
+    fn give_back(&mut self, uid: &Uid) {
         if let Some((root, collection)) = self.consent.leased.remove(uid)
             && let Some(known) = self.consent.cascades.get_mut(&root)
         {

@@ -309,8 +309,9 @@ impl Leader {
     /// Judges again the item of a lease that ended without a report, and queues it. If the lease was started, its write
     /// may have taken effect.
     pub(super) fn requeue(&mut self, lease: &Lease) {
+        let end = self.dispatcher.lease_ended(lease);
         self.refund(&lease.target);
-        match self.dispatcher.lease_ended(lease) {
+        match end {
             None => return,
             Some(LeaseEnd::Ready) => {}
             Some(LeaseEnd::Overtaken) => self.drop_overtaken(lease),

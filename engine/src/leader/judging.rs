@@ -267,7 +267,7 @@ impl Leader {
                 let target = item.draft.target;
                 self.ledger.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
-                self.end_questions(&uid);
+                self.end_consent(&uid);
                 // The withdrawn decision may have displaced a decision about another node of this uid.
                 self.world.mark_uid(&uid);
                 self.world.mark_deleting_owners(&uid);
@@ -281,7 +281,7 @@ impl Leader {
         let action = item.draft.action.kind();
         self.ledger.ends_inherited(uid, grounds.decision);
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
-        self.end_questions(uid);
+        self.end_consent(uid);
     }
 
     /// Asks for an owner that its collection does not show, if the question is due.

@@ -178,7 +178,9 @@ impl Leader {
             self.claim_target(session, target, decided_at, sighting, report.outcome);
         }
         if !report.outcome.is_success() {
-            self.refund(uid);
+            if report.outcome != Outcome::Ambiguous {
+                self.refund(uid);
+            }
             self.dispatcher.note_trouble(uid, report);
         }
         let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
@@ -196,6 +198,7 @@ impl Leader {
         match next {
             Next::Close => {
                 self.dispatcher.drop_item(uid);
+                self.end_consent(uid);
             }
             Next::AwaitRemoval => {
                 self.dispatcher.drop_item(uid);

@@ -31,6 +31,9 @@ pub(super) const QUEUE_MAX: usize = 16;
 /// Time for all requests of one read: three, of up to five seconds each.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
+/// Time between two requests for the time of the API server after a failure.
+const TIME_AGAIN: Duration = Duration::from_secs(5);
+
 /// The kind of guards of this collection, if it is one.
 pub(super) fn kind_of(collection: &GroupResource) -> Option<GuardKind> {
     let kind = GuardKind::ALL.into_iter().find(|kind| kind.plural() == &*collection.resource);
@@ -48,8 +51,8 @@ pub(super) struct Follower {
     configured: BTreeMap<Name, Configured>,
     /// The content of the current list.
     listing: Vec<Guard>,
-    /// The time of the API server in the present list, and when it was read.
-    time: Option<Option<(Duration, Instant)>>,
+    /// The time of the API server, `None` if it did not state one, and when it was asked for.
+    time: Option<(Option<Duration>, Instant)>,
     more: bool,
 }
 
@@ -67,14 +70,15 @@ impl Follower {
         }
     }
 
-    /// The time of the API server, if known. It is asked for once in each list.
+    /// The time of the API server, if known. It is asked for once in each list, and again after a failure.
     async fn now(&mut self) -> Option<Duration> {
-        let time = match self.time {
-            Some(time) => time,
-            None => now(self.kind, &self.clients).await.map(|now| (now, Instant::now())),
+        let is_usable = |(time, at): &(Option<Duration>, Instant)| time.is_some() || at.elapsed() < TIME_AGAIN;
+        let (time, at) = match self.time.filter(is_usable) {
+            Some(known) => known,
+            None => (now(self.kind, &self.clients).await, Instant::now()),
         };
-        self.time = Some(time);
-        time.map(|(now, at)| now + at.elapsed())
+        self.time = Some((time, at));
+        time.map(|time| time + at.elapsed())
     }
 
     /// Notes the policy engine of a gate. The caller then calls [`Router::configure`].

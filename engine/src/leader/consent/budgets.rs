@@ -1,7 +1,7 @@
 //! Budgets: how many deletions each budget has seen in its window.
 //!
-//! A deletion counts when its lease is granted, and for as long as the lease lasts; then when an executor reports that
-//! the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
+//! A deletion counts when its lease is granted, and for as long as its write may take effect; then when an executor
+//! reports that the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
 //! only the last, and only of decisions that need no answer of a question. So a replica reads the window of the earlier
 //! leader in the status of the budget when it first sees the budget, and when it begins to lead.
 
@@ -146,6 +146,11 @@ impl Spent {
             Limit::Percent(_) => budget.limit.room(self.count(Some(collection)), self.gone(collection), size),
         };
         room > 0
+    }
+
+    /// Whether a lease of this target counts.
+    pub(super) fn counts(&self, uid: &Uid) -> bool {
+        self.leased.contains_key(uid)
     }
 
     fn gone(&self, collection: &GroupResource) -> u64 {

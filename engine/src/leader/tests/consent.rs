@@ -165,6 +165,30 @@ fn a_lease_that_fails_gives_its_share_back() {
 }
 
 #[test]
+fn a_lease_whose_write_may_have_taken_effect_keeps_its_share() {
+    for lost in [false, true] {
+        let mut bench = Bench::synced();
+        bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Hold))));
+        bench.delete_owner_of(2);
+        let lease = bench.granted.remove(0);
+        bench.start(&lease);
+        if lost {
+            bench.input(Input::StreamClosed { stream: STREAM });
+            bench.pass(MINUTE);
+            bench.hello(STREAM, hello("e2", "i2"));
+        } else {
+            bench.report(&lease, Outcome::Ambiguous);
+        }
+        bench.pass(MINUTE / 2);
+        assert!(!bench.granted.is_empty(), "lost: {lost}");
+        assert!(bench.granted.iter().all(|again| again.item.target == lease.item.target), "the same one again");
+        bench.carry_out(104);
+        bench.pass(MINUTE / 4);
+        assert_eq!(bench.granted.len(), 0, "one of one");
+    }
+}
+
+#[test]
 fn a_percentage_is_of_each_collection_as_it_was() {
     let mut bench = Bench::synced();
     let rule = Budget { limit: Limit::Percent(20), ..budget(0, OnExceeded::Hold) };

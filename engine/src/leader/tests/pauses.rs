@@ -95,7 +95,7 @@ impl Bench {
         stopped
     }
 
-    fn start(&mut self, lease: &WorkLease) {
+    pub(super) fn start(&mut self, lease: &WorkLease) {
         self.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
     }
 

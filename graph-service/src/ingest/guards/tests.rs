@@ -140,6 +140,18 @@ async fn a_watch_becomes_facts() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_is_asked_for_again_some_time_after_a_failure() {
+    let (clients, asked) = routed(|_| Some(good(&pauses(&[]))));
+    let (control, _orders) = mpsc::channel(16);
+    let mut follower = Follower::new(GuardKind::Pause, clients, control, gates());
+    for expected in [1, 1, 2] {
+        assert_eq!(follower.now().await, None, "the answers have no date");
+        assert_eq!(asked.lock().unwrap().len(), expected);
+        tokio::time::advance(TIME_AGAIN * 2 / 3).await;
+    }
+}
+
 fn word(input: &Input) -> String {
     if let Input::GuardsListed { list, .. } = input {
         format!("listed {} at {} {}", list.guards.len(), list.position, list.more)
