@@ -99,7 +99,6 @@ impl World {
             }
             Output::Lost { why } => {
                 self.note(|| format!("replica {at} is deposed: {why}"));
-                self.answers_end(at);
                 self.term_told(at, epoch, leader::Input::TermLost { leader_endpoint: String::new() });
             }
             Output::Follows { holder, term } => {

@@ -185,6 +185,9 @@ impl World {
     pub(super) fn tell(&mut self, at: usize, input: Input) {
         self.note(|| format!("replica {at} <- {}", brief(&input)));
         self.remember_orphaning(at, &input);
+        if matches!(input, Input::TermLost { .. }) {
+            self.answers_end(at);
+        }
         let now = self.now;
         let replica = &mut self.replicas[at];
         let local = replica.local(now);
