@@ -1,6 +1,6 @@
 //! Questions to policy engines: what a gate asks at the grant, and what follows from an answer.
 
-use super::gates::{Pass, State, Subject};
+use super::gates::{Pass, State, Subject, WINDOW};
 use super::{Candidate, Event, Leader, Output, Timer};
 use crate::guard::{Answer, Answered, Cascade, Gate, GuardId, GuardKind, Question, Rule};
 use crate::leader::world::reasons::decision;
@@ -12,6 +12,8 @@ use core::time::Duration;
 
 /// Longest time after which further items are asked about although no answer has made room for them.
 const ASK_NEXT_AFTER: Duration = Duration::from_secs(1);
+/// Room of the window of a gate at which further items are asked about.
+const ASK_TOGETHER: usize = WINDOW / 4;
 /// Number of subjects of questions above which the leader forgets those that do not exist any more.
 const SUBJECTS_SPARE: usize = 10_000;
 
@@ -121,7 +123,12 @@ impl Leader {
             }
             Subject::Root(_) => {}
         }
-        self.ask_next(&id);
+        self.answer_made_room(&id);
+    }
+
+    /// Uses the room that an answer has made, for many items at a time: their questions are then sent together.
+    fn answer_made_room(&mut self, id: &GuardId) {
+        if self.consent.gates.room(id) >= ASK_TOGETHER { self.ask_next(id) } else { self.ask_soon(id) }
     }
 
     /// Lets as many further items be asked about as the window of the gate has room for.
@@ -133,9 +140,14 @@ impl Leader {
             // An item that has gone in the meantime takes no room.
             room -= usize::from(self.dispatcher.release_item(&uid));
         }
+        self.ask_soon(id);
+    }
+
+    /// Lets further items be asked about even if no answer follows: released items may wait for another guard.
+    fn ask_soon(&mut self, id: &GuardId) {
         if self.consent.gates.any_unasked(id) {
-            // Released items may wait for another guard, and then no answer follows.
-            self.cx.timers.set((self.cx.now + ASK_NEXT_AFTER).rounded_up(ASK_NEXT_AFTER), Timer::AskNext(id.clone()));
+            let soon = (self.cx.now + ASK_NEXT_AFTER).rounded_up(ASK_NEXT_AFTER);
+            self.cx.timers.set(soon, Timer::AskNext(id.clone()));
         }
     }
 
@@ -143,7 +155,7 @@ impl Leader {
     pub(super) fn cancel_given_up(&mut self) {
         for (id, number) in self.consent.gates.given_up() {
             self.cx.outputs.push_back(Output::CancelQuestion { gate: id.name.clone(), number });
-            self.ask_next(&id);
+            self.answer_made_room(&id);
         }
     }
 
