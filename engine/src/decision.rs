@@ -18,6 +18,7 @@ pub const GROUNDS_KEPT_MAX: usize = 20;
 
 /// A decision of an earlier leader without an end in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Logged {
     pub target: ObjectRef,
     pub action: ActionKind,
@@ -28,6 +29,7 @@ pub struct Logged {
 
 /// The last logged step of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LoggedStep {
     /// No executor has it.
     Waiting,

@@ -116,6 +116,7 @@ pub enum Input {
 
 /// Why a request or a watch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Failure {
     /// The request and its answer, as a sentence.
     pub sentence: String,
@@ -169,6 +170,7 @@ impl Failure {
 
 /// How a watch ended before its requested time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WatchEnd {
     /// Regularly and too early: the server shuts down, or has lost its own watch of the store.
     Early,

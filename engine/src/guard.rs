@@ -10,6 +10,7 @@ use core::time::Duration;
 
 /// The kinds of guards, the strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum GuardKind {
     Pause,
     Protection,
@@ -58,6 +59,7 @@ impl GuardKind {
 
 /// A guard by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GuardId {
     pub kind: GuardKind,
     pub name: Name,
@@ -71,6 +73,7 @@ impl core::fmt::Display for GuardId {
 
 /// A guard, as in its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Guard {
     pub id: GuardId,
     pub uid: Uid,
@@ -100,6 +103,7 @@ pub struct Guard {
 /// The window of a budget, as a leader has written it to the status. A replica counts it when it first sees the budget,
 /// and when it begins to lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Recorded {
     pub deletions: Vec<Spending>,
     /// The `countFrom` of the window that was exceeded; `None`: it was not.
@@ -108,6 +112,7 @@ pub struct Recorded {
 
 /// Deletions in one part of the window of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spending {
     /// The begin of the part, since 1970.
     pub since: Duration,
@@ -117,6 +122,7 @@ pub struct Spending {
 
 /// What a guard does with the work in its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Rule {
     /// Holds all of it. Pauses and protections differ in their manners only.
     Hold,
@@ -127,6 +133,7 @@ pub enum Rule {
 
 /// At most so many deletions in a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Budget {
     pub limit: Limit,
     pub window: Duration,
@@ -136,6 +143,7 @@ pub struct Budget {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Limit {
     Objects(u64),
     /// Of each collection, as it was when the window began.
@@ -157,6 +165,7 @@ impl Limit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum OnExceeded {
     Hold,
     /// Creates a Pause with this lifetime.
@@ -166,6 +175,7 @@ pub enum OnExceeded {
 
 /// Cascades that need the consent of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Approval {
     /// A cascade with more objects in scope needs approval.
     pub more_than: Option<u64>,
@@ -176,6 +186,7 @@ pub struct Approval {
 
 /// The approval of one cascade.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Approved {
     pub root: Uid,
     pub digest: u64,
@@ -188,6 +199,7 @@ pub struct Approved {
 
 /// A policy engine is asked first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gate {
     pub roots_only: bool,
     pub observe_only: bool,
@@ -215,6 +227,7 @@ pub fn extended(timeout: Duration, extra: Duration) -> Duration {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum FailurePolicy {
     Allow,
     Hold,
@@ -255,6 +268,7 @@ pub struct Cascade {
 
 /// The answer of a policy engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Answer {
     Allow,
     Deny,
@@ -283,6 +297,7 @@ impl Answer {
 
 /// An answer with its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Answered {
     pub gate: Name,
     pub number: u64,

@@ -18,6 +18,7 @@ use core::time::Duration;
 
 /// One stream of an executor. The shell numbers streams and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamId(pub u64);
 
 /// Maximum number of sessions.

@@ -18,6 +18,7 @@ const NAMED_MAX: usize = 20;
 
 /// The origin of an executor's connection, as the transport knows it. It is not on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Origin {
     /// From the leader's own process.
     Process,

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 /// The numbers of the selectors that match an object, ascending. An empty set has no allocation, and equal sets of
 /// consecutive objects share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Marks(Option<Arc<[u16]>>);
 
 impl Marks {

@@ -10,6 +10,8 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::num::NonZeroU32;
 
+#[cfg(feature = "serde")]
+mod data;
 #[cfg(test)]
 mod tests;
 
@@ -231,6 +233,7 @@ impl fmt::Debug for ResourceVersion {
 
 /// One entry of `metadata.ownerReferences`, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OwnerReference {
     /// `group/version`, or only the version for the core group.
     pub api_version: Name,
@@ -256,6 +259,7 @@ impl OwnerReference {
 
 /// The facts that a decision about an object can depend on. Other changes of the object do not change the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Facts {
     /// Distinct entries. Empty if there is an `excess`.
     pub owners: Box<[OwnerReference]>,
@@ -273,6 +277,7 @@ pub struct Facts {
 
 /// More references than the collector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Excess {
     /// The number of distinct references.
     pub count: u32,
@@ -411,6 +416,7 @@ impl Digest {
 
 /// The metadata of an object from a list, a watch or a read, reduced to what decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Object {
     pub uid: Uid,
     /// Empty for cluster scope.
@@ -424,6 +430,7 @@ pub struct Object {
 
 /// Group and plural resource: the unit in which resource versions are ordered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupResource {
     /// Empty for the core group.
     pub group: Name,
@@ -440,6 +447,7 @@ impl fmt::Display for GroupResource {
 /// An object by uid and full coordinates, with the data for a request to it. Upstream's `objectReference` embeds an
 /// `OwnerReference`, and its `identity` adds a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ObjectRef {
     pub group: Name,
     /// The API version for requests.
@@ -478,6 +486,7 @@ impl fmt::Display for ObjectRef {
 
 /// A kind in one group, as in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServedKind {
     pub group_resource: GroupResource,
     pub kind: Name,
@@ -494,6 +503,7 @@ pub struct ServedKind {
 
 /// How a kind's objects can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Access {
     /// Listed, watched and deleted: it has a collection in the graph.
     Watched,
@@ -506,6 +516,7 @@ pub enum Access {
 
 /// The server of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Backend {
     /// The API server itself, from its own store.
     Main,

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 /// Writes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rate {
     /// In millionths of a write, so that a small share of a rate is not rounded to zero.
     micros: u64,

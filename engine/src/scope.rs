@@ -12,12 +12,14 @@ mod tests;
 
 /// The scope of a pause: everything that one of the filters matches, or everything without filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scope {
     pub targets: Vec<Filter>,
 }
 
 /// Conditions that must all hold. An empty condition always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Filter {
     pub resources: Vec<GroupResource>,
     /// Cluster-scoped objects are in no namespace.
@@ -33,6 +35,7 @@ pub struct Filter {
 
 /// A requirement on one label or annotation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Requirement {
     pub of: Labelled,
     pub key: Name,
@@ -40,6 +43,7 @@ pub struct Requirement {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Labelled {
     Label,
     Annotation,
@@ -47,6 +51,7 @@ pub enum Labelled {
 
 /// The tests of label selectors, and one for annotations that list words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Test {
     In(Vec<Name>),
     /// True also without the key.
@@ -59,6 +64,7 @@ pub enum Test {
 
 /// The root of a subtree.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OwnerScope {
     pub resource: GroupResource,
     /// Empty for cluster scope.
@@ -70,6 +76,7 @@ pub struct OwnerScope {
 
 /// Objects that a policy engine names. All conditions must hold; an empty condition always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Objects {
     pub resources: BTreeSet<GroupResource>,
     /// Cluster-scoped objects are in no namespace.

@@ -9,6 +9,7 @@ use core::time::Duration;
 /// The shells count from the start of their process on a clock that includes suspends. The simulator counts virtual
 /// time. Two processes never compare instants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
 
 impl Time {

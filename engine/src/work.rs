@@ -30,6 +30,7 @@ pub const MESSAGE_MAX_BYTES: usize = 1024;
 /// Each process supports the newest protocol of its release and the one before. So two consecutive releases work
 /// together in any mixture during an upgrade. A stream uses the newest protocol that both ends support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Protocols {
     pub oldest: u32,
     pub newest: u32,
@@ -64,6 +65,7 @@ impl fmt::Display for Protocols {
 
 /// A term of leadership, which fences leaders. Numbers are comparable only for one election uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Term {
     /// Uid of the election Lease.
     pub election: Name,
@@ -74,6 +76,7 @@ pub struct Term {
 /// Identifies one grant. Never reused: a leader numbers its grants in a range of its own, and its term is part of the
 /// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseId {
     pub term: u64,
     pub number: u64,
@@ -121,6 +124,7 @@ pub enum Action {
 
 /// The kind of an action, for windows, counters and texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ActionKind {
     Delete,
     RemoveOwnerReferences,
@@ -162,6 +166,7 @@ impl Action {
 
 /// What must still be true at the API server when the write arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Preconditions {
     pub resource_version: ResourceVersion,
     /// [`Facts::digest`] at the time of the decision.
@@ -201,6 +206,7 @@ pub struct WorkLease {
 
 /// The result of an attempt. The leader defines the consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// The write was accepted.
     Done,
@@ -302,6 +308,7 @@ impl Outcome {
 
 /// An object in an answer of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sighting {
     pub uid: Uid,
     pub resource_version: ResourceVersion,
@@ -310,6 +317,7 @@ pub struct Sighting {
 
 /// The result of an owner check.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Finding {
     pub owner: ObjectRef,
     pub result: FindingResult,
@@ -317,6 +325,7 @@ pub struct Finding {
 
 /// The result of one read of an owner. An answer "absent" is no proof of absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum FindingResult {
     Exists(Sighting),
     /// NotFound with a Status that names the object.
@@ -327,6 +336,7 @@ pub enum FindingResult {
 
 /// The end of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WorkReport {
     pub lease: LeaseId,
     pub item: u64,
@@ -387,6 +397,7 @@ impl WorkReport {
 
 /// Returns a lease that did not touch the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WorkReturn {
     pub lease: LeaseId,
     pub cause: ReturnCause,
@@ -394,6 +405,7 @@ pub struct WorkReturn {
 
 /// Why a lease is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReturnCause {
     /// Drain, recall, overload.
     NotStarted,
@@ -417,6 +429,7 @@ pub enum ReportResult {
 
 /// A lease that an executor still holds at its hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldLease {
     pub lease: LeaseId,
     pub item: u64,
@@ -426,6 +439,7 @@ pub struct HeldLease {
 
 /// The number of a session at the leader that opened it. In one election newer sessions have greater numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionNumber {
     pub term: Term,
     pub number: u64,
@@ -433,6 +447,7 @@ pub struct SessionNumber {
 
 /// The executor's first message on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hello {
     /// Stable name, normally the pod.
     pub executor: Name,
@@ -454,6 +469,7 @@ pub struct Hello {
 
 /// From executor to leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ToLeader {
     Hello(Hello),
     Heartbeat {

@@ -8,6 +8,7 @@ pub const ALL_RESOURCES: &str = "*";
 
 /// A group, or one of its resources, whose definition exists and that discovery has not shown yet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Undiscovered {
     pub group: Name,
     /// `None` if the resources of the group are unknown.

@@ -19,6 +19,7 @@ use core::time::Duration;
 
 /// The configuration of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     pub mode: Mode,
     /// The uid of the namespace `kube-system`.
@@ -38,6 +39,7 @@ pub struct Config {
 
 /// The policy of the administrator for ambiguous cases and for the write rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
     pub invalid_references: InvalidReferences,
     pub on_store_rewind: OnStoreRewind,
@@ -54,6 +56,7 @@ pub struct Policy {
 
 /// Whether the built-in breaker holds mass deletions that nothing explains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BreakerMode {
     #[default]
     On,
@@ -75,6 +78,7 @@ impl Policy {
 /// The treatment of an object whose reference claims the uid of an object in another namespace, of another kind, or
 /// with another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum InvalidReferences {
     /// Judges the object like the upstream garbage collector. An owner that is not at the referenced coordinates is
     /// absent.
@@ -86,6 +90,7 @@ pub enum InvalidReferences {
 
 /// The behavior after every collection of a rewound store is listed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum OnStoreRewind {
     /// Whether decisions are carried out.
     #[default]
@@ -96,6 +101,7 @@ pub enum OnStoreRewind {
 
 /// Determines whether decisions are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Mode {
     /// Makes decisions and grants them.
     Enforce,
@@ -105,10 +111,12 @@ pub enum Mode {
 
 /// The number of a question to the API server. The engine assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProbeId(pub u64);
 
 /// A read of all guards of a kind. The engine assigns the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GuardRead {
     pub kind: GuardKind,
     pub number: u64,
@@ -116,6 +124,7 @@ pub struct GuardRead {
 
 /// A fact for the leader. Upstream queues such facts in `graphChanges`.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     /// Discovery shows this kind for the first time, or shows it with changes.
     KindServed(ServedKind),
@@ -233,6 +242,7 @@ pub struct Named {
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProbeAnswer {
     pub resource_version: ResourceVersion,
     pub objects: Vec<Object>,
@@ -244,6 +254,7 @@ pub struct ProbeAnswer {
 
 /// The answer to a read of all guards of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum GuardAnswer {
     /// A consistent answer shows that the definition of the kind does not exist, so there are no such guards.
     NotServed,
@@ -253,6 +264,7 @@ pub enum GuardAnswer {
 
 /// All guards of a kind at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GuardList {
     pub position: ResourceVersion,
     /// The guards, at most [`crate::hold::GUARDS_MAX`].

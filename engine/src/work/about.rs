@@ -14,6 +14,7 @@ pub fn audit_id(text: &str) -> String {
 
 /// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct About {
     pub target: ObjectRef,
     pub action: ActionKind,
