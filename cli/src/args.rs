@@ -222,6 +222,9 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) traces: runtime::traces::Flags,
 
+    #[command(flatten)]
+    pub(crate) record: graph_service::options::Record,
+
     /// The format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,

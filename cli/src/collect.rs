@@ -42,6 +42,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             protocols: Protocols::OURS,
             web_origins: Vec::new(),
             traces: flags.traces.settings(),
+            record: flags.record.into(),
         },
         election: election(flags.elect),
         admin: Some(admin),

@@ -136,6 +136,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             protocols: Protocols::OURS,
             web_origins: Vec::new(),
             traces: None,
+            record: None,
         },
         election: election(false),
         admin: None,

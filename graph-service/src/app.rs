@@ -15,6 +15,7 @@ use crate::ingest::{self, Ingest, Outlets};
 use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership, WANTED_PAUSES_MAX, WantedPause};
 use crate::metrics::Metrics;
 use crate::readiness::{Health, Running, progress};
+use crate::recorder::{self, Recorder};
 use crate::render::{Observer, Render};
 use crate::threads::ReaderThreads;
 use crate::traces::Traces;
@@ -78,6 +79,8 @@ pub struct Config {
     pub web_origins: Vec<Origin>,
     /// The receiver of spans. `None`: spans are not exported.
     pub traces: Option<traces::Settings>,
+    /// Where the inputs of the leader are recorded. `None`: they are not.
+    pub record: Option<recorder::Settings>,
 }
 
 /// How the service gets its term.
@@ -202,8 +205,13 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     };
     let log = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
     let render = Render::new(metrics.clone(), edges.observer, warnings, Writer::new(&log), clock);
+    let (engine_config, seed) = (engine_config(&config, &cluster_uid), seed()?);
+    let record = config
+        .record
+        .as_ref()
+        .map(|settings| Recorder::start(settings, (&engine_config, seed), clock, metrics.recording.clone()));
     let driver = Driver::new(
-        Leader::new(engine_config(&config, &cluster_uid), seed()?),
+        Leader::new(engine_config, seed),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone(), gates.clone(), pauses),
         (render, PendingDecisions::new(log.queue().cloned())),
@@ -211,7 +219,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         heartbeat,
         validity.clone(),
     )
-    .traced(traces);
+    .traced(traces)
+    .recorded(record.transpose()?);
     let reader = driver.reader();
     let (leadership, known_leadership) = watch::channel(Leadership::default());
     health.running(Running {

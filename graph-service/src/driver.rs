@@ -6,9 +6,11 @@
 
 use crate::election::Validity;
 use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput, WantedPause};
+use crate::recorder::Recorder;
 use crate::render::Render;
 use crate::traces::Traces;
 use engine::leader::{Input, Leader, Output, Queries, StreamId};
+use engine::time::Time;
 use engine::work::ToExecutor;
 use runtime::clock::Clock;
 use std::collections::BTreeMap;
@@ -113,6 +115,8 @@ pub(crate) struct Driver {
     pending: PendingDecisions,
     /// `None` without traces.
     traces: Option<Traces>,
+    /// `None` without a recording, or after its end.
+    recorder: Option<Recorder>,
     clock: Clock,
     heartbeat: Heartbeat,
     validity: Validity,
@@ -140,6 +144,7 @@ impl Driver {
             render,
             pending,
             traces: None,
+            recorder: None,
             clock,
             heartbeat,
             validity,
@@ -149,6 +154,11 @@ impl Driver {
     /// Adds traces to the driver.
     pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
         Driver { traces, ..self }
+    }
+
+    /// Adds a recording to the driver.
+    pub(crate) fn recorded(self, recorder: Option<Recorder>) -> Driver {
+        Driver { recorder, ..self }
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -167,7 +177,12 @@ impl Driver {
                 traces.round();
             }
             let (inputs, facts) = (round.len(), round.facts.len());
-            let (outputs, done) = self.change(&mut round);
+            let now = self.clock.now();
+            let (outputs, done) = self.change(now, &mut round);
+            if let Some(recorder) = self.recorder.take() {
+                let unfinished = self.unfinished.then_some(outputs.len() as u32);
+                self.recorder = recorder.round(now, unfinished).await;
+            }
             if inputs > 0 {
                 self.rounds.send_replace(());
             }
@@ -183,6 +198,9 @@ impl Driver {
                 let _receiver_gone = done.send(());
             }
             self.render.round(inputs, facts, started.elapsed());
+        }
+        if let Some(recorder) = self.recorder {
+            recorder.stop().await;
         }
         Ok(())
     }
@@ -218,14 +236,19 @@ impl Driver {
     }
 
     /// Applies all changes to the engine under one lock.
-    fn change(&mut self, round: &mut Round) -> (Vec<Output>, Vec<oneshot::Sender<()>>) {
-        let now = self.clock.now();
+    fn change(&mut self, now: Time, round: &mut Round) -> (Vec<Output>, Vec<oneshot::Sender<()>>) {
         let mut outputs = Vec::new();
         let mut stopped = Vec::new();
         let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
         // Take all waiting inputs before any decision. Grants then leave in batches, and a later fact can prevent a
         // decision that it would undo.
-        let apply = |leader: &mut Leader, input: Input| leader.handle(now, input);
+        let recorder = &mut self.recorder;
+        let mut apply = |leader: &mut Leader, input: Input| {
+            if let Some(recorder) = recorder {
+                recorder.input(&input);
+            }
+            leader.handle(now, input);
+        };
         for control in round.control.drain(..) {
             match control {
                 Control::Input(input) => apply(&mut leader, input),
@@ -279,6 +302,9 @@ impl Driver {
             apply(&mut leader, fact);
         }
         if leader.next_deadline().is_some_and(|deadline| deadline <= now) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.tick();
+            }
             leader.tick(now);
         }
         while outputs.len() < EFFECTS_MAX

@@ -18,6 +18,7 @@
 //! * `threads`: the threads that write the streams of readers
 //! * `traces`: events of the engine as spans of cascades
 //! * `warnings`: Kubernetes events about invalid references
+//! * `recorder`: the inputs of the engine in files
 //! * `readiness`, `dot`: the answers of the admin server, and the progress of the start
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
 
@@ -38,6 +39,7 @@ mod messages;
 mod metrics;
 pub mod options;
 mod readiness;
+mod recorder;
 mod render;
 mod threads;
 mod traces;
@@ -50,5 +52,6 @@ pub use grpc::access::{Access, Reviewed};
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use grpc::web::Origin;
 pub use metrics::described;
+pub use recorder::Settings as RecordSettings;
 pub use render::Observer;
 pub use threads::ReaderThreads;

@@ -20,6 +20,7 @@ pub(crate) mod access;
 pub(crate) mod gates;
 mod gauges;
 mod log;
+pub(crate) mod recording;
 mod requests;
 
 pub(crate) use gauges::Snapshot;
@@ -29,6 +30,7 @@ use access::AccessMetrics;
 use gates::GateMetrics;
 use gauges::Gauges;
 use log::LogMetrics;
+use recording::RecordingMetrics;
 use requests::Requests;
 
 /// Fields of a report that can be wrong.
@@ -86,6 +88,7 @@ pub(crate) struct Metrics {
     pub(crate) access: AccessMetrics,
     pub(crate) gates: GateMetrics,
     pub(crate) traces: Counts,
+    pub(crate) recording: RecordingMetrics,
 }
 
 /// All metrics of the graph service in `/metrics`, without those of every process.
@@ -276,6 +279,7 @@ impl Metrics {
             access: AccessMetrics::register(book),
             gates: GateMetrics::register(book),
             traces: Counts::register(book, Recording::GraphService),
+            recording: RecordingMetrics::register(book),
         };
         let build: Family<Labels<2>, Gauge> = Family::default();
         build.get_or_create(&[("version", VERSION), ("commit", COMMIT)]).set(1);

@@ -4,6 +4,7 @@ use crate::app::Config;
 use crate::decisions::{JetStream, Server};
 use crate::election::LeaseOptions;
 use crate::grpc::web::Origin;
+use bytesize::ByteSize;
 use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
@@ -109,6 +110,9 @@ pub struct Options {
 
     #[command(flatten)]
     pub traces: traces::Flags,
+
+    #[command(flatten)]
+    pub record: Record,
 
     /// Namespace of the election Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
@@ -373,6 +377,7 @@ impl Options {
             protocols: Protocols::OURS,
             web_origins: self.grpc_web_origins.clone(),
             traces: self.traces.settings(),
+            record: self.record.clone().into(),
         }
     }
 
@@ -385,6 +390,44 @@ impl Options {
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,
         }
+    }
+}
+
+/// The flags of recordings.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Recording")]
+pub struct Record {
+    /// Directory for files with all inputs of the leader. `ownergraph replay` makes the same decisions from them.
+    #[arg(long, env = "OWNERGRAPH_RECORD", value_name = "DIR")]
+    pub record: Option<PathBuf>,
+
+    /// Maximum size of all recordings in the directory, such as 500MiB. A recording ends when it is reached. The oldest
+    /// recordings are deleted at the start, so that a new one gets at least half.
+    #[arg(long, env = "OWNERGRAPH_RECORD_MAX", value_name = "SIZE", default_value = "2GiB", requires = "record")]
+    pub record_max: ByteSize,
+
+    /// Whether recordings have the names of objects, namespaces, guards and executors, or pseudonyms instead. With
+    /// pseudonyms, messages are left out, too.
+    #[arg(long, env = "OWNERGRAPH_RECORD_NAMES", value_enum, default_value = "plain", requires = "record")]
+    pub record_names: RecordNames,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecordNames {
+    Plain,
+    Hash,
+}
+
+impl From<Record> for Option<crate::recorder::Settings> {
+    fn from(flags: Record) -> Option<crate::recorder::Settings> {
+        Some(crate::recorder::Settings {
+            directory: flags.record?,
+            max: flags.record_max.as_u64(),
+            names: match flags.record_names {
+                RecordNames::Plain => recording::Names::Plain,
+                RecordNames::Hash => recording::Names::Hashed,
+            },
+        })
     }
 }
 

@@ -237,6 +237,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         protocols: Protocols::OURS,
         web_origins: Vec::new(),
         traces: None,
+        record: None,
     };
     let edges = Edges {
         grpc,

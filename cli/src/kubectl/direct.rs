@@ -70,6 +70,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         protocols: engine::work::Protocols::OURS,
         web_origins: Vec::new(),
         traces: None,
+        record: None,
     };
     let edges = Edges {
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),

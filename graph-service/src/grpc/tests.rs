@@ -123,6 +123,7 @@ async fn with_service_for<T>(
         protocols: engine::work::Protocols::OURS,
         web_origins: origins.iter().map(|origin| origin.parse().unwrap()).collect(),
         traces: None,
+        record: None,
     };
     let term = Term { election: "election".into(), number: 1 };
     let edges = Edges {

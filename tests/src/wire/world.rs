@@ -130,6 +130,7 @@ impl World {
             protocols: Protocols::OURS,
             web_origins: Vec::new(),
             traces: None,
+            record: None,
         };
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),

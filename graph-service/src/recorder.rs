@@ -1,0 +1,221 @@
+//! Writes the inputs of the leader to files, so that `ownergraph replay` makes the same decisions once more.
+//!
+//! The deciding task copies its inputs and sends them to a thread, which encodes, compresses and writes them.
+//!
+//! | What goes wrong | What follows |
+//! |---|---|
+//! | The directory cannot be written at the start | The service does not start |
+//! | The files have their maximum size | The recording ends, and says so in its last entry |
+//! | The disk is slower than the inputs | The deciding task waits up to [`PATIENCE`] for room; then the recording ends |
+//! | A file cannot be written | The recording ends, without a last entry |
+//!
+//! A recording never continues after a gap: what follows could not be replayed. The collector goes on in all cases.
+
+use crate::metrics::recording::RecordingMetrics;
+use engine::leader::{Config, Input};
+use engine::time::Time;
+use recording::{Call, Ended, Header, Limits, Names, Pseudonyms, Round, Writer};
+use runtime::clock::Clock;
+use runtime::version::VERSION;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Maximum number of rounds, and of their calls, that wait to be written.
+const ROUNDS_MAX: usize = 1000;
+const CALLS_MAX: usize = 100_000;
+/// How long a round of the deciding task waits for room.
+const PATIENCE: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Entries are in a file after this time, also if they are few.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Maximum size of one file.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Where and how to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub directory: PathBuf,
+    /// Bytes of all recordings in the directory.
+    pub max: u64,
+    pub names: Names,
+}
+
+/// The side of the deciding task.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    rounds: SyncSender<Round>,
+    /// Calls of rounds that wait to be written.
+    waiting: Arc<AtomicUsize>,
+    /// Inputs were lost after the rounds that wait.
+    behind: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+    /// The calls of this round.
+    calls: Vec<Call>,
+}
+
+impl Recorder {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// The directory or the first file cannot be written, or the system has no random bytes.
+    pub(crate) fn start(
+        settings: &Settings,
+        (config, seed): (&Config, u64),
+        clock: Clock,
+        metrics: RecordingMetrics,
+    ) -> anyhow::Result<Recorder> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let origin = since_1970.saturating_sub(clock.now().since_origin());
+        let mut header = Header {
+            version: VERSION.to_owned(),
+            recording: name(since_1970),
+            segment: 0,
+            origin: u64::try_from(origin.as_nanos()).unwrap_or(u64::MAX),
+            seed,
+            config: config.clone(),
+            names: settings.names,
+        };
+        let mut pseudonyms = match settings.names {
+            Names::Plain => None,
+            Names::Hashed => Some(Pseudonyms::new(&key()?)),
+        };
+        if let Some(pseudonyms) = &mut pseudonyms {
+            pseudonyms.header(&mut header);
+        }
+        let limits = Limits { directory: settings.max, segment: SEGMENT_BYTES };
+        let (directory, recording) = (settings.directory.display(), header.recording.clone());
+        let writer = Writer::create(&settings.directory, header, limits)
+            .map_err(|error| anyhow::anyhow!("--record {directory}: cannot begin a recording: {error}"))?;
+        tracing::info!(%directory, recording, "recording the inputs of the leader");
+        let (rounds, queue) = sync_channel(ROUNDS_MAX);
+        let (waiting, behind) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let keeper = Keeper { writer, pseudonyms, waiting: Arc::clone(&waiting), behind: Arc::clone(&behind), metrics };
+        let thread = std::thread::Builder::new().name("recording".to_owned()).spawn(move || keeper.run(&queue))?;
+        Ok(Recorder { rounds, waiting, behind, thread, calls: Vec::new() })
+    }
+
+    pub(crate) fn input(&mut self, input: &Input) {
+        self.calls.push(Call::Input(input.clone()));
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.calls.push(Call::Tick);
+    }
+
+    /// Sends the calls of a round. `unfinished` is the number of effects that were taken if there are more. Returns
+    /// `None` if the recording has ended.
+    pub(crate) async fn round(mut self, at: Time, unfinished: Option<u32>) -> Option<Recorder> {
+        let calls = std::mem::take(&mut self.calls);
+        if calls.is_empty() && unfinished.is_none() {
+            return Some(self);
+        }
+        let count = calls.len();
+        let mut round = Round { at, calls, unfinished };
+        let begun = Instant::now();
+        loop {
+            if self.waiting.load(Ordering::Relaxed) < CALLS_MAX {
+                // Before the thread may subtract them.
+                self.waiting.fetch_add(count, Ordering::Relaxed);
+                match self.rounds.try_send(round) {
+                    Ok(()) => return Some(self),
+                    Err(TrySendError::Full(back)) => {
+                        self.waiting.fetch_sub(count, Ordering::Relaxed);
+                        round = back;
+                    }
+                    // The thread has logged why.
+                    Err(TrySendError::Disconnected(_)) => return None,
+                }
+            }
+            if begun.elapsed() >= PATIENCE {
+                tracing::error!(
+                    "the recording ends here: the disk is slower than the inputs; use a faster directory for --record"
+                );
+                self.behind.store(true, Ordering::Relaxed);
+                return None;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Ends the recording, and waits until its files are written.
+    pub(crate) async fn stop(self) {
+        let Recorder { rounds, thread, .. } = self;
+        drop(rounds);
+        let _panicked = tokio::task::spawn_blocking(move || thread.join()).await;
+    }
+}
+
+/// The side of the thread.
+struct Keeper {
+    writer: Writer,
+    pseudonyms: Option<Pseudonyms>,
+    waiting: Arc<AtomicUsize>,
+    behind: Arc<AtomicBool>,
+    metrics: RecordingMetrics,
+}
+
+impl Keeper {
+    /// Writes rounds until the deciding task has dropped its side, or the recording is full or cannot be written.
+    fn run(mut self, queue: &Receiver<Round>) {
+        self.metrics.active.set(1);
+        let ended = self.write(queue);
+        self.metrics.active.set(0);
+        let ended = ended.and_then(|why| {
+            if why == Ended::Full {
+                let bytes = self.writer.bytes();
+                tracing::warn!(bytes, "the recording ends here: it has the size of --record-max");
+            }
+            self.writer.end(&why)
+        });
+        if let Err(error) = ended {
+            tracing::error!(%error, "the recording ends here: a file cannot be written; check the space of --record");
+        }
+    }
+
+    fn write(&mut self, queue: &Receiver<Round>) -> std::io::Result<Ended> {
+        let mut flushed = Instant::now();
+        loop {
+            match queue.recv_timeout(FLUSH_EVERY) {
+                Ok(mut round) => {
+                    let count = round.calls.len();
+                    if let Some(pseudonyms) = &mut self.pseudonyms {
+                        pseudonyms.round(&mut round);
+                    }
+                    let is_full = self.writer.round(&round)?;
+                    self.waiting.fetch_sub(count, Ordering::Relaxed);
+                    self.metrics.calls.inc_by(count as u64);
+                    if is_full {
+                        return Ok(Ended::Full);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let is_behind = self.behind.load(Ordering::Relaxed);
+                    return Ok(if is_behind { Ended::Behind } else { Ended::Stopped });
+                }
+            }
+            if flushed.elapsed() >= FLUSH_EVERY {
+                self.writer.flush()?;
+                flushed = Instant::now();
+            }
+            self.metrics.bytes.set(i64::try_from(self.writer.bytes()).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// The name of a recording: its time, so that names are in the order of recordings.
+fn name(since_1970: Duration) -> String {
+    let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+    let time = k8s_openapi::jiff::Timestamp::new(seconds, i32::try_from(since_1970.subsec_nanos()).unwrap_or(0));
+    time.map_or_else(|_| since_1970.as_millis().to_string(), |time| time.strftime("%Y%m%dT%H%M%S%3fZ").to_string())
+}
+
+fn key() -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("cannot read random bytes from the system: {error}"))?;
+    Ok(key)
+}

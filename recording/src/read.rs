@@ -1,0 +1,256 @@
+//! Reads a recording, up to its end or up to a damage.
+
+use super::{BLOCK_MAX, Ended, Entry, HEAD, Header, MAGIC, Round, name_of, segment};
+use serde::Deserialize as _;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Why a recording cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}: {why}", path.display())]
+    Io { path: PathBuf, why: io::Error },
+    #[error("{} has no recording; name a directory with files ogr-*.trace, or one of the files", .0.display())]
+    Nothing(PathBuf),
+    #[error("{} has the recordings {}; name the first file of one of them", path.display(), recordings.join(", "))]
+    Many { path: PathBuf, recordings: Vec<String> },
+    #[error("{} is not the first file of its recording; name the directory, or the file that ends in -00000.trace", .0.display())]
+    NotFirst(PathBuf),
+    #[error("{} is not a recording", .0.display())]
+    Foreign(PathBuf),
+    #[error("{} has version {version} of the format, and this program reads version {}", path.display(), MAGIC[7])]
+    Version { path: PathBuf, version: u8 },
+    #[error("the header is damaged: {0}")]
+    Header(Damage),
+}
+
+/// Where a recording cannot be read any further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub file: PathBuf,
+    /// The begin of the block in the file.
+    pub at: u64,
+    pub why: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}: {}", self.file.display(), self.at, self.why)
+    }
+}
+
+/// How the entries of a recording end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    Ended(Ended),
+    /// There is no end in the files: the process was killed, or it still writes, or a file is missing.
+    Open,
+    Damaged(Damage),
+}
+
+/// The entries of a recording, in order.
+#[derive(Debug)]
+pub struct Reader {
+    directory: PathBuf,
+    header: Header,
+    segment: u32,
+    file: Blocks,
+    /// Entries of the present block.
+    block: Vec<u8>,
+    position: usize,
+    end: Option<End>,
+}
+
+impl Reader {
+    /// Opens the recording in a directory, or the one whose first file this is.
+    ///
+    /// # Errors
+    /// There is no recording, there are several, or the header is not readable.
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        let failed = |why| Error::Io { path: path.to_owned(), why };
+        let first = if fs::metadata(path).map_err(failed)?.is_dir() { only(path)? } else { path.to_owned() };
+        if name_of(&first).is_some_and(|(_, number)| number > 0) {
+            return Err(Error::NotFirst(first));
+        }
+        let mut file = Blocks::open(&first)?;
+        let mut block = Vec::new();
+        let damage = |file: &Blocks, why: &str| Error::Header(file.damage(why));
+        match file.next(&mut block) {
+            Ok(true) => {}
+            Ok(false) => return Err(damage(&file, "the file ends")),
+            Err(damage) => return Err(Error::Header(damage)),
+        }
+        let mut position = 0;
+        let Some(Ok(Entry::Header(header))) = entry(&block, &mut position) else {
+            return Err(damage(&file, "the first entry is not a header"));
+        };
+        let directory = first.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Reader { directory, header, segment: 0, file, block, position, end: None })
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How the recording ends; `None` before its last round was read.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The next round; `None` at the end or at a damage.
+    pub fn round(&mut self) -> Option<Round> {
+        while self.end.is_none() {
+            match entry(&self.block, &mut self.position) {
+                Some(Ok(Entry::Round(round))) => return Some(round),
+                Some(Ok(Entry::Header(header))) => {
+                    let expected = Header { segment: self.segment, ..self.header.clone() };
+                    if header != expected {
+                        self.stop("the header is that of another file");
+                    }
+                }
+                Some(Ok(Entry::End(why))) => self.end = Some(End::Ended(why)),
+                Some(Err(why)) => self.stop(&why),
+                None => self.advance(),
+            }
+        }
+        None
+    }
+
+    /// Reads the next block.
+    fn advance(&mut self) {
+        self.position = 0;
+        match self.file.next(&mut self.block) {
+            Ok(true) => {}
+            Err(damage) => self.end = Some(End::Damaged(damage)),
+            Ok(false) => {
+                self.block.clear();
+                let next = segment(&self.directory, &self.header.recording, self.segment + 1);
+                if !next.exists() {
+                    self.end = Some(End::Open);
+                    return;
+                }
+                self.segment += 1;
+                match Blocks::open(&next) {
+                    Ok(file) => self.file = file,
+                    Err(error) => {
+                        self.end = Some(End::Damaged(Damage { file: next, at: 0, why: error.to_string() }));
+                    }
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, why: &str) {
+        self.end = Some(End::Damaged(self.file.damage(why)));
+    }
+}
+
+/// The next entry of a block; `None` at its end.
+fn entry(block: &[u8], position: &mut usize) -> Option<Result<Entry, String>> {
+    let mut rest = block.get(*position..).filter(|rest| !rest.is_empty())?;
+    let mut decoder = rmp_serde::Deserializer::new(&mut rest);
+    let entry = Entry::deserialize(&mut decoder).map_err(|error| format!("an entry is not readable: {error}"));
+    *position = block.len() - rest.len();
+    Some(entry)
+}
+
+/// The first file of the only recording of a directory.
+fn only(directory: &Path) -> Result<PathBuf, Error> {
+    let failed = |why| Error::Io { path: directory.to_owned(), why };
+    let mut recordings = BTreeSet::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        recordings.extend(name_of(&path).map(|(recording, _)| recording));
+    }
+    let mut recordings = recordings.into_iter();
+    match (recordings.next(), recordings.next()) {
+        (None, _) => Err(Error::Nothing(directory.to_owned())),
+        (Some(one), None) => Ok(segment(directory, &one, 0)),
+        (Some(one), Some(other)) => {
+            let recordings = [one, other].into_iter().chain(recordings).collect();
+            Err(Error::Many { path: directory.to_owned(), recordings })
+        }
+    }
+}
+
+/// The blocks of one file.
+#[derive(Debug)]
+struct Blocks {
+    path: PathBuf,
+    file: File,
+    /// The begin of the last block, and the end of it.
+    begin: u64,
+    position: u64,
+    packed: Vec<u8>,
+}
+
+impl Blocks {
+    fn open(path: &Path) -> Result<Blocks, Error> {
+        let failed = |why| Error::Io { path: path.to_owned(), why };
+        let mut file = File::open(path).map_err(failed)?;
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic).map_err(|_| Error::Foreign(path.to_owned()))?;
+        let (word, version) = (&magic[..7], magic[7]);
+        if word != &MAGIC[..7] {
+            return Err(Error::Foreign(path.to_owned()));
+        }
+        if version != MAGIC[7] {
+            return Err(Error::Version { path: path.to_owned(), version });
+        }
+        let position = MAGIC.len() as u64;
+        Ok(Blocks { path: path.to_owned(), file, begin: position, position, packed: Vec::new() })
+    }
+
+    /// Reads the next block. False at the end of the file.
+    fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, Damage> {
+        self.begin = self.position;
+        let mut head = [0; HEAD];
+        match self.fill(&mut head)? {
+            0 => return Ok(false),
+            HEAD => {}
+            _ => return Err(self.damage("the file ends in the head of a block")),
+        }
+        let [length, raw, checksum] =
+            [0, 4, 8].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+        let (length, raw) = (length as usize, raw as usize);
+        if length > BLOCK_MAX || raw > BLOCK_MAX {
+            return Err(self.damage("the block claims to be larger than a block may be"));
+        }
+        // The length may be a lie: the buffer grows with what the file has.
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.clear();
+        let read = (&mut self.file).take(length as u64).read_to_end(&mut packed);
+        self.packed = packed;
+        if read.map_err(|error| self.damage(&error.to_string()))? < length {
+            return Err(self.damage("the file ends in a block"));
+        }
+        self.position += (HEAD + length) as u64;
+        if crc32fast::hash(&self.packed) != checksum {
+            return Err(self.damage("the checksum of the block is wrong"));
+        }
+        *block = zstd::bulk::decompress(&self.packed, raw)
+            .map_err(|error| self.damage(&format!("the block cannot be decompressed: {error}")))?;
+        if block.len() == raw { Ok(true) } else { Err(self.damage("the block has another length than it claims")) }
+    }
+
+    /// Fills the buffer as far as the file goes. Returns the number of bytes.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.damage(&error.to_string())),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn damage(&self, why: &str) -> Damage {
+        Damage { file: self.path.clone(), at: self.begin, why: why.to_owned() }
+    }
+}

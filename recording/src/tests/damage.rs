@@ -1,0 +1,125 @@
+//! Files that were cut, changed or forged.
+
+use super::*;
+use std::path::PathBuf;
+
+fn first(directory: &TempDir) -> PathBuf {
+    segment(directory.path(), &header().recording, 0)
+}
+
+/// Draws numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end.max(1)
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_read_up_to_the_cut() {
+    let rounds = story(300);
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(directory.path(), header(), LIMITS).unwrap();
+    for round in &rounds {
+        writer.round(round).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.end(&Ended::Stopped).unwrap();
+    let whole = fs::read(first(&directory)).unwrap();
+    let mut most = 0;
+    for length in (1..whole.len()).step_by(97) {
+        fs::write(first(&directory), &whole[..length]).unwrap();
+        let Ok(mut reader) = Reader::open(directory.path()) else {
+            assert_eq!(most, 0, "the header is in a block of its own");
+            continue;
+        };
+        let read: Vec<Round> = std::iter::from_fn(|| reader.round()).collect();
+        assert_eq!(read, rounds[..read.len()]);
+        assert!(read.len() >= most);
+        most = read.len();
+        match reader.end().unwrap() {
+            End::Open => {}
+            End::Damaged(damage) => assert!(damage.why.starts_with("the file ends in"), "{damage}"),
+            End::Ended(end) => panic!("{end:?}"),
+        }
+    }
+    assert!(most + 5 > rounds.len(), "{most}");
+}
+
+#[test]
+fn a_changed_byte_is_found_and_named() {
+    let rounds = story(200);
+    let directory = write(&rounds, LIMITS);
+    let whole = fs::read(first(&directory)).unwrap();
+    for at in (8..whole.len()).step_by(13) {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x10;
+        fs::write(first(&directory), &changed).unwrap();
+        let Ok(mut reader) = Reader::open(directory.path()) else { continue };
+        while reader.round().is_some() {}
+        let Some(End::Damaged(damage)) = reader.end() else { panic!("byte {at}: {:?}", reader.end()) };
+        assert!(damage.to_string().contains(" at byte "), "{damage}");
+    }
+}
+
+#[test]
+fn other_files_are_refused_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |bytes: &[u8]| {
+        fs::write(first(&directory), bytes).unwrap();
+        Reader::open(directory.path()).unwrap_err().to_string()
+    };
+    assert!(refused(b"").contains("is not a recording"));
+    assert!(refused(b"PK\x03\x04 and so on").contains("is not a recording"));
+    assert!(refused(b"OGTRACE\x09").contains("version 9 of the format, and this program reads version 1"));
+    assert!(refused(b"OGTRACE\x01").contains("the header is damaged"));
+    assert!(refused(b"OGTRACE\x01\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0").contains("larger than a block"));
+    let nothing = tempfile::tempdir().unwrap();
+    assert!(Reader::open(nothing.path()).unwrap_err().to_string().contains("has no recording"));
+    let later = nothing.path().join("ogr-x-00002.trace");
+    fs::write(&later, b"").unwrap();
+    assert!(Reader::open(&later).unwrap_err().to_string().contains("is not the first file"));
+}
+
+/// Entries with a right checksum and wrong content must not harm the reader or the leader.
+#[test]
+fn forged_entries_harm_nothing() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("SEED={seed}");
+    let mut random = Random(seed);
+    let mut raw = Vec::new();
+    rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();
+    let head = raw.len();
+    for round in story(40) {
+        rmp_serde::encode::write_named(&mut raw, &Written::Round(&round)).unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut replayed = 0;
+    for _ in 0..3_000 {
+        let mut forged = raw.clone();
+        for _ in 0..=random.below(4) {
+            let at = head + random.below(forged.len() - head);
+            match random.below(4) {
+                0 => forged[at] = forged[at].wrapping_add(1),
+                1 => forged[at] = random.below(256) as u8,
+                2 => drop(forged.remove(at)),
+                _ => {
+                    let other = head + random.below(forged.len() - head);
+                    forged.swap(at, other);
+                }
+            }
+        }
+        let packed = zstd::bulk::compress(&forged, 1).unwrap();
+        let number = |number: usize| (number as u32).to_le_bytes();
+        let checksum = crc32fast::hash(&packed).to_le_bytes();
+        let block = [&number(packed.len())[..], &number(forged.len()), &checksum, &packed].concat();
+        fs::write(first(&directory), [&MAGIC[..], &block].concat()).unwrap();
+        let mut replay = Replay::new(Reader::open(directory.path()).unwrap());
+        while let Some(step) = replay.step() {
+            replayed += 1 + step.events.len();
+        }
+    }
+    assert!(replayed > 10_000, "{replayed}: most entries are readable");
+}

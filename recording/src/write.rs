@@ -1,0 +1,163 @@
+//! Writes a recording.
+
+use super::{BLOCK_MAX, Ended, HEAD, Header, MAGIC, Round, Written, name_of, segment};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The bytes of entries in one block. More entries compress better; a damage loses at most one block.
+const BLOCK_BYTES: usize = 1 << 20;
+/// The level of compression: fast enough for the first lists of a large cluster.
+const LEVEL: i32 = 1;
+
+/// How large a recording may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All recordings of the directory together. Older ones are deleted for a new one, which gets at least half.
+    pub directory: u64,
+    /// One file.
+    pub segment: u64,
+}
+
+/// The end of a recording, in a file.
+#[derive(Debug)]
+pub struct Writer {
+    directory: PathBuf,
+    header: Header,
+    limits: Limits,
+    file: File,
+    /// Bytes of the present file, and of the files before.
+    written: u64,
+    before: u64,
+    /// Entries that are in no block yet.
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl Writer {
+    /// Begins a recording in a directory, which is created if it is absent. Deletes the oldest recordings of the
+    /// directory if they leave less than half of the space.
+    ///
+    /// # Errors
+    /// The directory cannot be read or written, or the recording exists.
+    pub fn create(directory: &Path, header: Header, limits: Limits) -> io::Result<Writer> {
+        fs::create_dir_all(directory)?;
+        let kept = make_room(directory, limits.directory / 2)?;
+        let header = Header { segment: 0, ..header };
+        let file = create(directory, &header)?;
+        let limits = Limits { directory: limits.directory - kept.min(limits.directory), ..limits };
+        let mut writer = Writer {
+            directory: directory.to_owned(),
+            header,
+            limits,
+            file,
+            written: MAGIC.len() as u64,
+            before: 0,
+            raw: Vec::new(),
+            packed: Vec::new(),
+        };
+        writer.begin()?;
+        Ok(writer)
+    }
+
+    /// Appends a round. Returns true if the recording is full. Then no further round may follow.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn round(&mut self, round: &Round) -> io::Result<bool> {
+        self.append(&Written::Round(round))?;
+        if self.raw.len() >= BLOCK_BYTES {
+            self.flush()?;
+        }
+        if self.written >= self.limits.segment {
+            self.before += self.written;
+            self.header.segment += 1;
+            self.file = create(&self.directory, &self.header)?;
+            self.written = MAGIC.len() as u64;
+            self.begin()?;
+        }
+        Ok(self.before + self.written >= self.limits.directory)
+    }
+
+    /// Writes a block of the entries so far.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.raw.is_empty() {
+            return Ok(());
+        }
+        if self.raw.len() > BLOCK_MAX {
+            return Err(io::Error::other("a round is larger than a block may be"));
+        }
+        self.packed.clear();
+        self.packed.resize(HEAD + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
+        let length = zstd::bulk::compress_to_buffer(&self.raw, &mut self.packed[HEAD..], LEVEL)?;
+        self.packed.truncate(HEAD + length);
+        let number = |length: usize| u32::try_from(length).map_err(io::Error::other).map(u32::to_le_bytes);
+        let checksum = crc32fast::hash(&self.packed[HEAD..]).to_le_bytes();
+        let head = [number(length)?, number(self.raw.len())?, checksum].concat();
+        self.packed[..HEAD].copy_from_slice(&head);
+        self.file.write_all(&self.packed)?;
+        self.written += self.packed.len() as u64;
+        self.raw.clear();
+        Ok(())
+    }
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end(mut self, why: &Ended) -> io::Result<()> {
+        self.append(&Written::End(why))?;
+        self.flush()?;
+        self.file.sync_all()
+    }
+
+    /// The bytes of all files so far.
+    pub fn bytes(&self) -> u64 {
+        self.before + self.written
+    }
+
+    /// The header is a block of its own, so that a damage of the first rounds leaves it.
+    fn begin(&mut self) -> io::Result<()> {
+        let header = self.header.clone();
+        self.append(&Written::Header(&header))?;
+        self.flush()
+    }
+
+    fn append(&mut self, entry: &Written<'_>) -> io::Result<()> {
+        rmp_serde::encode::write_named(&mut self.raw, entry).map_err(io::Error::other)
+    }
+}
+
+fn create(directory: &Path, header: &Header) -> io::Result<File> {
+    let path = segment(directory, &header.recording, header.segment);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(MAGIC)?;
+    Ok(file)
+}
+
+/// Deletes the oldest recordings until the rest have at most `max` bytes. Returns the bytes of the rest.
+fn make_room(directory: &Path, max: u64) -> io::Result<u64> {
+    let mut recordings: BTreeMap<String, (u64, Vec<PathBuf>)> = BTreeMap::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if let Some((recording, _)) = name_of(&entry.path()) {
+            let (bytes, files) = recordings.entry(recording).or_default();
+            *bytes += entry.metadata()?.len();
+            files.push(entry.path());
+        }
+    }
+    let mut total: u64 = recordings.values().map(|(bytes, _)| bytes).sum();
+    // Their names begin with their time.
+    for (bytes, files) in recordings.into_values() {
+        if total <= max {
+            break;
+        }
+        files.iter().try_for_each(fs::remove_file)?;
+        total -= bytes;
+    }
+    Ok(total)
+}
