@@ -4,7 +4,7 @@ use crate::name;
 use clap::Command;
 
 /// The examples of the command at a path, without the program's name, each with an optional note.
-const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 33] = [
     (
         "",
         &[
@@ -189,6 +189,15 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
         ],
     ),
     ("completion", &[("completion bash > /etc/bash_completion.d/ownergraph", ""), ("completion zsh", "")]),
+    (
+        "replay",
+        &[
+            ("replay /recordings", "how many inputs and decisions, and how it ends"),
+            ("replay /recordings --until 10m --why pod/web-1 -n shop", "why an object stayed, at that time"),
+            ("replay /recordings --decisions > before.ndjson", "with the present version"),
+            ("replay /recordings --against before.ndjson", "with another one: what it decides otherwise"),
+        ],
+    ),
     ("version", &[("version", ""), ("version --client -o json", "")]),
 ];
 

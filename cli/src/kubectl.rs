@@ -59,6 +59,7 @@ mod progress;
 mod questions;
 mod queue;
 mod references;
+mod replay;
 mod requests;
 mod rights;
 mod selector;
@@ -123,6 +124,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Gates(flags) => guards::gates::run(flags).await,
         Command::Crds => pausing::crds(),
         Command::Export(flags) => export::run(flags).await,
+        Command::Replay(flags) => replay::run(&flags),
         Command::Completion { shell } => {
             let name = program.get_name().to_owned();
             let mut script = Vec::new();

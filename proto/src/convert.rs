@@ -37,7 +37,7 @@ pub use guard::guard;
 pub use item::kinds;
 pub use labels::{REQUIREMENTS_MAX, VALUES_MAX, is_label_key, is_label_value};
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
-pub use query::{departure, pending_work, plan, plan_guard, reason, reason_code};
+pub use query::{departure, explanation, pending_work, plan, plan_guard, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
 pub use verdicts::invalidated;
 pub use view::{collection, delete_time, executor, lag, node_state, obstacle, status, trouble, unsynced};

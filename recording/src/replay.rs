@@ -12,6 +12,8 @@ const EFFECTS_MAX: usize = 10_000_000;
 pub struct Replay {
     reader: Reader,
     leader: Leader,
+    /// The round that was read and not replayed.
+    next: Option<Round>,
     now: Time,
     inputs: u64,
 }
@@ -27,7 +29,7 @@ impl Replay {
     pub fn new(reader: Reader) -> Replay {
         let Header { config, seed, .. } = reader.header();
         let leader = Leader::new(config.clone(), *seed);
-        Replay { reader, leader, now: Time::ZERO, inputs: 0 }
+        Replay { reader, leader, next: None, now: Time::ZERO, inputs: 0 }
     }
 
     pub fn header(&self) -> &Header {
@@ -55,7 +57,17 @@ impl Replay {
 
     /// Replays the next round. `None` at the end of the recording.
     pub fn step(&mut self) -> Option<Step> {
-        let Round { at, calls, unfinished } = self.reader.round()?;
+        self.step_until(None)
+    }
+
+    /// Replays the next round, if it is not after this time.
+    pub fn step_until(&mut self, until: Option<Time>) -> Option<Step> {
+        let round = self.next.take().or_else(|| self.reader.round())?;
+        if until.is_some_and(|until| until < round.at) {
+            self.next = Some(round);
+            return None;
+        }
+        let Round { at, calls, unfinished } = round;
         // The clock of a process never goes back. That of a forged file may.
         self.now = self.now.max(at);
         for call in calls {

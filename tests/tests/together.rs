@@ -19,6 +19,7 @@ mod metrics;
 mod observe;
 mod policy;
 mod previews;
+mod recordings;
 mod reference;
 mod scenarios;
 mod sink;

@@ -40,6 +40,7 @@ pub(crate) enum Kind {
     Protection,
     QueueList,
     ReferenceList,
+    Replay,
     StuckList,
     Tree,
     TreeChange,

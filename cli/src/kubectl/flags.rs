@@ -10,7 +10,7 @@ pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
 pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use guards::{Approve, Budget, Gates, Limit, OnExceeded, Preset, Protect, Release, ScopeFlags};
-pub(crate) use log::{Decisions, Group, Progress, Queue, Sink};
+pub(crate) use log::{Decisions, Group, Progress, Queue, Replay, Sink, Until};
 pub(crate) use spans::limit;
 
 mod asking;
@@ -99,6 +99,9 @@ pub(crate) enum Command {
     /// Writes the whole graph.
     #[command(after_help = EXIT_CODES)]
     Export(Export),
+    /// Makes the decisions of a recording once more, with this version.
+    #[command(after_help = EXIT_CODES)]
+    Replay(Replay),
     /// Writes a completion script for a shell.
     Completion { shell: clap_complete::Shell },
     /// Shows the versions of this program, the API server and the graph service.

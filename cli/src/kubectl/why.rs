@@ -151,6 +151,11 @@ fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
     }
 }
 
+/// The answer about an object of a recording, `now` in seconds of the Unix epoch.
+pub(super) fn recorded(answer: &ExplainObjectResponse, now: i64) -> String {
+    text(answer, &[], &[], &[], now)
+}
+
 /// The whole answer. `waiting` has the cascades that wait for approvals. `now` is in seconds of the Unix epoch.
 fn text(
     answer: &ExplainObjectResponse,

@@ -17,7 +17,7 @@ use dependents::Dependents;
 use engine::evidence::Presence;
 use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries, Tombstone};
 use engine::object::{GroupResource, Uid};
-use engine::view::{Explanation, LISTED_MAX, NodeView};
+use engine::view::{LISTED_MAX, NodeView};
 use futures::stream::BoxStream;
 use lookup::Known;
 use mask::Mask;
@@ -318,16 +318,10 @@ impl GraphService for Graph {
         let mut explained = self.shared.reader.with(|queries| queries.explain(uid));
         self.look_inside(explained.as_mut_slice()).await?;
         let mut answer = match explained.filter(|of| visibility.sees(&of.object.object.namespace)) {
-            Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
-                node: Some(object.into()),
-                verdict: Verdict::from(verdict).into(),
-                reasons: reasons.into_iter().map(|reason| convert::reason(reason, clock)).collect(),
-                owners: owners.into_iter().map(Into::into).collect(),
-                work: item.map(|item| convert::pending_work(item, clock)),
-                meta,
-                departure: departure.filter(|_| Verdict::from(verdict) == Verdict::Gone),
-                redacted_count: 0,
-            },
+            Some(of) => {
+                let departure = departure.filter(|_| Verdict::from(of.verdict) == Verdict::Gone);
+                ExplainObjectResponse { meta, departure, ..convert::explanation(of, clock) }
+            }
             None => {
                 let tombstone = known.tombstone().ok_or_else(|| known.not_found(&visibility))?;
                 ExplainObjectResponse {

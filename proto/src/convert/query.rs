@@ -12,8 +12,8 @@ use engine::evidence::{Presence, Proof};
 use engine::leader::{Cause, Found, Tombstone};
 use engine::object::{GroupResource, ObjectRef, clip};
 use engine::view::{
-    CycleView, EdgeView, GuardDoes, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, PlanGuard, Reason,
-    ReasonCode, VerdictView,
+    CycleView, EdgeView, Explanation, GuardDoes, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, PlanGuard,
+    Reason, ReasonCode, VerdictView,
 };
 use std::collections::BTreeMap;
 
@@ -90,6 +90,19 @@ impl From<VerdictView> for graph::Verdict {
             VerdictView::Parked => graph::Verdict::Parked,
             VerdictView::Gone => graph::Verdict::Gone,
         }
+    }
+}
+
+/// An explanation, without the state of the answering replica.
+pub fn explanation(of: Explanation, clock: Clock) -> graph::ExplainObjectResponse {
+    let Explanation { object, verdict, reasons, owners, item } = of;
+    graph::ExplainObjectResponse {
+        node: Some(object.into()),
+        verdict: graph::Verdict::from(verdict).into(),
+        reasons: reasons.into_iter().map(|each| reason(each, clock)).collect(),
+        owners: owners.into_iter().map(Into::into).collect(),
+        work: item.map(|item| pending_work(item, clock)),
+        ..Default::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files that were cut, changed or forged.
 
 use super::*;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 fn first(directory: &TempDir) -> PathBuf {
@@ -87,7 +88,7 @@ fn other_files_are_refused_with_the_reason() {
 #[test]
 fn forged_entries_harm_nothing() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("SEED={seed}");
+    writeln!(std::io::stderr(), "SEED={seed}").unwrap();
     let mut random = Random(seed);
     let mut raw = Vec::new();
     rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();

@@ -1,9 +1,10 @@
 //! The flags of the commands that read the decision log.
 
-use super::Asking;
 use super::spans::{limit, span};
+use super::{Asking, Output};
 use clap::{ValueEnum, ValueHint};
 use engine::object::GroupResource;
+use k8s_openapi::jiff::Timestamp;
 use proto::decision::v1beta1::{Cause, Phase};
 use proto::work::v1beta1::ItemKind;
 use std::net::SocketAddr;
@@ -201,4 +202,45 @@ pub(crate) struct Progress {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) asking: Asking,
+}
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// The directory of a recording, or its first file: what `graph-service --record` has written.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// Stop at this time: a time such as 2026-01-01T12:00:00Z, or a time since the begin of the recording, such as 10m.
+    #[arg(long, value_name = "TIME", value_parser = Until::parse)]
+    pub(crate) until: Option<Until>,
+    /// Explain one object as it is at the end, as `why` does.
+    #[arg(long, value_name = "TYPE/NAME", conflicts_with_all = ["decisions", "against"])]
+    pub(crate) why: Option<String>,
+    /// The namespace of the object.
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "default", requires = "why")]
+    pub(crate) namespace: String,
+    /// Print all events of the decision log, one JSON document for each line.
+    #[arg(long)]
+    pub(crate) decisions: bool,
+    /// Compare the decisions with those of a file that --decisions has written with another version.
+    #[arg(long, value_name = "OTHER_DECISIONS", conflicts_with = "decisions")]
+    pub(crate) against: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A time of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    At(Timestamp),
+    Since(Duration),
+}
+
+impl Until {
+    fn parse(text: &str) -> Result<Until, String> {
+        match text.parse() {
+            Ok(at) => Ok(Until::At(at)),
+            Err(_) => span(text).map(Until::Since).map_err(|_| {
+                "expected a time such as 2026-01-01T12:00:00Z, or a time since the begin such as 10m".to_owned()
+            }),
+        }
+    }
 }
