@@ -5,7 +5,7 @@ use serde::Deserialize as _;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// Why a recording cannot be opened.
@@ -75,7 +75,19 @@ impl Reader {
         if name_of(&first).is_some_and(|(_, number)| number > 0) {
             return Err(Error::NotFirst(first));
         }
-        let mut file = Blocks::open(&first)?;
+        Reader::of(Blocks::open(&first)?, &first)
+    }
+
+    /// Reads a recording of one file from memory.
+    ///
+    /// # Errors
+    /// The bytes are no recording, or the header is not readable.
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<Reader, Error> {
+        let nowhere = Path::new("");
+        Reader::of(Blocks::of(nowhere, Source::Memory(Cursor::new(bytes)))?, nowhere)
+    }
+
+    fn of(mut file: Blocks, first: &Path) -> Result<Reader, Error> {
         let mut block = Vec::new();
         let damage = |file: &Blocks, why: &str| Error::Header(file.damage(why));
         match file.next(&mut block) {
@@ -176,11 +188,26 @@ fn only(directory: &Path) -> Result<PathBuf, Error> {
     }
 }
 
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Memory(Cursor<Vec<u8>>),
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file) => file.read(buffer),
+            Source::Memory(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
 /// The blocks of one file.
 #[derive(Debug)]
 struct Blocks {
     path: PathBuf,
-    file: File,
+    file: Source,
     /// The begin of the last block, and the end of it.
     begin: u64,
     position: u64,
@@ -190,7 +217,10 @@ struct Blocks {
 impl Blocks {
     fn open(path: &Path) -> Result<Blocks, Error> {
         let failed = |why| Error::Io { path: path.to_owned(), why };
-        let mut file = File::open(path).map_err(failed)?;
+        Blocks::of(path, Source::File(File::open(path).map_err(failed)?))
+    }
+
+    fn of(path: &Path, mut file: Source) -> Result<Blocks, Error> {
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(|_| Error::Foreign(path.to_owned()))?;
         let (word, version) = (&magic[..7], magic[7]);

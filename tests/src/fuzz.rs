@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All readers.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "metadata-json", read: decoders::metadata_json, short_run: 4_000 },
     Target { name: "metadata-protobuf", read: decoders::metadata_protobuf, short_run: 4_000 },
     Target { name: "watch-frames", read: decoders::watch_frames, short_run: 2_000 },
@@ -36,6 +36,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "log-entries", read: graph_service::fuzzing::log_entry, short_run: 4_000 },
     Target { name: "gates", read: graph_service::fuzzing::gates, short_run: 4_000 },
     Target { name: "flags", read: decoders::flags, short_run: 4_000 },
+    Target { name: "recordings", read: decoders::recordings, short_run: 300 },
     Target { name: "from-executors", read: decoders::from_executors, short_run: 4_000 },
     Target { name: "from-leaders", read: decoders::from_leaders, short_run: 4_000 },
     Target { name: "calls", read: calls::any, short_run: 300 },

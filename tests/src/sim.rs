@@ -26,6 +26,7 @@ mod law;
 mod options;
 mod perils;
 mod preview;
+mod recorded;
 mod replica;
 mod rewind;
 mod server;
@@ -38,6 +39,7 @@ mod world;
 pub use options::{Faults, Options, Users};
 pub use perils::{Peril, Perils};
 pub use preview::{Previewed, preview};
+pub use recorded::record;
 pub use tally::Tally;
 
 use world::World;

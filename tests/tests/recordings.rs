@@ -1,4 +1,4 @@
-//! A recording of a collector on the real API server, replayed.
+//! A recording of a collector on the real API server, replayed. `RECORD=DIR` keeps it in a directory, for the corpus.
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -64,6 +64,13 @@ async fn a_recording_is_replayed_to_the_same_decisions() -> anyhow::Result<()> {
     collector.process.terminate()?;
     collector.process.ended(SOON).await?;
 
+    if let Some(kept) = std::env::var_os("RECORD") {
+        for file in fs::read_dir(&traces)? {
+            let file = file?;
+            fs::copy(file.path(), Path::new(&kept).join(file.file_name()))?;
+        }
+    }
+
     // The same binary makes the same decisions, byte for byte.
     let replayed = told(programs, &["replay", &trace, "--decisions"])?;
     ensure!(replayed == told(programs, &["replay", &trace, "--decisions"])?, "two replays differ");
@@ -86,8 +93,7 @@ async fn a_recording_is_replayed_to_the_same_decisions() -> anyhow::Result<()> {
 fn differences(programs: &Programs, trace: &str, file: &Path, decisions: &str) -> anyhow::Result<()> {
     let proposed = |line: &&str| line.contains("\"PHASE_PROPOSED\"") && line.contains("\"ITEM_KIND_DELETE\"");
     let lines: Vec<&str> = decisions.lines().collect();
-    let (first, second) =
-        (lines.iter().position(|line| proposed(&line)), lines.iter().rposition(|line| proposed(&line)));
+    let (first, second) = (lines.iter().position(proposed), lines.iter().rposition(proposed));
     let (Some(first), Some(second)) = (first, second) else { anyhow::bail!("no deletions") };
     let mut changed: Vec<String> = lines.iter().map(ToString::to_string).collect();
     // Another version did not decide the first deletion, and decided another one about the second object.

@@ -1,6 +1,9 @@
 //! Runs simulated worlds for ten seconds. `SEED=n` replays one world. `cargo run --release -p tests --bin sim` runs
 //! worlds without an end.
 
+#[path = "sim/corpus.rs"]
+mod corpus;
+
 use engine::work::{ActionKind, Outcome};
 use std::io::Write;
 use std::time::Duration;

@@ -3,9 +3,10 @@
 //! The simulator ends at the first failure. With `--failures` it lists this many failures, one per line. It prints its
 //! progress every minute. `SEED=n` replays one seed, `FULL=1` prints the whole trace, and `NOSHRINK=1` keeps the
 //! options as drawn. `PERILS=a,b` selects the perils. Without the variable, all perils are on. With an empty one, none
-//! is.
+//! is. `RECORD=DIR` writes the inputs of the first process of the world of `SEED` into a directory.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use tests::sim::{self, Peril, Search, Tally};
@@ -16,6 +17,11 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout();
     let shrink = std::env::var_os("NOSHRINK").is_none();
     let perils = perils()?;
+    if let (Ok(seed), Ok(directory)) = (std::env::var("SEED"), std::env::var("RECORD")) {
+        let seed = seed.parse()?;
+        sim::record(seed, &sim::Options::draw_with(seed, &perils), Path::new(&directory))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Ok(seed) = std::env::var("SEED") {
         return match sim::examine(seed.parse()?, &perils, shrink) {
             Ok(tally) => {

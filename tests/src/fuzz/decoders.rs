@@ -12,6 +12,7 @@ use kube_api::{BodyStream, Frames, Lines, Opened, open_stream};
 use prost::Message as _;
 use proto::convert::{Received, received_from_executor, received_from_leader};
 use proto::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};
+use recording::{Reader, Replay};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -147,4 +148,12 @@ pub(super) fn from_leaders(bytes: &[u8]) {
 fn again(said: ToExecutor) {
     let again = received_from_leader(said.clone().into()).ok().flatten();
     assert_eq!(again.map(|received| received.message), Some(said), "it does not survive being said again");
+}
+
+/// Reads a recording, and replays it.
+pub(super) fn recordings(bytes: &[u8]) {
+    let Ok(reader) = Reader::of_bytes(bytes.to_vec()) else { return };
+    let mut replay = Replay::new(reader);
+    while replay.step().is_some() {}
+    assert!(replay.end().is_some(), "a replay has an end");
 }

@@ -19,6 +19,7 @@ use engine::time::Time;
 use engine::view::ExecutorView;
 use engine::view::NodeView;
 use engine::work::{Refusal, ToExecutor, ToLeader};
+use recording::Call;
 use sandbox::model::{ListQuery, Reason};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -147,7 +148,7 @@ impl World {
             },
             protocols: self.options.protocols_of(seed),
         };
-        replica.leader = Some(Leader::new(config, seed));
+        replica.leader = Some(Leader::new(config.clone(), seed));
         replica.candidate = Some(Candidate::new(format!("{at}-{epoch}"), seed));
         replica.follows = None;
         replica.tick_at = None;
@@ -155,6 +156,7 @@ impl World {
         replica.known = 0;
         replica.orphaning.clear();
         replica.collections = KINDS.iter().map(|_| Collection::default()).collect();
+        self.begin_recording(at, epoch, &config, seed);
         self.note(|| format!("replica {at} starts"));
         self.after(MS, Happening::Discovery { replica: at, epoch });
         self.follow_guards(at, epoch);
@@ -189,9 +191,9 @@ impl World {
             self.answers_end(at);
         }
         let now = self.now;
-        let replica = &mut self.replicas[at];
-        let local = replica.local(now);
-        let Some(leader) = &mut replica.leader else { return };
+        let local = self.replicas[at].local(now);
+        self.record(at, local, || Call::Input(input.clone()));
+        let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.handle(local, input);
         self.drain_leader(at);
     }
@@ -230,7 +232,8 @@ impl World {
         let replica = &mut self.replicas[at];
         replica.tick_at = None;
         let local = replica.local(now);
-        let Some(leader) = &mut replica.leader else { return };
+        self.record(at, local, || Call::Tick);
+        let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.tick(local);
         self.drain_leader(at);
     }

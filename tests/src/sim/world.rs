@@ -11,6 +11,7 @@ use super::law::{self, Shown};
 use super::options::Options;
 use super::perils::Perilous;
 use super::preview::{Previewed, Stage};
+use super::recorded::Recorded;
 use super::replica::Replica;
 use super::rewind::{Backup, Former};
 use super::server::Server;
@@ -131,6 +132,7 @@ pub(super) struct World {
     pub(super) grants: BTreeMap<LeaseId, Shown>,
     pub(super) tally: Tally,
     trace: Option<Vec<String>>,
+    pub(super) recorded: Option<Recorded>,
     pub(super) violation: Option<String>,
     done: bool,
     calm_since: u64,
@@ -170,6 +172,7 @@ impl World {
             grants: BTreeMap::new(),
             tally: Tally::default(),
             trace: trace.then(Vec::new),
+            recorded: None,
             violation: None,
             done: false,
             calm_since: 0,

@@ -23,19 +23,21 @@ const PRODUCT: &[&str] = &[
     "graph-service",
     "kube-api",
     "ownergraph-proto",
+    "recording",
     "runtime",
     "ownergraph-sandbox",
 ];
 
 /// The crates that each of our crates may use. Arrows point to crates that know less.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("ownergraph-engine", &[]),
     ("runtime", &["ownergraph-engine"]),
     ("ownergraph-sandbox", &["ownergraph-engine"]),
     ("healthcheck", &[]),
     ("kube-api", &["ownergraph-engine"]),
     ("ownergraph-proto", &["ownergraph-engine"]),
-    ("graph-service", &["ownergraph-engine", "kube-api", "ownergraph-proto", "runtime"]),
+    ("recording", &["ownergraph-engine"]),
+    ("graph-service", &["ownergraph-engine", "kube-api", "ownergraph-proto", "recording", "runtime"]),
     ("executor-service", &["ownergraph-engine", "kube-api", "ownergraph-proto", "runtime"]),
     ("policy-subscriber", &["ownergraph-proto"]),
     ("cli", PRODUCT),
@@ -109,6 +111,7 @@ fn modules_know_only_what_they_may_and_no_arrows_make_a_circle() {
         "engine",
         "kube-api",
         "proto",
+        "recording",
         "runtime",
         "graph-service",
         "executor-service",
