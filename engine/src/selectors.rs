@@ -107,9 +107,15 @@ struct OnKey {
     words: Texts<Vec<usize>>,
 }
 
-/// Texts with what belongs to each. Most texts of objects are not among them, and differ from all of them in length.
+/// Texts with what belongs to each. Most texts of objects are not among them, and differ from all of them in length. The
+/// set of lengths fits into one line of the cache, so that these texts cost no more than that line.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Texts<T>(Vec<Vec<(Name, T)>>);
+struct Texts<T> {
+    /// A bit for each length.
+    lengths: [u64; 5],
+    /// By length.
+    all: Vec<Vec<(Name, T)>>,
+}
 
 impl<T: Default> Texts<T> {
     /// The longest label has as many bytes. Longer texts are in one place.
@@ -120,17 +126,22 @@ impl<T: Default> Texts<T> {
     }
 
     fn get(&self, text: &[u8]) -> Option<&T> {
-        let of = self.0.get(Texts::<T>::place(text))?;
+        let place = Texts::<T>::place(text);
+        if self.lengths[place / 64] >> (place % 64) & 1 == 0 {
+            return None;
+        }
+        let of = self.all.get(place)?;
         let at = of.binary_search_by(|(known, _)| known.as_bytes().cmp(text)).ok()?;
         Some(&of[at].1)
     }
 
     fn entry(&mut self, text: &Name) -> &mut T {
         let place = Texts::<T>::place(text.as_bytes());
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, Vec::new);
+        if self.all.len() <= place {
+            self.all.resize_with(place + 1, Vec::new);
         }
-        let of = &mut self.0[place];
+        self.lengths[place / 64] |= 1 << (place % 64);
+        let of = &mut self.all[place];
         let at = match of.binary_search_by(|(known, _)| known.cmp(text)) {
             Ok(at) => at,
             Err(at) => {
@@ -160,7 +171,7 @@ impl OnKey {
         let begin = turned.len();
         turned.extend(&self.any);
         turned.extend(self.values.get(value.as_bytes()).into_iter().flatten());
-        if self.words.0.is_empty() {
+        if self.words.all.is_empty() {
             return;
         }
         turned.extend(value.split(',').filter_map(|word| self.words.get(word.trim().as_bytes())).flatten());

@@ -16,6 +16,11 @@ const MAGIC: &[u8] = b"k8s\0";
 /// The tags of an entry of a map: fields 1 and 2, of bytes.
 const KEY: u8 = 1 << 3 | 2;
 const VALUE: u8 = 2 << 3 | 2;
+/// The fields of labels and annotations in the metadata of an object.
+const LABELS: u32 = 11;
+const ANNOTATIONS: u32 = 12;
+/// The wire type of bytes.
+const BYTES: u32 = 2;
 /// The group of the metadata types. Other groups use the same field numbers for other fields.
 const GROUP: &str = "meta.k8s.io/";
 const OBJECT: &str = "PartialObjectMetadata";
@@ -81,8 +86,8 @@ impl<'a> Metadata<'a> {
                 5 => found.uid = field.text()?,
                 6 => found.resource_version = field.text()?,
                 9 => found.delete(field)?,
-                11 => found.marks.add(here),
-                12 => {
+                LABELS => found.marks.add(here),
+                ANNOTATIONS => {
                     found.annotate(field)?;
                     found.marks.add(here);
                 }
@@ -126,16 +131,21 @@ impl<'a> Metadata<'a> {
     /// Gives the labels and annotations to `matcher`.
     pub(super) fn mark(&self, matcher: &mut Matcher) -> Result<(), Malformed> {
         let Repeated { from: mut fields, mut count } = self.marks;
-        while count > 0
-            && let Some(field) = fields.next()?
-        {
-            let of = match field.number {
-                11 => Labelled::Label,
-                12 => Labelled::Annotation,
-                _ => continue,
+        while count > 0 {
+            let (of, key, value) = if let Some((of, entry, rest)) = plain_entry(fields.metadata.rest()) {
+                fields.metadata = Fields::new(rest);
+                (of, entry.0, entry.1)
+            } else {
+                let Some(field) = fields.next()? else { break };
+                let of = match field.number {
+                    LABELS => Labelled::Label,
+                    ANNOTATIONS => Labelled::Annotation,
+                    _ => continue,
+                };
+                let (key, value) = entry(field)?;
+                (of, key, value)
             };
             count -= 1;
-            let (key, value) = entry(field)?;
             if let Some(key) = matcher.wants(of, key) {
                 matcher.take(key, std::str::from_utf8(value).map_err(|_| Malformed::NotUtf8(2))?);
             }
@@ -155,14 +165,36 @@ impl<'a> Metadata<'a> {
 }
 
 /// The key and the value of an entry of a map.
-fn entry(field: Field<'_>) -> Result<(&[u8], &[u8]), Malformed> {
+type Entry<'a> = (&'a [u8], &'a [u8]);
+
+/// The label or annotation at the begin of the rest of a metadata message, and what follows it, if all of it is short.
+/// Nearly all are.
+#[inline]
+fn plain_entry(rest: &[u8]) -> Option<(Labelled, Entry<'_>, &[u8])> {
+    let [tag, length @ 0..0x80, rest @ ..] = rest else { return None };
+    let of = match u32::from(*tag) {
+        tag if tag == (LABELS << 3 | BYTES) => Labelled::Label,
+        tag if tag == (ANNOTATIONS << 3 | BYTES) => Labelled::Annotation,
+        _ => return None,
+    };
+    let (entry, rest) = rest.split_at_checked(usize::from(*length))?;
+    Some((of, short_entry(entry)?, rest))
+}
+
+/// A short key, a short value, and nothing else.
+#[inline]
+fn short_entry(bytes: &[u8]) -> Option<Entry<'_>> {
+    let [KEY, length @ 0..0x80, rest @ ..] = bytes else { return None };
+    let (key, [VALUE, length @ 0..0x80, value @ ..]) = rest.split_at_checked(usize::from(*length))? else {
+        return None;
+    };
+    (value.len() == usize::from(*length)).then_some((key, value))
+}
+
+fn entry(field: Field<'_>) -> Result<Entry<'_>, Malformed> {
     let bytes = field.bytes()?;
-    // Nearly all entries are a short key and a short value, and nothing else.
-    if let [KEY, length @ 0..0x80, rest @ ..] = bytes
-        && let Some((key, [VALUE, length @ 0..0x80, value @ ..])) = rest.split_at_checked(usize::from(*length))
-        && value.len() == usize::from(*length)
-    {
-        return Ok((key, value));
+    if let Some(entry) = short_entry(bytes) {
+        return Ok(entry);
     }
     let (mut entry, mut key, mut value): (_, &[u8], &[u8]) = (field.message()?, b"", b"");
     while let Some(field) = entry.next()? {

@@ -98,6 +98,12 @@ impl<'a> Fields<'a> {
         Fields { rest: message }
     }
 
+    /// The bytes of the rest.
+    #[inline]
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next field. Stop after an error.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Malformed> {
