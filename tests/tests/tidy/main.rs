@@ -308,7 +308,7 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
 }
 
 /// Wall clocks jump. Deadlines and decisions use a clock that only goes forward. Texts for people may have the date.
-const TIME_OF_DAY: [&str; 7] = [
+const TIME_OF_DAY: [&str; 8] = [
     // The renewal time of the Lease, for its readers.
     "graph-service/src/election/lease.rs",
     // Dates in answers.
