@@ -37,6 +37,7 @@ const LOG: &str = "replay";
 pub(super) fn run(flags: &flags::Replay) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
     let mut replay = Replay::open(&flags.trace, flags.until)?;
+    replay.tells = flags.decisions || flags.against.is_some();
     if flags.decisions {
         let (schema, mut out) = (Schema::load()?, std::io::BufWriter::new(std::io::stdout().lock()));
         while let Some(events) = replay.step() {
@@ -90,6 +91,8 @@ pub(super) fn run(flags: &flags::Replay) -> Answered {
 struct Replay {
     of: recording::Replay,
     until: Option<Time>,
+    /// Whether steps return events, which takes as long as the decisions.
+    tells: bool,
     term: Option<Term>,
     sequence: u64,
     rounds: u64,
@@ -107,10 +110,10 @@ impl Replay {
                 Time::from_origin(Duration::from_nanos(since))
             }
         });
-        Ok(Replay { of, until, term: None, sequence: 0, rounds: 0, decided: BTreeMap::new() })
+        Ok(Replay { of, until, tells: false, term: None, sequence: 0, rounds: 0, decided: BTreeMap::new() })
     }
 
-    /// Replays a round. Returns its events of the decision log.
+    /// Replays a round. Returns its events of the decision log, if they are wanted.
     fn step(&mut self) -> Option<Vec<DecisionEvent>> {
         let Step { events, .. } = self.of.step_until(self.until)?;
         self.rounds += 1;
@@ -123,6 +126,9 @@ impl Replay {
                 self.term = None;
             } else if let Event::Decided { action, repeated: false, .. } = event {
                 *self.decided.entry(*action).or_default() += 1;
+            }
+            if !self.tells {
+                continue;
             }
             let Some(event) = self.term.as_ref().and_then(|term| decision_event(event, term, clock)) else { continue };
             self.sequence += 1;
