@@ -278,7 +278,7 @@ impl Entry {
 
     /// The time since 1970, by the clock with which the resource was read.
     pub(crate) fn calendar(&self, now: Time) -> Duration {
-        self.guard.read_at + now.since(self.read)
+        self.guard.read_at.saturating_add(now.since(self.read))
     }
 
     fn change(&mut self, now: Time, guard: Guard, coverage: &Coverage, selectors: &mut Selectors) -> Taken {

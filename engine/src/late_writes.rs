@@ -59,6 +59,16 @@ pub(crate) struct Writers {
     pub(crate) earlier_terms: bool,
 }
 
+/// The lease whose end an executor has reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The leader had given it up. Its write has this place.
+    GivenUp(Target),
+    /// The executor had named it in its hello, and the leader did not count it.
+    Foreign,
+    Other,
+}
+
 impl Writers {
     /// The number of possible writers. Sessions of earlier terms count as one, because their number is unknown.
     pub(crate) fn count(&self) -> usize {
@@ -82,27 +92,30 @@ impl LateWrites {
         }
     }
 
-    /// Records that the executor has got no answer to a write. The write may be in transit until `until`.
-    pub(crate) fn unanswered(&mut self, place: Target, until: Time) {
-        if self.unanswered.len() < PLACES_MAX || self.unanswered.contains_key(&place) {
-            self.unanswered.insert(place, until);
-        } else {
-            self.unanswered_anywhere = self.unanswered_anywhere.max(Some(until));
+    /// Records that the executor has got no answer to a write. The write may be in transit until `until`; without a place,
+    /// to any place.
+    pub(crate) fn unanswered(&mut self, place: Option<Target>, until: Time) {
+        match place {
+            Some(place) if self.unanswered.len() < PLACES_MAX || self.unanswered.contains_key(&place) => {
+                self.unanswered.insert(place, until);
+            }
+            Some(_) | None => self.unanswered_anywhere = self.unanswered_anywhere.max(Some(until)),
         }
     }
 
-    /// Records that the executor has reported the end of this lease. Returns the place of its write, if the lease was
-    /// given up.
-    pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) -> Option<Target> {
+    /// Records that the executor has reported the end of this lease.
+    pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) -> Ended {
         let is_known = self.given_up.get(&id).is_some_and(|(of, _)| *of == session);
-        let place = if is_known { self.given_up.remove(&id).map(|(_, place)| place) } else { None };
-        if let Some(foreign) = self.foreign.get_mut(&session) {
-            foreign.remove(&id);
-            if foreign.is_empty() {
-                self.foreign.remove(&session);
-            }
+        let given_up = if is_known { self.given_up.remove(&id) } else { None };
+        let foreign = self.foreign.get_mut(&session).is_some_and(|foreign| foreign.remove(&id));
+        if self.foreign.get(&session).is_some_and(BTreeSet::is_empty) {
+            self.foreign.remove(&session);
         }
-        place
+        match given_up {
+            Some((_, place)) => Ended::GivenUp(place),
+            None if foreign => Ended::Foreign,
+            None => Ended::Other,
+        }
     }
 
     /// Takes the leases that an executor names in its hello. No other leases are in progress there. `started` are the

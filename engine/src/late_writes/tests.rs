@@ -48,14 +48,14 @@ fn scope(namespace: &str) -> Scope {
 fn a_write_without_an_answer_is_in_transit_for_a_time() {
     let mut late_writes = LateWrites::default();
     let place = |namespace: &str| lease(namespace).destroys.unwrap();
-    late_writes.unanswered(place("a"), at(10));
-    late_writes.unanswered(place("a"), at(20));
+    late_writes.unanswered(Some(place("a")), at(10));
+    late_writes.unanswered(Some(place("a")), at(20));
     let count = |late_writes: &LateWrites, namespace| late_writes.writers(&scope(namespace)).unanswered;
     assert_eq!((count(&late_writes, "a"), count(&late_writes, "b")), (1, 0));
     late_writes.tick(at(19));
     assert_eq!(count(&late_writes, "a"), 1);
     for number in 0..PLACES_MAX {
-        late_writes.unanswered(place(&alloc::format!("n{number}")), at(30));
+        late_writes.unanswered(Some(place(&alloc::format!("n{number}"))), at(30));
     }
     late_writes.tick(at(20));
     assert_eq!((count(&late_writes, "a"), count(&late_writes, "b")), (1, 1), "one stands for those beyond the bound");
@@ -63,8 +63,8 @@ fn a_write_without_an_answer_is_in_transit_for_a_time() {
     assert_eq!((count(&late_writes, "a"), count(&late_writes, "n1")), (0, 0));
 
     late_writes.give_up(id(1), &lease("a"));
-    assert_eq!(late_writes.ended(SessionId(2), id(1)), None, "another session");
-    assert_eq!(late_writes.ended(ONE, id(1)), Some(place("a")));
+    assert_eq!(late_writes.ended(SessionId(2), id(1)), Ended::Other, "another session");
+    assert_eq!(late_writes.ended(ONE, id(1)), Ended::GivenUp(place("a")));
 }
 
 fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
@@ -106,6 +106,9 @@ fn what_an_executor_names_beside_its_leases_counts_everywhere() {
     late_writes.give_up(id(1), &lease("a"));
     with_session(|session| late_writes.hello(ONE, session, &BTreeSet::from([id(7)]), BTreeSet::from([id(7)])));
     assert_eq!((late_writes.writers(&scope("b")).count(), late_writes.of_session(ONE)), (1, alloc::vec![id(7)]));
+    let mut other = LateWrites::default();
+    with_session(|session| other.hello(ONE, session, &BTreeSet::from([id(7)]), BTreeSet::from([id(7)])));
+    assert_eq!(other.ended(ONE, id(7)), Ended::Foreign, "without an answer, its place counts on");
     with_session(|session| late_writes.session_ended(ONE, session, core::iter::empty(), at(50)));
     assert_eq!(late_writes.writers(&scope("b")), Writers { departed: 1, ..Writers::default() });
     late_writes.tick(at(49));

@@ -40,6 +40,8 @@ const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// Time between two releases of all items of a guard, for each released item: about twice what that item costs.
 const RELEASE_AGAIN_PER_ITEM: Duration = Duration::from_micros(2);
 const RELEASE_AGAIN_MAX: Duration = Duration::from_millis(100);
+/// Time between two releases of a budget whose window has no deletions.
+const BUDGET_AGAIN: Duration = Duration::from_secs(1);
 /// Maximum number of items that a budget releases at once.
 const RELEASED_AT_ONCE: u64 = 1000;
 
@@ -208,7 +210,7 @@ impl Leader {
         // A permission lasts as long as its entry stands in the resource.
         let permitted = known.is_permitted(id);
         let stands = |approved: &&Approved| {
-            let is_inherited = approved.accepted && known.inherits;
+            let is_inherited = approved.accepted && known.inherits(id);
             let is_it = permitted || is_inherited || approved.digest == known.extent.digest;
             calendar < approved.until && approved.root == known.root.uid && is_it
         };
@@ -287,8 +289,10 @@ impl Leader {
         // While items wait, each deletion that is counted sets the timer.
         let waits = self.dispatcher.queue().held_by(&hold).len() > 0;
         self.consent.budgets.at(now, id, &budget).exceeded = waits;
-        if let Some(next) = next.filter(|_| waits) {
-            self.cx.timers.set(next.max(now + Duration::from_millis(1)), Timer::Budget(id.clone()));
+        if waits {
+            // Released items may be withdrawn at their grant. Then nothing but the timer releases the others.
+            let next = next.map_or(now + BUDGET_AGAIN, |next| next.max(now + Duration::from_millis(1)));
+            self.cx.timers.set(next, Timer::Budget(id.clone()));
         }
     }
 
@@ -346,6 +350,17 @@ impl Leader {
         let over = approvals(&holding).into_iter().filter(|entry| holding.has(entry, target));
         known.went(over.map(|entry| entry.guard.id.clone()));
         self.consent.cascades.insert(root, known);
+    }
+
+    /// Ends the consent of a decision that ends without a report. If its object is in deletion, the deletion counts: the
+    /// write of an attempt without a report may be the cause.
+    pub(super) fn end_decision(&mut self, draft: &Draft) {
+        let graph = self.world.graph();
+        let is_terminating = graph.by_uid(&draft.target.uid).any(|id| graph.node(id).is_terminating());
+        if draft.action.kind() == ActionKind::Delete && is_terminating {
+            self.spend(&draft.target);
+        }
+        self.end_consent(&draft.target.uid);
     }
 
     /// Ends what was asked about a decision and what it took.
@@ -475,7 +490,7 @@ impl Consent {
                 let first =
                     |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
                 let is_inherited = |approved: &&Approved| {
-                    approved.accepted && self.cascades.get(&approved.root).is_none_or(|known| known.inherits)
+                    approved.accepted && self.cascades.get(&approved.root).is_none_or(|known| known.inherits(id))
                 };
                 let inherited = approval.approved.iter().filter(is_inherited);
                 GuardUsage::Approval {

@@ -264,10 +264,10 @@ impl Leader {
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();
                 let grounds = self.world.grounds_now(&self.cx, &item.draft);
+                self.end_decision(&item.draft);
                 let target = item.draft.target;
                 self.ledger.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
-                self.end_consent(&uid);
                 // The withdrawn decision may have displaced a decision about another node of this uid.
                 self.world.mark_uid(&uid);
                 self.world.mark_deleting_owners(&uid);
@@ -280,8 +280,8 @@ impl Leader {
         let Some(item) = self.dispatcher.drop_item(uid) else { return };
         let action = item.draft.action.kind();
         self.ledger.ends_inherited(uid, grounds.decision);
+        self.end_decision(&item.draft);
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
-        self.end_consent(uid);
     }
 
     /// Asks for an owner that its collection does not show, if the question is due.

@@ -10,10 +10,12 @@ use super::dispatcher::repeating::essence;
 use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::graph::NodeId;
+use crate::late_writes::Ended;
 use crate::lease::{Lease, SessionId};
 use crate::marks::Marks;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY};
+use crate::scope::Target;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -68,9 +70,20 @@ impl Leader {
     }
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
-        let given_up = session.and_then(|session| self.dispatcher.end_late_write(session, report.lease));
-        if let Some(place) = given_up.filter(|_| report.outcome == Outcome::Ambiguous) {
-            self.dispatcher.unanswered(&mut self.cx, place);
+        let ended = session.map_or(Ended::Other, |session| self.dispatcher.end_late_write(session, report.lease));
+        if report.outcome == Outcome::Ambiguous {
+            match ended {
+                Ended::GivenUp(place) => self.dispatcher.unanswered(&mut self.cx, Some(place)),
+                Ended::Foreign => {
+                    let target = report.about.as_ref().map(|about| &about.target);
+                    let place = target.map(|target| Target {
+                        collection: target.group_resource(),
+                        namespace: target.namespace.clone(),
+                    });
+                    self.dispatcher.unanswered(&mut self.cx, place);
+                }
+                Ended::Other => {}
+            }
         }
         // Lease ids and item numbers are unique only within the term that assigned them.
         let known = self.cx.term.as_ref() == Some(&report.term);
@@ -93,7 +106,7 @@ impl Leader {
         }
         let Some(lease) = self.dispatcher.end_lease(report.lease) else { return ReportResult::Unknown };
         if let Some(place) = lease.destroys.clone().filter(|_| report.outcome == Outcome::Ambiguous) {
-            self.dispatcher.unanswered(&mut self.cx, place);
+            self.dispatcher.unanswered(&mut self.cx, Some(place));
         }
         let executor = self
             .dispatcher
@@ -202,6 +215,7 @@ impl Leader {
             }
             Next::AwaitRemoval => {
                 self.dispatcher.drop_item(uid);
+                self.end_consent(uid);
                 if self.world.graph().primary(uid).is_some() {
                     let by = self.dispatcher.process_of(session);
                     self.ledger.await_removal(self.cx.now, uid.clone(), by);

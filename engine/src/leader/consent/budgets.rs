@@ -81,7 +81,7 @@ impl Budgets {
         }
         let until = |since: Duration| {
             let age = if calendar.is_zero() { Duration::ZERO } else { calendar.saturating_sub(since) };
-            now + (part(budget.window) + budget.window).saturating_sub(age)
+            now + part(budget.window).saturating_add(budget.window).saturating_sub(age)
         };
         let counts = |of: &&Spending| of.since >= budget.count_from && until(of.since) > now;
         let mut deletions: Vec<&Spending> = recorded.deletions.iter().filter(counts).collect();
@@ -197,7 +197,7 @@ impl Spent {
             None => self.parts.push_back(Part {
                 since: calendar,
                 open_until: now + part(window),
-                until: now + part(window) + window,
+                until: now + part(window).saturating_add(window),
                 counts: BTreeMap::from([(collection, 1)]),
             }),
         }

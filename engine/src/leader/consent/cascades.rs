@@ -39,8 +39,9 @@ pub(super) struct CascadeOf {
     gone: BTreeMap<GuardId, u64>,
     /// The approvals that permit the counted objects, and no more.
     permitted: BTreeSet<GuardId>,
-    /// Whether an entry that an earlier leader accepted counts: this one has permitted nothing yet.
-    pub(super) inherits: bool,
+    /// The approvals that have permitted a count of this cascade in this term. Entries of them that an earlier leader has
+    /// accepted count no more.
+    accepted: BTreeSet<GuardId>,
     /// The approvals of which an event has reported that the cascade needs them.
     pub(super) told: BTreeSet<GuardId>,
     pub(super) outdated: bool,
@@ -70,7 +71,7 @@ impl CascadeOf {
             left: BTreeMap::new(),
             gone: BTreeMap::new(),
             permitted: BTreeSet::new(),
-            inherits: true,
+            accepted: BTreeSet::new(),
             told: BTreeSet::new(),
             outdated: true,
         }
@@ -178,7 +179,12 @@ impl CascadeOf {
     /// Lets an approval permit the counted objects, and no more.
     pub(super) fn permit(&mut self, approval: &GuardId) {
         self.permitted.insert(approval.clone());
-        self.inherits = false;
+        self.accepted.insert(approval.clone());
+    }
+
+    /// Whether an entry of an approval counts that an earlier leader has accepted.
+    pub(super) fn inherits(&self, approval: &GuardId) -> bool {
+        !self.accepted.contains(approval)
     }
 
     pub(super) fn is_permitted(&self, approval: &GuardId) -> bool {

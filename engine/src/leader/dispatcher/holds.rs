@@ -111,7 +111,7 @@ impl Dispatcher {
     }
 
     /// Records that a write to this place got no answer: it may be in transit, also when its executor has ended it.
-    pub(in crate::leader) fn unanswered(&mut self, cx: &mut Context, place: Target) {
+    pub(in crate::leader) fn unanswered(&mut self, cx: &mut Context, place: Option<Target>) {
         let until = cx.now + REQUEST_WITHIN;
         self.late_writes.unanswered(place, until);
         cx.timers.set(until, Timer::LateWrites);

@@ -4,6 +4,7 @@ use super::super::context::Context;
 use super::super::{Event, StreamId, Timer};
 use super::Dispatcher;
 use super::LeaseEnd;
+use crate::late_writes::Ended;
 use crate::leader::Output;
 use crate::lease::WINDOW_MAX;
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, first_session};
@@ -11,7 +12,6 @@ use crate::lies::Process;
 use crate::object::Name;
 use crate::object::ResourceVersion;
 use crate::queue::ItemState;
-use crate::scope::Target;
 use crate::time::Time;
 use crate::work::ReportResult;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, Origin, Protocols, Refusal, RevokeMode, Term, ToExecutor};
@@ -312,9 +312,8 @@ impl Dispatcher {
         self.leases.settle(session, lease);
     }
 
-    /// Records that an executor has ended its attempt of this lease. Returns the place of the write, if the lease was
-    /// given up.
-    pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) -> Option<Target> {
+    /// Records that an executor has ended its attempt of this lease.
+    pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) -> Ended {
         self.late_writes.ended(session, lease)
     }
 

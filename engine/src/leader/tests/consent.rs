@@ -189,6 +189,31 @@ fn a_lease_whose_write_may_have_taken_effect_keeps_its_share() {
 }
 
 #[test]
+fn an_object_in_deletion_counts_although_no_report_says_so() {
+    for ambiguous in [false, true] {
+        let mut bench = Bench::synced();
+        bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Hold))));
+        bench.delete_owner_of(2);
+        let lease = bench.granted.remove(0);
+        bench.start(&lease);
+        if ambiguous {
+            bench.report(&lease, Outcome::Ambiguous);
+        }
+        let mut target = object("configmaps", &lease.item.target.name, 104).owned_by("things", "o");
+        target.facts.terminating = true;
+        bench.seen("configmaps", target);
+        bench.pass(Duration::from_millis(1));
+        if !ambiguous {
+            bench.input(Input::StreamClosed { stream: STREAM });
+            bench.pass(Duration::from_secs(30));
+            bench.hello(STREAM, hello("e2", "i2"));
+        }
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.granted.len(), 0, "one of one; ambiguous: {ambiguous}");
+    }
+}
+
+#[test]
 fn a_percentage_is_of_each_collection_as_it_was() {
     let mut bench = Bench::synced();
     let rule = Budget { limit: Limit::Percent(20), ..budget(0, OnExceeded::Hold) };
@@ -359,6 +384,21 @@ fn a_small_cascade_that_grows_beyond_an_approval_waits() {
     bench.pass(Duration::from_millis(5));
     assert_eq!((bench.granted.len(), last.is_some()), (0, true), "the fourth is");
     assert_eq!(bench.first_reason("late").0, ReasonCode::AwaitingApproval);
+}
+
+#[test]
+fn each_of_two_approvals_inherits_its_own_entry() {
+    let mut bench = Bench::synced();
+    let inherited = |more_than: u64| {
+        let entry = Approved { accepted: true, ..approved_entry(7) };
+        Rule::Approval(Approval { approved: vec![entry], ..approval(more_than) })
+    };
+    let id = GuardId { kind: GuardKind::Approval, name: "h".into() };
+    bench.guard(guard(GuardKind::Approval, 1, inherited(1)));
+    bench.guard(Guard { id, uid: uid("uid-h"), ..guard(GuardKind::Approval, 1, inherited(2)) });
+    bench.delete_owner_of(3);
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 3);
 }
 
 #[test]
