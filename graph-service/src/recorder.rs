@@ -24,12 +24,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+#[cfg(test)]
+mod tests;
+
 /// Maximum number of rounds, and of their calls, that wait to be written.
 const ROUNDS_MAX: usize = 1000;
 const CALLS_MAX: usize = 100_000;
 /// How long a round of the deciding task waits for room.
 const PATIENCE: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Longest wait for the files at the end.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Entries are in a file after this time, also if they are few.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Maximum size of one file.
@@ -55,6 +60,8 @@ pub(crate) struct Recorder {
     thread: JoinHandle<()>,
     /// The calls of this round.
     calls: Vec<Call>,
+    /// The last round left effects. The next one takes them, also without a call.
+    unfinished: bool,
 }
 
 impl Recorder {
@@ -95,7 +102,7 @@ impl Recorder {
         let (waiting, behind) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let keeper = Keeper { writer, pseudonyms, waiting: Arc::clone(&waiting), behind: Arc::clone(&behind), metrics };
         let thread = std::thread::Builder::new().name("recording".to_owned()).spawn(move || keeper.run(&queue))?;
-        Ok(Recorder { rounds, waiting, behind, thread, calls: Vec::new() })
+        Ok(Recorder { rounds, waiting, behind, thread, calls: Vec::new(), unfinished: false })
     }
 
     pub(crate) fn input(&mut self, input: &Input) {
@@ -110,7 +117,8 @@ impl Recorder {
     /// `None` if the recording has ended.
     pub(crate) async fn round(mut self, at: Time, unfinished: Option<u32>) -> Option<Recorder> {
         let calls = std::mem::take(&mut self.calls);
-        if calls.is_empty() && unfinished.is_none() {
+        let takes_the_rest = std::mem::replace(&mut self.unfinished, unfinished.is_some());
+        if calls.is_empty() && unfinished.is_none() && !takes_the_rest {
             return Some(self);
         }
         let count = calls.len();
@@ -145,7 +153,14 @@ impl Recorder {
     pub(crate) async fn stop(self) {
         let Recorder { rounds, thread, .. } = self;
         drop(rounds);
-        let _panicked = tokio::task::spawn_blocking(move || thread.join()).await;
+        let begun = Instant::now();
+        while !thread.is_finished() {
+            if begun.elapsed() >= STOP_WITHIN {
+                tracing::error!("the recording has no end: its files are not written in time");
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 

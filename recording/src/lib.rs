@@ -44,6 +44,8 @@ mod write;
 const MAGIC: &[u8; 8] = b"OGTRACE\x01";
 /// Maximum length of a block, before and after compression.
 const BLOCK_MAX: usize = 64 << 20;
+/// Maximum number of calls in a round. The service takes fewer.
+const CALLS_MAX: usize = 100_000;
 /// Length of the head of a block.
 const HEAD: usize = 12;
 
@@ -76,6 +78,7 @@ pub enum Names {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     pub at: Time,
+    #[serde(deserialize_with = "read::calls")]
     pub calls: Vec<Call>,
     /// The number of effects that were taken after the calls, if there were more.
     #[serde(default)]

@@ -9,7 +9,7 @@ use engine::guard::{Answered, Approval, Approved, Gate, Guard, GuardId, Rule};
 use engine::leader::{Config, GuardAnswer, GuardList, Input, ProbeAnswer};
 use engine::object::{Name, Object, ObjectRef};
 use engine::scope::{Filter, OwnerScope, Requirement, Scope, Test};
-use engine::work::{Finding, FindingResult, Sighting, ToLeader, WorkReport};
+use engine::work::{Finding, FindingResult, Origin, Sighting, ToLeader, WorkReport};
 use ring::hmac;
 use std::collections::HashMap;
 
@@ -160,7 +160,13 @@ impl Pseudonyms {
 
     fn message(&mut self, message: &mut ToLeader) {
         match message {
-            ToLeader::Hello(hello) => self.name(&mut hello.executor),
+            ToLeader::Hello(hello) => {
+                self.name(&mut hello.executor);
+                match &mut hello.origin {
+                    Origin::Process => {}
+                    Origin::Caller(user) => self.name(user),
+                }
+            }
             ToLeader::Reports { reports, .. } => reports.iter_mut().for_each(|report| self.report(report)),
             ToLeader::Drain { reason, .. } => reason.clear(),
             ToLeader::Heartbeat { .. } | ToLeader::Window { .. } | ToLeader::Started { .. } => {}

@@ -1,7 +1,8 @@
 //! Reads a recording, up to its end or up to a damage.
 
-use super::{BLOCK_MAX, Ended, Entry, HEAD, Header, MAGIC, Round, name_of, segment};
-use serde::Deserialize as _;
+use super::{BLOCK_MAX, CALLS_MAX, Call, Ended, Entry, HEAD, Header, MAGIC, Round, name_of, segment};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize as _, Deserializer};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
@@ -283,4 +284,30 @@ impl Blocks {
     fn damage(&self, why: &str) -> Damage {
         Damage { file: self.path.clone(), at: self.begin, why: why.to_owned() }
     }
+}
+
+/// Reads the calls of a round: a small file must not become a large list.
+pub(super) fn calls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Call>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Call>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {CALLS_MAX} calls")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Vec<Call>, A::Error> {
+            let mut calls = Vec::new();
+            while let Some(call) = all.next_element()? {
+                if calls.len() == CALLS_MAX {
+                    return Err(A::Error::custom(format!("a round has more than {CALLS_MAX} calls")));
+                }
+                calls.push(call);
+            }
+            Ok(calls)
+        }
+    }
+
+    deserializer.deserialize_seq(Bounded)
 }

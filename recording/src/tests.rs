@@ -1,10 +1,11 @@
 use super::*;
+use engine::leader::StreamId;
 use engine::leader::{Event, Mode, Policy};
 use engine::marks::Marks;
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
-use engine::work::{Protocols, Term};
+use engine::work::{Hello, Origin, Protocols, Term, ToLeader};
 use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -163,6 +164,30 @@ fn pseudonyms_leave_no_name_and_change_no_decision() {
     let hidden = decided(write(&rounds, LIMITS).path());
     assert_eq!((hidden.len(), decided(write(&story(50), LIMITS).path()).len()), (50, 50));
     assert!(hidden.iter().all(|name| name.len() == 17 && name.starts_with('n')), "{hidden:?}");
+}
+
+#[test]
+fn a_caller_has_a_pseudonym() {
+    let hello = Hello {
+        executor: "secretexecutor".into(),
+        incarnation: "i".into(),
+        min_protocol: 1,
+        max_protocol: 2,
+        kinds: Vec::new(),
+        window: 1,
+        held: Vec::new(),
+        known_term: None,
+        first_session: None,
+        version: "0.1.0".to_owned(),
+        cluster_uid: "cluster".into(),
+        origin: Origin::Caller("system:serviceaccount:secretplace:secretaccount".into()),
+    };
+    let input = Input::Message { stream: StreamId(1), message: ToLeader::Hello(hello) };
+    let mut round = Round { at: Time::ZERO, calls: vec![Call::Input(input)], unfinished: Some(3) };
+    Pseudonyms::new(&[1; 32]).round(&mut round);
+    assert!(!format!("{round:?}").contains("secret"), "{round:?}");
+    let (rounds, _) = read(write(std::slice::from_ref(&round), LIMITS).path());
+    assert_eq!(rounds, [round]);
 }
 
 #[test]

@@ -67,7 +67,10 @@ pub(super) fn run(flags: &flags::Replay) -> Answered {
             events.iter().for_each(|event| differences.take(event));
         }
         let end = replay.end();
-        let explained = differences.explained(|| Replay::open(&flags.trace, flags.until))?;
+        // Later decisions of the file are not replayed.
+        let origin = i128::from(replay.of.header().origin);
+        let until = replay.until.map(|until| origin + until.since_origin().as_nanos() as i128);
+        let explained = differences.explained(until, || Replay::open(&flags.trace, flags.until))?;
         if printer.format == Format::Table {
             printer.print(&explained.text(other))?;
         } else {

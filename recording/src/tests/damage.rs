@@ -124,3 +124,21 @@ fn forged_entries_harm_nothing() {
     }
     assert!(replayed > 10_000, "{replayed}: most entries are readable");
 }
+
+#[test]
+fn a_small_file_becomes_no_large_list() {
+    // Each byte is a call without content.
+    let calls = CALLS_MAX + 1;
+    let mut raw = Vec::new();
+    rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();
+    let round = Round { at: Time::ZERO, calls: vec![Call::Tick; calls], unfinished: None };
+    rmp_serde::encode::write_named(&mut raw, &Written::Round(&round)).unwrap();
+    let packed = zstd::bulk::compress(&raw, 1).unwrap();
+    let number = |number: usize| (number as u32).to_le_bytes();
+    let checksum = crc32fast::hash(&packed).to_le_bytes();
+    let block = [&number(packed.len())[..], &number(raw.len()), &checksum, &packed].concat();
+    let mut reader = Reader::of_bytes([&MAGIC[..], &block].concat()).unwrap();
+    assert_eq!(reader.round(), None);
+    let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
+    assert!(damage.why.contains("more than 100000 calls"), "{damage}");
+}

@@ -122,7 +122,11 @@ impl Differences {
     }
 
     /// Explains the differences. A second replay says why this version did not decide what the other one has decided.
-    pub(super) fn explained(mut self, again: impl FnOnce() -> Result<Replay, Problem>) -> Result<Explained, Problem> {
+    pub(super) fn explained(
+        mut self,
+        until: Option<i128>,
+        again: impl FnOnce() -> Result<Replay, Problem>,
+    ) -> Result<Explained, Problem> {
         let here = std::mem::take(&mut self.here);
         let mut only_here = Vec::new();
         for (key, decision) in here {
@@ -131,7 +135,8 @@ impl Differences {
                 None => only_here.push(decision),
             }
         }
-        let mut only_there: Vec<Decision> = self.there.into_values().collect();
+        let is_replayed = |decision: &Decision| until.is_none_or(|until| decision.at <= until);
+        let mut only_there: Vec<Decision> = self.there.into_values().filter(is_replayed).collect();
         only_there.sort_by_key(|decision| decision.at);
         only_here.sort_by_key(|decision| decision.at);
         let mut told = Vec::new();
