@@ -19,7 +19,7 @@ fn config() -> Config {
     }
 }
 
-fn recorder(directory: &Path, max: u64) -> anyhow::Result<Recorder> {
+fn begin(directory: &Path, max: u64) -> anyhow::Result<Recorder> {
     let mut registry = prometheus_client::registry::Registry::default();
     let metrics = RecordingMetrics::register(&mut Book::new(&mut registry));
     let settings = Settings { directory: directory.to_owned(), max, names: Names::Plain };
@@ -40,7 +40,7 @@ fn read(directory: &Path) -> (Vec<(usize, Option<u32>)>, End) {
 #[tokio::test]
 async fn a_round_without_calls_is_recorded_if_it_takes_what_the_last_one_left() {
     let directory = tempfile::tempdir().unwrap();
-    let mut recorder = recorder(directory.path(), 1 << 30).unwrap();
+    let mut recorder = begin(directory.path(), 1 << 30).unwrap();
     for (second, unfinished) in [(1, Some(1024)), (2, Some(1024)), (3, None), (4, None)] {
         if second == 1 {
             recorder.input(&Input::Stop);
@@ -56,7 +56,7 @@ async fn a_round_without_calls_is_recorded_if_it_takes_what_the_last_one_left() 
 #[tokio::test]
 async fn a_full_recording_ends_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let mut recorder = Some(recorder(directory.path(), 1).unwrap());
+    let mut recorder = Some(begin(directory.path(), 1).unwrap());
     for second in 0..1000 {
         let Some(mut running) = recorder.take() else { break };
         running.tick();
@@ -65,5 +65,5 @@ async fn a_full_recording_ends_and_says_so() {
     }
     assert!(recorder.is_none(), "the thread has ended");
     assert_eq!(read(directory.path()).1, End::Ended(Ended::Full));
-    assert!(super::tests::recorder(Path::new("/proc/nowhere"), 1).is_err(), "no directory");
+    assert!(begin(Path::new("/proc/nowhere"), 1).is_err(), "no directory");
 }
