@@ -29,15 +29,15 @@ mod view;
 pub use bypass::{BypassOrder, CLOCK_AHEAD_MAX};
 pub use clock::Clock;
 pub use decision::{
-    EVENT_MAX_BYTES, STUB_MAX_BYTES, Standing, bounded, decision_event, decision_id, open_decision, parse_decision_id,
-    standing, stub,
+    EVENT_MAX_BYTES, LeaderLog, STUB_MAX_BYTES, Standing, bounded, decision_event, decision_id, open_decision,
+    parse_decision_id, standing, stub,
 };
 pub use field::is_dns_subdomain;
 pub use guard::guard;
 pub use item::kinds;
 pub use labels::{REQUIREMENTS_MAX, VALUES_MAX, is_label_key, is_label_value};
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
-pub use query::{departure, explanation, pending_work, plan, plan_guard, reason, reason_code};
+pub use query::{departure, explanation, gone, pending_work, plan, plan_guard, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
 pub use verdicts::invalidated;
 pub use view::{collection, delete_time, executor, lag, node_state, obstacle, status, trouble, unsynced};

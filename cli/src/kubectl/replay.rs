@@ -13,8 +13,8 @@ use crate::counted::counted;
 use differences::Differences;
 use engine::leader::Event;
 use engine::time::Time;
-use engine::work::{ActionKind, Term};
-use proto::convert::{Clock, decision_event};
+use engine::work::ActionKind;
+use proto::convert::{Clock, LeaderLog};
 use proto::decision::v1beta1::{DecisionEvent, Position};
 use recording::{Damage, End, Ended, Header, Names, Reader, Step};
 use runtime::visible;
@@ -96,7 +96,7 @@ struct Replay {
     until: Option<Time>,
     /// Whether steps return events, which takes as long as the decisions.
     tells: bool,
-    term: Option<Term>,
+    log: LeaderLog,
     sequence: u64,
     rounds: u64,
     decided: BTreeMap<ActionKind, u64>,
@@ -113,7 +113,15 @@ impl Replay {
                 Time::from_origin(Duration::from_nanos(since))
             }
         });
-        Ok(Replay { of, until, tells: false, term: None, sequence: 0, rounds: 0, decided: BTreeMap::new() })
+        Ok(Replay {
+            of,
+            until,
+            tells: false,
+            log: LeaderLog::default(),
+            sequence: 0,
+            rounds: 0,
+            decided: BTreeMap::new(),
+        })
     }
 
     /// Replays a round. Returns its events of the decision log, if they are wanted.
@@ -123,17 +131,13 @@ impl Replay {
         let clock = self.clock();
         let mut told = Vec::new();
         for event in &events {
-            if let Event::TermGained(term) = event {
-                self.term = Some(term.clone());
-            } else if let Event::TermLost = event {
-                self.term = None;
-            } else if let Event::Decided { action, repeated: false, .. } = event {
+            if let Event::Decided { action, repeated: false, .. } = event {
                 *self.decided.entry(*action).or_default() += 1;
             }
             if !self.tells {
                 continue;
             }
-            let Some(event) = self.term.as_ref().and_then(|term| decision_event(event, term, clock)) else { continue };
+            let Some(event) = self.log.record(event, clock) else { continue };
             self.sequence += 1;
             let position = Some(Position { log_id: LOG.to_owned(), sequence: self.sequence });
             told.push(DecisionEvent { position, ..event });
@@ -150,7 +154,7 @@ impl Replay {
 
     /// That time in seconds since 1970.
     fn seconds(&self) -> i64 {
-        proto_seconds(self.clock().calendar)
+        seconds_since_1970(self.clock().calendar)
     }
 
     fn end(&self) -> Stopped {
@@ -163,7 +167,7 @@ impl Replay {
     }
 }
 
-fn proto_seconds(time: SystemTime) -> i64 {
+fn seconds_since_1970(time: SystemTime) -> i64 {
     prost_types::Timestamp::from(time).seconds
 }
 

@@ -6,14 +6,14 @@ use super::{DecisionLog, Queue};
 use engine::leader::Event;
 use engine::work::Term;
 use prost::Message as _;
-use proto::convert::{self, decision_event};
+use proto::convert::{self, LeaderLog};
 use std::sync::Arc;
 
 /// The only writer of the log. The collector's task owns it, and it never waits.
 #[derive(Debug)]
 pub(crate) struct Writer {
     sink: Sink,
-    term: Option<Term>,
+    log: LeaderLog,
     /// Steps of this round. They become visible together at its end, with one notification.
     round: Vec<Step>,
 }
@@ -28,26 +28,23 @@ enum Sink {
 impl Writer {
     pub(crate) fn new(log: &DecisionLog) -> Writer {
         let sink = log.queue().cloned().map_or_else(|| Sink::Memory(log.clone()), Sink::Queue);
-        Writer { sink, term: None, round: Vec::new() }
+        Writer { sink, log: LeaderLog::default(), round: Vec::new() }
     }
 
     #[cfg(test)]
     pub(crate) fn into_queue(queue: Arc<Queue>) -> Writer {
-        Writer { sink: Sink::Queue(queue), term: None, round: Vec::new() }
+        Writer { sink: Sink::Queue(queue), log: LeaderLog::default(), round: Vec::new() }
     }
 
     /// Records an event.
     pub(crate) fn note(&mut self, event: &Event, clock: convert::Clock) {
         if let Event::TermGained(term) = event {
             self.round.push(Step::Begin(term.clone(), clock.calendar.into()));
-            self.term = Some(term.clone());
         }
         if matches!(event, Event::TermLost) {
             self.round.push(Step::End);
-            self.term = None;
         }
-        let Some(term) = &self.term else { return };
-        if let Some(event) = decision_event(event, term, clock) {
+        if let Some(event) = self.log.record(event, clock) {
             self.round.push(Step::Event(Noted { event: event.encode_to_vec().into(), time: event.event_time }));
         }
     }

@@ -15,7 +15,7 @@ use crate::clock::wire;
 use crate::ingest::questions::Texts;
 use dependents::Dependents;
 use engine::evidence::Presence;
-use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries, Tombstone};
+use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries};
 use engine::object::{GroupResource, Uid};
 use engine::view::{LISTED_MAX, NodeView};
 use futures::stream::BoxStream;
@@ -186,7 +186,7 @@ impl GraphService for Graph {
                     ..node.into()
                 }
             }
-            None => gone(known.tombstone().ok_or_else(|| known.not_found(&visibility))?),
+            None => known.tombstone().ok_or_else(|| known.not_found(&visibility))?.into(),
         };
         Ok(Response::new(GetObjectResponse { node: Some(mask.apply(node)), meta: Some(meta) }))
     }
@@ -324,13 +324,7 @@ impl GraphService for Graph {
             }
             None => {
                 let tombstone = known.tombstone().ok_or_else(|| known.not_found(&visibility))?;
-                ExplainObjectResponse {
-                    node: Some(gone(tombstone)),
-                    verdict: Verdict::Gone.into(),
-                    meta,
-                    departure,
-                    ..Default::default()
-                }
+                ExplainObjectResponse { meta, ..convert::gone(tombstone.clone(), clock) }
             }
         };
         redact::explanation(&visibility, &mut answer).await?;
@@ -469,16 +463,6 @@ fn best_known(nodes: Vec<NodeView>, visibility: &Visibility) -> Option<NodeView>
         Presence::Virtual { .. } | Presence::Read { .. } => 1,
         Presence::Absent(_) => 2,
     })
-}
-
-/// A deleted object as a node.
-fn gone(tombstone: &Tombstone) -> Node {
-    Node {
-        r#ref: Some(tombstone.object.clone().into()),
-        state: NodeState::Gone.into(),
-        resource_version: tombstone.resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
-        ..Default::default()
-    }
 }
 
 fn uid(text: &str, field: &str) -> Result<Uid, Status> {

@@ -21,6 +21,24 @@ pub use bounds::{EVENT_MAX_BYTES, STUB_MAX_BYTES, bounded, stub};
 /// Maximum length of a text in a change of the collector's state.
 const TEXT_MAX_BYTES: usize = 1024;
 
+/// The decision log of a leader: its events become records while it has a term.
+#[derive(Clone, Debug, Default)]
+pub struct LeaderLog {
+    term: Option<Term>,
+}
+
+impl LeaderLog {
+    /// The record of the next event, if it has one.
+    pub fn record(&mut self, event: &Event, clock: Clock) -> Option<DecisionEvent> {
+        if let Event::TermGained(term) = event {
+            self.term = Some(term.clone());
+        } else if let Event::TermLost = event {
+            self.term = None;
+        }
+        decision_event(event, self.term.as_ref()?, clock)
+    }
+}
+
 /// The record of an event in the decision log: a step of a decision, or a change of the collector's state. `None` if
 /// the event has no record. The log sets the position.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {

@@ -106,6 +106,28 @@ pub fn explanation(of: Explanation, clock: Clock) -> graph::ExplainObjectRespons
     }
 }
 
+/// What is left of a deleted object, without the state of the answering replica.
+pub fn gone(tombstone: Tombstone, clock: Clock) -> graph::ExplainObjectResponse {
+    graph::ExplainObjectResponse {
+        node: Some(graph::Node::from(&tombstone)),
+        verdict: graph::Verdict::Gone.into(),
+        departure: Some(departure(tombstone, clock)),
+        ..Default::default()
+    }
+}
+
+/// A deleted object as a node.
+impl From<&Tombstone> for graph::Node {
+    fn from(tombstone: &Tombstone) -> graph::Node {
+        graph::Node {
+            r#ref: Some(tombstone.object.clone().into()),
+            state: graph::NodeState::Gone.into(),
+            resource_version: text(tombstone.resource_version.as_ref()),
+            ..Default::default()
+        }
+    }
+}
+
 /// The code of a reason.
 pub fn reason_code(code: ReasonCode) -> Code {
     match code {

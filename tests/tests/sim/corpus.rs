@@ -3,9 +3,7 @@
 //! A change of a list is a change of decisions. Write the lists anew with `BLESS=1`, and say in the commit why other
 //! decisions are right.
 
-use engine::leader::Event;
-use engine::work::Term;
-use proto::convert::{Clock, decision_event};
+use proto::convert::{Clock, LeaderLog};
 use proto::decision::v1beta1::DecisionEvent;
 use recording::{End, Ended, Reader, Replay, Step};
 use std::fmt::Write as _;
@@ -27,16 +25,11 @@ fn corpus() -> Vec<PathBuf> {
 /// One line for each event of the decision log.
 fn decisions(file: &Path) -> String {
     let mut replay = Replay::new(Reader::open(file).expect("a recording"));
-    let (mut lines, mut term): (String, Option<Term>) = (String::new(), None);
+    let (mut lines, mut log) = (String::new(), LeaderLog::default());
     while let Some(Step { at, events }) = replay.step() {
         let clock = Clock { now: at, calendar: SystemTime::UNIX_EPOCH + at.since_origin() };
         for event in &events {
-            if let Event::TermGained(gained) = event {
-                term = Some(gained.clone());
-            } else if let Event::TermLost = event {
-                term = None;
-            }
-            if let Some(event) = term.as_ref().and_then(|term| decision_event(event, term, clock)) {
+            if let Some(event) = log.record(event, clock) {
                 writeln!(lines, "{:.3} {}", at.since_origin().as_secs_f64(), words(&event)).expect("memory");
             }
         }

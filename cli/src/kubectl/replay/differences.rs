@@ -3,7 +3,7 @@
 //! Two decisions are the same if their action, their object and the facts that they depend on are the same: then they
 //! have the same decision id. Their times do not count.
 
-use super::{Document, Kind, Problem, Replay, Schema, object, proto_seconds, why};
+use super::{Document, Kind, Problem, Replay, Schema, object, seconds_since_1970, why};
 use crate::counted::counted;
 use engine::object::Uid;
 use engine::time::Time;
@@ -11,7 +11,6 @@ use proto::convert::Clock;
 use proto::decision::v1beta1::{DecisionEvent, Phase};
 use proto::graph::v1beta1::ExplainObjectResponse;
 use proto::r#type::v1beta1::ObjectRef;
-use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde::Deserialize;
 use serde_json::json;
@@ -176,7 +175,7 @@ impl Explained {
         let mut text = format!("{} in both\n", counted(self.same, "decision"));
         for (decision, answer, clock) in &self.told {
             let _infallible = writeln!(text, "only in {other}: {}", decision.words());
-            let why = answer.as_ref().map(|answer| why::recorded(answer, proto_seconds(clock.calendar)));
+            let why = answer.as_ref().map(|answer| why::recorded(answer, seconds_since_1970(clock.calendar)));
             let why = why.unwrap_or_else(|| "the object is not in the recording at that time\n".to_owned());
             why.lines().for_each(|line| {
                 let _infallible = writeln!(text, "    {line}");
@@ -241,8 +240,7 @@ impl From<Target> for ObjectRef {
     }
 }
 
-/// `ITEM_KIND_REMOVE_FINALIZER` as `remove finalizer`.
+/// The name of an action, as the summary and the metrics have it.
 fn action(name: &str) -> String {
-    let known = ItemKind::from_str_name(name).map_or(name, |kind| kind.as_str_name());
-    known.strip_prefix("ITEM_KIND_").unwrap_or(known).to_lowercase().replace('_', " ")
+    name.strip_prefix("ITEM_KIND_").unwrap_or(name).to_lowercase()
 }

@@ -5,7 +5,7 @@ use engine::leader::{Queries, Tombstone};
 use engine::object::{Name, Uid};
 use graph_service::options::kind_name;
 use proto::convert::{self, Clock};
-use proto::graph::v1beta1::{ExplainObjectResponse, Node, NodeState, Verdict};
+use proto::graph::v1beta1::ExplainObjectResponse;
 use recording::Replay;
 use runtime::visible;
 
@@ -35,7 +35,7 @@ pub(super) fn explain(
             object.group_resource() == *collection && *object.name == *name && is_in(&object.namespace, namespace)
         };
         if let Some(tombstone) = queries.tombstones().filter(is_it).last() {
-            return Ok(gone(tombstone, clock));
+            return Ok(convert::gone(tombstone.clone(), clock));
         }
     }
     let what = format!("the recording does not know {named} in namespace {namespace} at this time");
@@ -45,7 +45,7 @@ pub(super) fn explain(
 /// Explains the object with this uid, if the graph has it or remembers it.
 pub(super) fn of_uid(queries: &Queries<'_>, clock: Clock, uid: &Uid) -> Option<ExplainObjectResponse> {
     let explained = queries.explain(uid).map(|of| convert::explanation(of, clock));
-    explained.or_else(|| queries.tombstone(uid).map(|tombstone| gone(tombstone, clock)))
+    explained.or_else(|| queries.tombstone(uid).map(|tombstone| convert::gone(tombstone.clone(), clock)))
 }
 
 fn uid(queries: &Queries<'_>, group: &str, kind: &str, namespace: &str, name: &str) -> Option<Uid> {
@@ -55,10 +55,4 @@ fn uid(queries: &Queries<'_>, group: &str, kind: &str, namespace: &str, name: &s
 /// Objects without a namespace are in every one.
 fn is_in(of: &Name, namespace: &str) -> bool {
     of.is_empty() || **of == *namespace
-}
-
-fn gone(tombstone: &Tombstone, clock: Clock) -> ExplainObjectResponse {
-    let node = Node { r#ref: Some(tombstone.object.clone().into()), state: NodeState::Gone.into(), ..Node::default() };
-    let departure = Some(convert::departure(tombstone.clone(), clock));
-    ExplainObjectResponse { node: Some(node), verdict: Verdict::Gone.into(), departure, ..Default::default() }
 }

@@ -5,7 +5,7 @@
 //! service keeps the state of an ended stream for a while, and another stream can resume from any of its messages. If
 //! that state is gone, or a change was missed, the stream starts with a new snapshot.
 
-use super::{Graph, WALK_MAX, gone, lookup, named};
+use super::{Graph, WALK_MAX, lookup, named};
 use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Sieve;
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
@@ -455,7 +455,7 @@ struct Seen {
 impl Seen {
     fn of(queries: &Queries<'_>, uid: &Uid) -> Seen {
         let linked = queries.linked(uid);
-        let departed = if linked.is_none() { queries.tombstone(uid).map(gone) } else { None };
+        let departed = if linked.is_none() { queries.tombstone(uid).map(Node::from) } else { None };
         Seen { linked, departed }
     }
 
