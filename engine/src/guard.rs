@@ -197,6 +197,13 @@ pub struct Approved {
     pub accepted: bool,
 }
 
+impl Approved {
+    /// Whether the entry is about this root and has not ended at this time since 1970.
+    pub(crate) fn stands(&self, root: &Uid, calendar: Duration) -> bool {
+        calendar < self.until && self.root == *root
+    }
+}
+
 /// A policy engine is asked first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

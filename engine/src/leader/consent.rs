@@ -212,7 +212,7 @@ impl Leader {
         let stands = |approved: &&Approved| {
             let is_inherited = approved.accepted && known.inherits(id);
             let is_it = permitted || is_inherited || approved.digest == known.extent.digest;
-            calendar < approved.until && approved.root == known.root.uid && is_it
+            approved.stands(&known.root.uid, calendar) && is_it
         };
         let Some(approved) = approval.approved.iter().find(stands) else {
             if permitted {

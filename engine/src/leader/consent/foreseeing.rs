@@ -106,7 +106,7 @@ impl Foreseen {
                 || approval
                     .approved
                     .iter()
-                    .any(|approved| *calendar < approved.until && approved.root == *root && approved.digest == digest);
+                    .any(|approved| approved.stands(root, *calendar) && approved.digest == digest);
             (known.extent.clone(), is_given)
         });
         with_approval.collect()

@@ -7,6 +7,7 @@ use crate::guard::{
     Answer, Answered, Approval, Approved, Budget, FailurePolicy, Gate, Guard, GuardId, Limit, OnExceeded, Recorded,
     Rule,
 };
+use crate::scope::{Filter, Scope};
 use crate::view::ReasonCode;
 
 mod answers;
@@ -71,13 +72,18 @@ impl Bench {
     }
 
     fn answer(&mut self, question: &Question, answer: Answer) {
+        self.answer_for(question, answer, Duration::ZERO);
+    }
+
+    /// An answer that may be used again for this time.
+    fn answer_for(&mut self, question: &Question, answer: Answer, valid_for: Duration) {
         self.input(Input::GateAnswered(Answered {
             gate: question.gate.clone(),
             number: question.number,
             answer,
             by: "policy".to_string(),
             message: "says so".to_string(),
-            valid_for: Duration::ZERO,
+            valid_for,
         }));
         self.pass(Duration::from_millis(1));
     }
@@ -211,6 +217,40 @@ fn an_object_in_deletion_counts_although_no_report_says_so() {
         bench.pass(Duration::from_secs(1));
         assert_eq!(bench.granted.len(), 0, "one of one; ambiguous: {ambiguous}");
     }
+}
+
+#[test]
+fn a_released_item_that_is_withdrawn_does_not_end_the_release() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(1, OnExceeded::Hold))));
+    bench.delete_owner_of(3);
+    let lease = bench.granted.remove(0);
+    bench.start(&lease);
+    bench.seen("things", object("things", "other", 104));
+    let names = (0..3).map(|number| format!("d{number}"));
+    let next = names.filter(|name| **name != *lease.item.target.name).min_by_key(|name| uid(name)).unwrap();
+    // In one round: the attempt fails, which releases the next item, and that one only loses a reference.
+    let report = WorkReport { outcome: Outcome::AdmissionDenied, ..done(&lease) };
+    let reports = ToLeader::Reports { reports: vec![report], returns: Vec::new() };
+    bench.leader.handle(bench.now, Input::Message { stream: STREAM, message: reports });
+    bench.seen("configmaps", object("configmaps", &next, 105).owned_by("things", "o").owned_by("things", "other"));
+    bench.pass(Duration::from_secs(5));
+    let others = bench.granted.iter().filter(|granted| granted.item.target != lease.item.target);
+    let deletes = others.filter(|granted| granted.item.action.kind() == ActionKind::Delete);
+    assert_eq!(deletes.count(), 1, "the third does not wait for a window without deletions");
+}
+
+#[test]
+fn a_lease_that_ends_outside_the_scope_leaves_nothing_in_the_budget() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(2, OnExceeded::Hold))));
+    bench.delete_owner_of(1);
+    let elsewhere = Filter { namespaces: vec!["elsewhere".into()], ..Filter::default() };
+    let narrow = guard(GuardKind::Budget, 2, Rule::Budget(budget(2, OnExceeded::Hold)));
+    bench.guard(Guard { scope: Scope { targets: vec![elsewhere] }, ..narrow });
+    assert_eq!(bench.carry_out(104), 1);
+    let crate::view::GuardUsage::Budget { spent, .. } = bench.leader.queries().guards()[0].usage else { panic!() };
+    assert_eq!(spent, 0);
 }
 
 #[test]

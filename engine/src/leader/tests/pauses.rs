@@ -173,6 +173,30 @@ fn a_write_that_got_no_answer_may_be_in_transit_and_is_waited_for() {
 }
 
 #[test]
+fn a_lease_of_an_earlier_term_that_gets_no_answer_is_waited_for() {
+    const OTHER: StreamId = StreamId(7);
+    let mut bench = Bench::cascade(1, 1);
+    let lease = bench.take("d0");
+    let granted = lease.id;
+    let earlier = Term { number: 0, ..lease.term.clone() };
+    let of_earlier = WorkLease { id: LeaseId { term: 0, number: 7 }, term: earlier.clone(), ..lease };
+    let held = HeldLease { lease: of_earlier.id, item: of_earlier.item.id, term: earlier, started: true };
+    bench.hello(OTHER, Hello { held: vec![held], ..hello("e2", "i2") });
+    bench.press(pause("p", 1));
+    bench.hand_back(granted);
+    assert!(!bench.pause_view("p").effective, "the other one may write");
+    let report = WorkReport { outcome: Outcome::Ambiguous, ..done(&of_earlier) };
+    bench.message(OTHER, ToLeader::Reports { reports: vec![report], returns: Vec::new() });
+    for second in 1..=30 {
+        assert!(!bench.pause_view("p").effective, "before second {second}");
+        bench.pass(Duration::from_secs(1));
+        bench.message(OTHER, beat());
+        bench.message(STREAM, beat());
+    }
+    assert!(bench.pause_view("p").effective, "{}", bench.pause_view("p").pending);
+}
+
+#[test]
 fn only_what_destroys_is_held_and_never_leases_or_what_is_ours() {
     let mut bench = Bench::synced();
     for (group, resource, kind) in [("coordination.k8s.io", "leases", "Lease"), ("ownergraph.dev", "pauses", "Pause")] {

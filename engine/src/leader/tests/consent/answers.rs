@@ -7,18 +7,6 @@ fn gated(version: u64, rule: Gate) -> Guard {
 }
 
 impl Bench {
-    fn valid_answer(&mut self, question: &Question, answer: Answer, valid_for: Duration) {
-        self.input(Input::GateAnswered(Answered {
-            gate: question.gate.clone(),
-            number: question.number,
-            answer,
-            by: String::new(),
-            message: String::new(),
-            valid_for,
-        }));
-        self.pass(Duration::from_millis(1));
-    }
-
     /// The only question since the last call.
     fn question(&mut self) -> Question {
         assert_eq!(self.asked.len(), 1, "{:?}", self.asked);
@@ -64,7 +52,7 @@ fn an_allowance_ends_with_the_decision_unless_it_may_be_used_again() {
         bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(0, OnExceeded::Hold))));
         bench.delete_owner_of(1);
         let question = bench.question();
-        bench.valid_answer(&question, Answer::Allow, valid_for);
+        bench.answer_for(&question, Answer::Allow, valid_for);
         assert_eq!(bench.granted.len(), 0, "the budget has no room");
         bench.hold("d0", 104, true);
         bench.hold("d0", 105, false);
@@ -83,7 +71,7 @@ fn another_engine_is_asked_anew() {
     bench.pass(Duration::from_millis(1));
     assert_eq!(bench.cancelled, [asked[1].number], "the question to the former engine");
     assert_eq!((bench.asked.len(), bench.granted.len()), (2, 0));
-    bench.valid_answer(&asked[1], Answer::Allow, Duration::ZERO);
+    bench.answer_for(&asked[1], Answer::Allow, Duration::ZERO);
     assert_eq!(bench.granted.len(), 0, "the former engine answers late");
 }
 
@@ -113,7 +101,7 @@ fn a_gate_that_is_repaired_asks_about_what_waited() {
     bench.delete_owner_of(1);
     let lost = bench.question();
     bench.guard(guard(GuardKind::Gate, 2, Rule::Hold));
-    bench.valid_answer(&lost, Answer::Failed, Duration::ZERO);
+    bench.answer_for(&lost, Answer::Failed, Duration::ZERO);
     bench.pass(MINUTE);
     bench.guard(gated(3, gate(FailurePolicy::Deny)));
     bench.pass(Duration::from_millis(1));
@@ -129,7 +117,7 @@ fn the_longest_hold_begins_with_the_hold() {
     bench.guard(guard(GuardKind::Budget, 1, Rule::Budget(budget(0, OnExceeded::Hold))));
     bench.delete_owner_of(1);
     let question = bench.question();
-    bench.valid_answer(&question, Answer::Allow, Duration::from_secs(1));
+    bench.answer_for(&question, Answer::Allow, Duration::from_secs(1));
     bench.pass(MINUTE);
     // The budget is gone, and the allowance has ended.
     let id = GuardId { kind: GuardKind::Budget, name: "g".into() };

@@ -26,18 +26,6 @@ impl Bench {
         self.pass(Duration::from_millis(1));
     }
 
-    fn answer_for(&mut self, question: &Question, answer: Answer, valid_for: Duration) {
-        self.input(Input::GateAnswered(Answered {
-            gate: question.gate.clone(),
-            number: question.number,
-            answer,
-            by: String::new(),
-            message: String::new(),
-            valid_for,
-        }));
-        self.pass(Duration::from_millis(1));
-    }
-
     fn rejected(&self) -> Vec<&str> {
         let rejected = self.events.iter().filter_map(|event| match event {
             Event::Rejected { why } => Some(why.as_str()),
