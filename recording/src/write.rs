@@ -25,7 +25,9 @@ pub struct Limits {
 pub struct Writer {
     directory: PathBuf,
     header: Header,
-    limits: Limits,
+    /// Maximum of the bytes of one file, and of all files of this recording.
+    segment_max: u64,
+    max: u64,
     file: File,
     /// Bytes of the present file, and of the files before.
     written: u64,
@@ -46,11 +48,11 @@ impl Writer {
         let kept = make_room(directory, limits.directory / 2)?;
         let header = Header { segment: 0, ..header };
         let file = create(directory, &header)?;
-        let limits = Limits { directory: limits.directory - kept.min(limits.directory), ..limits };
         let mut writer = Writer {
             directory: directory.to_owned(),
             header,
-            limits,
+            segment_max: limits.segment,
+            max: limits.directory.saturating_sub(kept),
             file,
             written: MAGIC.len() as u64,
             before: 0,
@@ -70,14 +72,14 @@ impl Writer {
         if self.raw.len() >= BLOCK_BYTES {
             self.flush()?;
         }
-        if self.written >= self.limits.segment {
+        if self.written >= self.segment_max {
             self.before += self.written;
             self.header.segment += 1;
             self.file = create(&self.directory, &self.header)?;
             self.written = MAGIC.len() as u64;
             self.begin()?;
         }
-        Ok(self.before + self.written >= self.limits.directory)
+        Ok(self.bytes() >= self.max)
     }
 
     /// Writes a block of the entries so far.

@@ -203,6 +203,7 @@ pub(crate) struct Progress {
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
+
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Replay {
     /// The directory of a recording, or its first file: what `graph-service --record` has written.
