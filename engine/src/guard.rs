@@ -8,6 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// Prefix of the author of a Pause of the built-in breaker. The name of the collection follows.
+pub const BREAKER_AUTHOR: &str = "breaker/";
+
 /// The kinds of guards, the strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

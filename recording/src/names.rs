@@ -5,7 +5,7 @@
 //! pseudonyms within a recording, so the decisions stay the same.
 
 use super::{Call, Header, Names, Round};
-use engine::guard::{Answered, Approval, Approved, Gate, Guard, GuardId, Rule};
+use engine::guard::{Answered, Approval, Approved, BREAKER_AUTHOR, Gate, Guard, GuardId, Rule};
 use engine::leader::{Config, GuardAnswer, GuardList, Input, ProbeAnswer};
 use engine::object::{Name, Object, ObjectRef};
 use engine::scope::{Filter, OwnerScope, Requirement, Scope, Test};
@@ -125,7 +125,7 @@ impl Pseudonyms {
         self.scope(&mut guard.scope);
         guard.reason.clear();
         // The breaker knows its own pauses by their author.
-        if !guard.actor.starts_with("breaker/") {
+        if !guard.actor.starts_with(BREAKER_AUTHOR) {
             guard.actor.clear();
         }
         guard.problem.clear();

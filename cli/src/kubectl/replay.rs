@@ -27,8 +27,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 mod differences;
 mod object;
-#[cfg(test)]
-mod tests;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
 /// The log of a replay, in positions of its events.
@@ -36,49 +34,65 @@ const LOG: &str = "replay";
 
 pub(super) fn run(flags: &flags::Replay) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
-    let mut replay = Replay::open(&flags.trace, flags.until)?;
-    replay.tells = flags.decisions || flags.against.is_some();
-    if flags.decisions {
-        let (schema, mut out) = (Schema::load()?, std::io::BufWriter::new(std::io::stdout().lock()));
-        while let Some(events) = replay.step() {
-            for event in events {
-                let item = Record::of(event).item(&schema)?;
-                out.write_all(visible::json(&item.to_string()).as_bytes())?;
-                out.write_all(b"\n")?;
-            }
-        }
-        out.flush()?;
-        return Ok(replay.end().note());
+    let replay = Replay::open(&flags.trace, flags.until)?;
+    match (flags.decisions, &flags.why, &flags.against) {
+        (true, _, _) => decisions(replay),
+        (false, Some(named), _) => explanation(replay, named, &flags.namespace, &printer),
+        (false, None, Some(other)) => comparison(replay, flags, other, &printer),
+        (false, None, None) => summary(replay, &printer),
     }
-    if let Some(named) = &flags.why {
-        while replay.step().is_some() {}
-        let answer = object::explain(&replay.of, replay.clock(), named, &flags.namespace)?;
-        if printer.format == Format::Table {
-            printer.print(&why::recorded(&answer, replay.seconds()))?;
-        } else {
-            let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
-            printer.print_document(Document::new(Kind::Explanation).with_fields(fields), &[])?;
+}
+
+/// Prints all events of the decision log.
+fn decisions(mut replay: Replay) -> Answered {
+    replay.tells = true;
+    let (schema, mut out) = (Schema::load()?, std::io::BufWriter::new(std::io::stdout().lock()));
+    while let Some(events) = replay.step() {
+        for event in events {
+            let item = Record::of(event).item(&schema)?;
+            out.write_all(visible::json(&item.to_string()).as_bytes())?;
+            out.write_all(b"\n")?;
         }
-        return Ok(replay.end().note());
     }
-    if let Some(other) = &flags.against {
-        let mut differences = Differences::of(other)?;
-        while let Some(events) = replay.step() {
-            events.iter().for_each(|event| differences.take(event));
-        }
-        let end = replay.end();
-        // Later decisions of the file are not replayed.
-        let origin = i128::from(replay.of.header().origin);
-        let until = replay.until.map(|until| origin + until.since_origin().as_nanos() as i128);
-        let explained = differences.explained(until, || Replay::open(&flags.trace, flags.until))?;
-        if printer.format == Format::Table {
-            printer.print(&explained.text(other))?;
-        } else {
-            printer.print_document(explained.document(&Schema::load()?)?, &[])?;
-        }
-        let ending = end.note();
-        return Ok(if explained.is_empty() { ending } else { Ending::Findings });
+    out.flush()?;
+    Ok(replay.end().note())
+}
+
+/// Explains an object as it is at the end.
+fn explanation(mut replay: Replay, named: &str, namespace: &str, printer: &Printer) -> Answered {
+    while replay.step().is_some() {}
+    let answer = object::explain(&replay.of, replay.clock(), named, namespace)?;
+    if printer.format == Format::Table {
+        printer.print(&why::recorded(&answer, replay.seconds()))?;
+    } else {
+        let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
+        printer.print_document(Document::new(Kind::Explanation).with_fields(fields), &[])?;
     }
+    Ok(replay.end().note())
+}
+
+/// Compares the decisions with those of a file.
+fn comparison(mut replay: Replay, flags: &flags::Replay, other: &Path, printer: &Printer) -> Answered {
+    replay.tells = true;
+    let mut differences = Differences::of(other)?;
+    while let Some(events) = replay.step() {
+        events.iter().for_each(|event| differences.take(event));
+    }
+    // Later decisions of the file are not replayed.
+    let origin = i128::from(replay.of.header().origin);
+    let until = replay.until.map(|until| origin + until.since_origin().as_nanos() as i128);
+    let explained = differences.explained(until, || Replay::open(&flags.trace, flags.until))?;
+    if printer.format == Format::Table {
+        printer.print(&explained.text(other))?;
+    } else {
+        printer.print_document(explained.document(&Schema::load()?)?, &[])?;
+    }
+    let ending = replay.end().note();
+    Ok(if explained.is_empty() { ending } else { Ending::Findings })
+}
+
+/// Says what the recording has, and how it ends.
+fn summary(mut replay: Replay, printer: &Printer) -> Answered {
     let begun = Instant::now();
     while replay.step().is_some() {}
     let summary = Summary::of(&replay, begun.elapsed());

@@ -14,6 +14,7 @@
 //! | passed | The deletions are few, or a person has let them go | after [`WINDOW`] |
 
 use super::budgets::Spent;
+use crate::guard::BREAKER_AUTHOR;
 use crate::object::{GroupResource, Uid};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -37,8 +38,6 @@ const PREVENTED_MAX: usize = 10;
 pub(super) const PAUSE_FOR: Duration = Duration::from_secs(3600);
 /// A Pause that was not seen within this time is wanted again.
 pub(super) const PAUSE_AGAIN: Duration = Duration::from_secs(60);
-/// Prefix of the author of the Pauses of the breaker.
-pub(super) const AUTHOR: &str = "breaker/";
 
 /// The breakers of all collections.
 #[derive(Debug, Default)]
@@ -170,7 +169,7 @@ impl Breaker {
     }
 
     fn named(&mut self, author: &str) -> impl Iterator<Item = (&GroupResource, &mut Collection)> {
-        let name = author.strip_prefix(AUTHOR).map(alloc::string::String::from);
+        let name = author.strip_prefix(BREAKER_AUTHOR).map(alloc::string::String::from);
         self.0.iter_mut().filter(move |(of, _)| name.as_ref().is_some_and(|name| alloc::format!("{of}") == *name))
     }
 

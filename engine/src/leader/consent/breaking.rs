@@ -1,10 +1,10 @@
 //! The leader's part of the breaker: which deletions are unexplained, and what holds and releases them.
 
 use super::super::{BreakerMode, Event, Leader, Output, Timer};
-use super::breaker::{AUTHOR, Follows, PAUSE_AGAIN, PAUSE_FOR, SLOW_PERCENT, Settled};
+use super::breaker::{Follows, PAUSE_AGAIN, PAUSE_FOR, SLOW_PERCENT, Settled};
 use crate::evidence::Proof;
 use crate::graph::Known;
-use crate::guard::GuardId;
+use crate::guard::{BREAKER_AUTHOR, GuardId};
 use crate::hold::Hold;
 use crate::object::{GroupResource, ObjectRef};
 use crate::queue::Draft;
@@ -86,7 +86,7 @@ impl Leader {
         if self.cx.term.is_none() {
             return;
         }
-        let by = format!("{}{collection}", AUTHOR);
+        let by = format!("{BREAKER_AUTHOR}{collection}");
         let target = Filter { resources: alloc::vec![collection], ..Filter::default() };
         let scope = Scope { targets: alloc::vec![target] };
         self.cx.outputs.push_back(Output::CreatePause { by, scope, reason, lifetime: PAUSE_FOR });
@@ -111,7 +111,7 @@ impl Leader {
         match holds.get(pause) {
             Some(entry) if !entry.over => {
                 let author = entry.guard.actor.clone();
-                if author.starts_with(AUTHOR) {
+                if author.starts_with(BREAKER_AUTHOR) {
                     self.consent.breaker.paused(&author);
                     self.consent.pauses.insert(pause.clone(), author);
                 }
