@@ -167,3 +167,19 @@ fn a_matcher_finds_what_the_definition_says() {
         }
     }
 }
+
+#[test]
+fn a_table_of_any_size_finds_its_texts_and_no_others() {
+    let mut texts = Texts::<usize>::default();
+    assert_eq!(texts.get(b"key-0"), None);
+    for number in 0..3000 {
+        *texts.entry(&format!("key-{number}").into()) = number;
+        *texts.entry(&format!("{number}/a-longer-key").into()) = number;
+    }
+    for number in 0..3000 {
+        assert_eq!(texts.get(format!("key-{number}").as_bytes()), Some(&number));
+        assert_eq!(texts.get(format!("{number}/a-longer-key").as_bytes()), Some(&number));
+        assert_eq!(texts.get(format!("key-{number}-").as_bytes()), None);
+        assert_eq!(texts.get(format!("x{number}/a-longer-key").as_bytes()), None);
+    }
+}
