@@ -1,7 +1,7 @@
 //! Guards as their resources state them: pauses, protections, budgets, approvals and gates. [`crate::hold`] decides what
 //! they hold.
 
-use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
+use crate::object::{GroupResource, HOLD_ANNOTATION, Name, ObjectRef, ResourceVersion, Uid};
 use crate::scope::Scope;
 use crate::work::ActionKind;
 use alloc::string::String;
@@ -71,6 +71,26 @@ pub struct GuardId {
 impl core::fmt::Display for GuardId {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}/{}", self.kind.as_str(), self.name)
+    }
+}
+
+/// What holds a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    Guard(GuardId),
+    /// The hold annotation of the object.
+    Annotation,
+    /// An invalid owner reference of the object.
+    InvalidReference,
+}
+
+impl core::fmt::Display for HeldBy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            HeldBy::Guard(id) => id.fmt(f),
+            HeldBy::Annotation => write!(f, "annotation/{HOLD_ANNOTATION}"),
+            HeldBy::InvalidReference => f.write_str("invalid-reference"),
+        }
     }
 }
 

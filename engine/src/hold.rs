@@ -5,7 +5,7 @@
 //! asked when a decision would be granted.
 
 use crate::coverage::Coverage;
-use crate::guard::{Guard, GuardId, GuardKind, Rule};
+use crate::guard::{Guard, GuardId, GuardKind, HeldBy, Rule};
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::scope::{Filter, Target};
 use crate::selectors::{Selectors, Table};
@@ -35,6 +35,10 @@ pub(crate) fn is_exempt(group: &str, resource: &str) -> bool {
 /// The reason why an item is held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hold {
+    /// The hold annotation of the object.
+    Annotation,
+    /// An invalid owner reference of the object, which the policy holds.
+    InvalidReference,
     Guard(GuardId),
     /// The built-in breaker of a collection.
     Breaker(GroupResource),
@@ -45,8 +49,33 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
+    /// Whether the object holds itself.
+    pub(crate) fn is_own(&self) -> bool {
+        match self {
+            Hold::Annotation | Hold::InvalidReference => true,
+            Hold::Guard(_) | Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_) => false,
+        }
+    }
+
+    /// Whether the hold lasts until a user ends it.
+    pub(crate) fn is_to_last(&self) -> bool {
+        self.is_own() || matches!(self, Hold::Guard(GuardId { kind: GuardKind::Protection, .. }))
+    }
+
+    /// The holder that the log names. A lack of knowledge and the built-in breaker have events of their own.
+    pub(crate) fn holder(&self) -> Option<HeldBy> {
+        match self {
+            Hold::Annotation => Some(HeldBy::Annotation),
+            Hold::InvalidReference => Some(HeldBy::InvalidReference),
+            Hold::Guard(id) => Some(HeldBy::Guard(id.clone())),
+            Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_) => None,
+        }
+    }
+
     pub(crate) fn code(&self) -> ReasonCode {
         let kind = match self {
+            Hold::Annotation => return ReasonCode::HoldAnnotation,
+            Hold::InvalidReference => return ReasonCode::InvalidReference,
             Hold::Guard(GuardId { kind, .. }) | Hold::Unknown(kind) | Hold::TooMany(kind) => *kind,
             Hold::Breaker(_) => GuardKind::Budget,
         };

@@ -15,7 +15,7 @@ use crate::hold::Hold;
 use crate::object::{
     Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
 };
-use crate::verdict::{Standing, Verdict, standings, verdict};
+use crate::verdict::{Standing, Verdict, own_hold, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
 use crate::work::PropagationPolicy;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -247,7 +247,7 @@ impl World {
         let drop =
             |places: Vec<usize>| (!places.is_empty() && !self.is_braked(id, &places)).then_some(Act::Drop(places));
         match verdict(&self.graph, &self.coverage, id) {
-            Verdict::NotObserved | Verdict::Unowned | Verdict::Undecided(_) | Verdict::Held => None,
+            Verdict::NotObserved | Verdict::Unowned | Verdict::Undecided(_) | Verdict::Held(_) => None,
             Verdict::Kept { drop: places } | Verdict::Terminating { drop: places } => drop(places),
             Verdict::Collectable(collection) if !collection.unblock.is_empty() => {
                 Some(Act::Unblock(collection.unblock))
@@ -485,9 +485,9 @@ impl World {
                 unsynced.extend(owners.iter().map(|&owner| self.graph.node(owner).kind()));
                 Some((Effect::Unknown, self.step, alloc::vec![self.related(undecided_code(*cause), &owners)]))
             }
-            (Verdict::Held, false) => {
-                let code = if node.is_held() { ReasonCode::HoldAnnotation } else { ReasonCode::InvalidReference };
-                Some((Effect::Held, self.step, alloc::vec![self.related(code, &[])]))
+            (Verdict::Held(_), false) => {
+                let hold = own_hold(&self.graph, node)?;
+                Some((Effect::Held, self.step, alloc::vec![self.related(hold.code(), &[])]))
             }
             (Verdict::Collectable(_), false) => Some((Effect::Held, self.step, alloc::vec![self.held(id)?])),
             (Verdict::Kept { drop } | Verdict::Terminating { drop }, false) if self.is_braked(id, drop) => {
@@ -506,7 +506,7 @@ impl World {
             | Verdict::Unowned
             | Verdict::Kept { .. }
             | Verdict::Undecided(_)
-            | Verdict::Held
+            | Verdict::Held(_)
             | Verdict::Collectable(_)
             | Verdict::Terminating { .. } => false,
         }

@@ -1,7 +1,7 @@
 //! Decisions that are not carried out yet: one item for each target uid, in fair order, with a rule for the wait after
 //! each kind of failure. The queue replaces upstream's `attemptToDelete` and `attemptToOrphan`.
 
-use crate::guard::GuardId;
+use crate::guard::HeldBy;
 use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
 use crate::scope;
@@ -122,7 +122,7 @@ pub(crate) struct Item {
     /// The hold of standing guards.
     hold: Option<Hold>,
     /// The guard that an event has reported to hold it.
-    pub(crate) reported_held: Option<GuardId>,
+    pub(crate) reported_held: Option<HeldBy>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused the item last.
     met: Option<Blocker>,
@@ -435,7 +435,7 @@ impl Queue {
         self.ages.leave(item.decided, &item.state);
         self.ages.enter(item.decided, &place);
         item.state = place.clone();
-        if item.reported_held.as_ref() != item.held_by() {
+        if item.reported_held != item.held_by() {
             self.held_news.insert(uid.clone());
         }
         match place {

@@ -6,6 +6,7 @@
 use crate::coverage::{Coverage, State};
 use crate::evidence::Proof;
 use crate::graph::{Graph, Known, Node, NodeId, Reference};
+use crate::hold::Hold;
 use crate::view::Undecided;
 use crate::work::PropagationPolicy;
 use alloc::collections::BTreeSet;
@@ -46,9 +47,8 @@ pub(crate) enum Verdict {
         drop: Vec<usize>,
     },
     Undecided(Undecided),
-    /// The verdict is deletion, but the object has the hold annotation, or an invalid reference if the policy holds
-    /// those.
-    Held,
+    /// As `Collectable`, but the object holds itself: see [`own_hold`].
+    Held(Collection),
     Collectable(Collection),
     /// Terminating, and waits only for finalizers of other controllers or for its grace period.
     Terminating {
@@ -123,10 +123,16 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if let Some(cause) = unverified {
         return Verdict::Undecided(cause);
     }
-    if node.is_held() || node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))) {
-        return Verdict::Held;
+    let collection = collection(graph, coverage, id, at(&[Standing::Waiting]));
+    if own_hold(graph, node).is_some() { Verdict::Held(collection) } else { Verdict::Collectable(collection) }
+}
+
+/// What of the object itself holds its deletion: the hold annotation, or an invalid reference if the policy holds those.
+pub(crate) fn own_hold(graph: &Graph, node: Node<'_>) -> Option<Hold> {
+    if node.is_held() {
+        return Some(Hold::Annotation);
     }
-    Verdict::Collectable(collection(graph, coverage, id, at(&[Standing::Waiting])))
+    node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))).then_some(Hold::InvalidReference)
 }
 
 /// The standing of each reference of a node, in order.

@@ -13,7 +13,6 @@ use super::session::Session;
 use crate::counted::are;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, Phase};
-use proto::graph::v1beta1::Reason;
 use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
 use proto::graph::v1beta1::reason::Code;
 use serde_json::{Value, json};
@@ -31,15 +30,9 @@ pub(super) async fn run(flags: Queue) -> Answered {
     let filter = |target| DecisionFilter { targets: vec![target], ..Default::default() };
     let filters = session.include().into_iter().map(filter).collect();
     let mut follow = Follow::new(service, Start::OpenThenFollow(true), filters, EventEncoding::Native);
-    let mut open = open(&mut session, &mut follow).await?;
-    // Objects with the hold annotation have no decision, but count like objects that a pause holds.
+    let open = open(&mut session, &mut follow).await?;
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let (stuck, _unsynced) = service.stuck(session.include(), Duration::ZERO).await?;
-    open.extend(stuck.iter().filter(|found| is_annotated(&found.reasons)).map(|found| DecisionEvent {
-        target: found.node.clone().and_then(|node| node.r#ref),
-        phase: Phase::Held.into(),
-        ..Default::default()
-    }));
     match session.format {
         Format::Json | Format::Yaml => session.print_document(document(&open, flags.by))?,
         Format::Name => {
@@ -76,10 +69,6 @@ fn held_by(stuck: &[Stuck], waiting: &[Waiting]) -> Vec<String> {
     }
     let text = |((guard, command), count)| format!("{} held by {guard}; release: {command}", are(count, "object"));
     held.into_iter().map(text).collect()
-}
-
-fn is_annotated(reasons: &[Reason]) -> bool {
-    reasons.iter().any(|reason| reason.code() == Code::HoldAnnotation)
 }
 
 /// The current state of every open decision.

@@ -3,7 +3,7 @@
 use crate::coverage::State;
 use crate::decision::{Cause, Grounds};
 use crate::evidence::{CheckBy, Proof};
-use crate::guard::{Answer, Cascade, GuardId, GuardKind};
+use crate::guard::{Answer, Cascade, GuardId, GuardKind, HeldBy};
 use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::scope::Scope;
 use crate::work::{ActionKind, Outcome, Term};
@@ -50,12 +50,12 @@ pub enum Event {
         replaced: bool,
         grounds: Box<Grounds>,
     },
-    /// A guard begins to hold a decision, or no guard holds it any more.
+    /// A decision begins to be held, by another holder than before, or nothing holds it any more.
     Held {
         target: ObjectRef,
         action: ActionKind,
-        /// The strictest guard that holds the decision; `None` if no guard does.
-        by: Option<GuardId>,
+        /// The strictest holder; `None` if nothing holds the decision.
+        by: Option<HeldBy>,
         grounds: Box<Grounds>,
     },
     /// An attempt ended.

@@ -1,4 +1,5 @@
-//! What holds an object: the one place that matches standing guards with objects. Grants, plans and readers ask it.
+//! What holds an object: the one place that matches standing guards with objects, and asks the object itself. Grants and
+//! readers ask it; plans ask it about guards.
 //!
 //! What is not known holds: a label that no list has shown with the selector, a namespace that no list has shown, and a
 //! lineage that is too large to walk.
@@ -12,6 +13,8 @@ use crate::hold::{Entry, Hold, Holds, is_exempt};
 use crate::object::{GroupResource, ObjectRef};
 use crate::queue::Draft;
 use crate::scope::{Filter, OwnerScope};
+use crate::verdict::own_hold;
+use crate::work::Action;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
@@ -50,10 +53,20 @@ struct Lineage {
 impl<'a> Holding<'a> {
     /// The strictest hold on a decision.
     pub(super) fn first(&self, draft: &Draft) -> Option<Hold> {
+        if let Some(own) = self.own(draft) {
+            return Some(own);
+        }
         if !draft.destroys || self.holds.is_idle() { None } else { self.on(&draft.target).next() }
     }
 
-    /// All holds on a destructive write to this object, the strictest first.
+    /// What of the object itself holds a decision. Only deletions are held.
+    fn own(&self, draft: &Draft) -> Option<Hold> {
+        let graph = self.world.graph();
+        let id = graph.primary(&draft.target.uid).filter(|_| matches!(draft.action, Action::Delete { .. }))?;
+        own_hold(graph, graph.node(id))
+    }
+
+    /// All guards that hold a destructive write to this object, the strictest first.
     pub(super) fn on<'o>(&self, object: &'o ObjectRef) -> impl Iterator<Item = Hold> + use<'a, 'o> {
         let here = *self;
         let subject = Subject {

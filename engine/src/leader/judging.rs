@@ -2,11 +2,11 @@
 
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::NodeId;
-use crate::hold::is_exempt;
+use crate::hold::{Hold, is_exempt};
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, ItemState, Put};
 use crate::scope::Target;
-use crate::verdict::{Verdict, verdict};
+use crate::verdict::{Collection, Verdict, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, Preconditions, RevokeMode};
 use alloc::boxed::Box;
@@ -44,7 +44,7 @@ impl Leader {
         let mut undecided = None;
         let awaits = self.world.await_one_owner(&mut self.cx, id);
         let decision = match verdict {
-            Verdict::NotObserved | Verdict::Unowned | Verdict::Held => None,
+            Verdict::NotObserved | Verdict::Unowned => None,
             Verdict::Undecided(why) => {
                 undecided = Some(why);
                 None
@@ -52,6 +52,10 @@ impl Leader {
             // All removable references are removed in one write.
             Verdict::Kept { .. } if awaits => None,
             Verdict::Kept { drop } | Verdict::Terminating { drop } => self.world.removal(id, &drop),
+            // The decision is to delete, whatever precedes the deletion once nothing holds it.
+            Verdict::Held(collection) => {
+                Some(self.world.deletion(id, &Collection { unblock: Vec::new(), ..collection }))
+            }
             Verdict::Collectable(collection) => match self.world.beyond_checks(id, &collection) {
                 beyond if beyond.is_empty() => Some(self.world.deletion(id, &collection)),
                 beyond => self.world.removal(id, &beyond),
@@ -99,7 +103,7 @@ impl Leader {
 
     /// Returns whether a deletion of a dependent is in progress that depends on the waiting of this owner. The owner
     /// waits for such an attempt. If the finalizer were removed first, another owner could keep the dependent. The
-    /// owner does not wait for refused or failed attempts.
+    /// owner does not wait for refused or failed attempts, nor for objects that hold themselves.
     fn is_being_left(&mut self, id: NodeId) -> bool {
         let owner = self.world.graph().node(id);
         let owner_uid = owner.uid();
@@ -116,7 +120,11 @@ impl Leader {
                 || self.dispatcher.queue().get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                     matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
-                        && matches!(item.state, ItemState::Ready | ItemState::Held(_) | ItemState::Leased(_))
+                        && match &item.state {
+                            ItemState::Ready | ItemState::Leased(_) => true,
+                            ItemState::Held(hold) => !hold.is_own(),
+                            ItemState::Observed | ItemState::Backoff { .. } | ItemState::Behind(_) => false,
+                        }
                 })
         };
         // One dependent is enough. The search visits all dependents only if there is none.
@@ -200,13 +208,19 @@ impl Leader {
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
         let hold = self.holding().first(&draft);
+        let holds_itself = hold.as_ref().is_some_and(Hold::is_own);
         let put = self.dispatcher.put(&self.cx, draft, hold, root, observe);
+        if holds_itself && put != Put::Same {
+            // Their foreground deletion does not wait for this object any more.
+            self.world.mark_deleting_owners(&target.uid);
+        }
         let repeated = repeated.filter(|_| put == Put::New && !observe);
         match put {
             Put::New | Put::Replaced => {
                 if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {
                     let grounds = self.world.grounds_now(&self.cx, &before);
                     self.ledger.ends_inherited(&target.uid, grounds.decision);
+                    self.end_questions(&target.uid);
                     let (target, action) = (before.target, before.action.kind());
                     self.cx.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }

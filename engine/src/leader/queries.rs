@@ -15,7 +15,6 @@ use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::ItemState;
 use crate::time::Time;
 use crate::tombstones::Tombstone;
-use crate::verdict::{Verdict, verdict};
 use crate::view::{
     Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, LISTED_MAX, NodeView, Reached, Status, UnresolvedKind,
     Waiting, Waits,
@@ -287,17 +286,15 @@ impl<'a> Queries<'a> {
         }
         let item =
             self.dispatcher.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
-        match item.map(|item| &item.state) {
-            Some(ItemState::Held(_)) => Some(Collecting::Held),
-            Some(ItemState::Leased(_)) => Some(Collecting::Leased),
-            Some(ItemState::Ready | ItemState::Observed | ItemState::Backoff { .. } | ItemState::Behind(_)) => {
-                Some(Collecting::Queued)
-            }
-            None => {
-                let held = node.is_held() && verdict(self.world.graph(), self.world.coverage(), id) == Verdict::Held;
-                held.then_some(Collecting::Held)
-            }
-        }
+        item.map(|item| match item.state {
+            _ if item.is_held() => Collecting::Held,
+            ItemState::Leased(_) => Collecting::Leased,
+            ItemState::Held(_)
+            | ItemState::Ready
+            | ItemState::Observed
+            | ItemState::Backoff { .. }
+            | ItemState::Behind(_) => Collecting::Queued,
+        })
     }
 
     fn view(&self, id: NodeId) -> NodeView {

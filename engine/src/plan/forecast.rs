@@ -96,7 +96,7 @@ impl Forecast {
     /// What each guard does, by kind and name, and the digest of which guards apply.
     pub(super) fn finish(self, brakes: &BTreeMap<Hold, Brake>, digest: &mut Digest) -> Vec<PlanGuard> {
         let mut guards: Vec<PlanGuard> =
-            self.held.iter().filter_map(|(hold, &objects)| Some(held(hold, brakes.get(hold)?, objects))).collect();
+            self.held.iter().filter_map(|(hold, &objects)| held(hold, brakes.get(hold)?, objects)).collect();
         let mut applied = BTreeSet::new();
         for asking in &self.asking {
             let mut told = |does: GuardDoes, objects: u64| {
@@ -177,12 +177,14 @@ impl Window {
     }
 }
 
-fn held(hold: &Hold, brake: &Brake, objects: u64) -> PlanGuard {
+/// The object itself is no guard.
+fn held(hold: &Hold, brake: &Brake, objects: u64) -> Option<PlanGuard> {
     let (kind, name) = match hold {
+        Hold::Annotation | Hold::InvalidReference => return None,
         Hold::Guard(GuardId { kind, name }) => (*kind, name.clone()),
         Hold::Unknown(kind) | Hold::TooMany(kind) => (*kind, "".into()),
         Hold::Breaker(_) => (GuardKind::Budget, "".into()),
     };
     let (reason, until) = (brake.reason.clone(), brake.until);
-    PlanGuard { kind, name, does: GuardDoes::Hold, objects, reason, until }
+    Some(PlanGuard { kind, name, does: GuardDoes::Hold, objects, reason, until })
 }

@@ -59,6 +59,7 @@ fn waiting(place: &ItemState) -> Waiting {
     match place {
         ItemState::Ready => Waiting::Ready,
         ItemState::Observed => Waiting::Observed,
+        ItemState::Held(hold) if hold.is_to_last() => Waiting::Protected,
         ItemState::Held(_) => Waiting::Held,
         ItemState::Backoff { .. } => Waiting::BackingOff,
         ItemState::Behind(_) => Waiting::Blocked,

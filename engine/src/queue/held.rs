@@ -4,7 +4,7 @@
 //! guards, and at the grant. What is asked at the grant alone holds an item by its state.
 
 use super::{Draft, Item, ItemState, Queue};
-use crate::guard::GuardId;
+use crate::guard::HeldBy;
 use crate::hold::{Hold, Holds};
 use crate::object::Uid;
 use alloc::boxed::Box;
@@ -12,16 +12,21 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Item {
-    /// The guard in its state.
-    pub(super) fn held_by(&self) -> Option<&GuardId> {
+    /// Whether it is held. What is only observed is never granted, and is held all the same.
+    pub(crate) fn is_held(&self) -> bool {
+        match self.state {
+            ItemState::Held(_) => true,
+            ItemState::Observed => self.hold.is_some(),
+            ItemState::Ready | ItemState::Backoff { .. } | ItemState::Behind(_) | ItemState::Leased(_) => false,
+        }
+    }
+
+    /// What holds it, for the log.
+    pub(super) fn held_by(&self) -> Option<HeldBy> {
         match &self.state {
-            ItemState::Held(Hold::Guard(id)) => Some(id),
-            ItemState::Held(Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_))
-            | ItemState::Ready
-            | ItemState::Observed
-            | ItemState::Backoff { .. }
-            | ItemState::Behind(_)
-            | ItemState::Leased(_) => None,
+            ItemState::Held(hold) => hold.holder(),
+            ItemState::Observed => self.hold.as_ref().and_then(Hold::holder),
+            ItemState::Ready | ItemState::Backoff { .. } | ItemState::Behind(_) | ItemState::Leased(_) => None,
         }
     }
 }
@@ -56,15 +61,14 @@ impl Queue {
         uids.len()
     }
 
-    /// The next item whose guard has changed, with the guard.
-    pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<GuardId>)> {
+    /// The next item whose holder has changed, with the holder.
+    pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<HeldBy>)> {
         loop {
             let uid = self.held_news.pop_first()?;
-            let Some(item) = self.items.get_mut(&uid).filter(|item| item.reported_held.as_ref() != item.held_by())
-            else {
+            let Some(item) = self.items.get_mut(&uid).filter(|item| item.reported_held != item.held_by()) else {
                 continue;
             };
-            item.reported_held = item.held_by().cloned();
+            item.reported_held = item.held_by();
             return self.items.get(&uid).map(|item| (item.as_ref(), item.reported_held.clone()));
         }
     }
@@ -87,6 +91,9 @@ impl Queue {
         let Some(item) = self.items.get_mut(uid) else { return };
         let is_news = item.hold != hold;
         item.hold = hold;
+        if is_news && item.state == ItemState::Observed {
+            self.held_news.insert(uid.clone());
+        }
         let waits = match item.state {
             ItemState::Ready | ItemState::Held(_) => true,
             ItemState::Behind(_) => item.hold.is_some(),

@@ -138,7 +138,7 @@ fn describe(graph: &Graph, verdict: &Verdict, id: NodeId) -> String {
         Verdict::Unowned => "unowned".to_string(),
         Verdict::Kept { drop } => format!("kept{}", dropping(drop)),
         Verdict::Undecided(why) => format!("undecided: {}", why.as_str()),
-        Verdict::Held => "held".to_string(),
+        Verdict::Held(_) => "held".to_string(),
         Verdict::Terminating { drop } => format!("terminating{}", dropping(drop)),
         Verdict::Foreground { blocking, drop, unblock } => {
             let unblock = if unblock.is_empty() { String::new() } else { format!(", unblocks{}", names(unblock)) };

@@ -12,8 +12,10 @@ pub enum Waiting {
     BackingOff,
     /// Waits for a blocker, with other decisions.
     Blocked,
-    /// Waits for the end of a pause, or for readable Pause objects.
+    /// Waits for the end of a pause, for room in a budget, for an approval or a gate, or for readable guards.
     Held,
+    /// Stays, because a protection or the object itself holds it.
+    Protected,
     /// Waits for nothing, because the mode is observe.
     Observed,
     /// An executor has it.
@@ -22,8 +24,15 @@ pub enum Waiting {
 
 impl Waiting {
     /// All of them.
-    pub const ALL: [Waiting; 6] =
-        [Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Held, Waiting::Observed, Waiting::Leased];
+    pub const ALL: [Waiting; 7] = [
+        Waiting::Ready,
+        Waiting::BackingOff,
+        Waiting::Blocked,
+        Waiting::Held,
+        Waiting::Protected,
+        Waiting::Observed,
+        Waiting::Leased,
+    ];
 
     /// The word for logs and labels.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +41,7 @@ impl Waiting {
             Waiting::BackingOff => "backing_off",
             Waiting::Blocked => "blocked",
             Waiting::Held => "held",
+            Waiting::Protected => "protected",
             Waiting::Observed => "observed",
             Waiting::Leased => "leased",
         }

@@ -1,7 +1,7 @@
 //! Kubernetes Events about guards, while this replica leads.
 
 use crate::warnings::{About, Warning};
-use engine::guard::{GuardId, GuardKind};
+use engine::guard::{GuardId, GuardKind, HeldBy};
 use engine::leader::Event;
 use engine::object::{ObjectRef, Uid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,9 @@ impl Guards {
                 let message = format!("It is bypassed{by}{actor}: {reason}");
                 return self.about(id, "Bypassed", true, &message);
             }
-            Event::Held { target, by, grounds, .. } => return self.held(target, by.as_ref()?, grounds.chain.last()),
+            Event::Held { target, by: Some(HeldBy::Guard(id)), grounds, .. } => {
+                return self.held(target, id, grounds.chain.last());
+            }
             _ => {}
         }
         None

@@ -7,7 +7,7 @@ use crate::decision::v1beta1::system_event::Kind;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
-use engine::guard::{GuardId, GuardKind};
+use engine::guard::{GuardId, GuardKind, HeldBy};
 use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::{ObjectRef, clip};
 use engine::work::{ActionKind, Outcome, Term};
@@ -103,9 +103,16 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             ..about(target, *action, grounds, phase_of(*outcome))
         },
         Event::Withdrawn { target, action, grounds, .. } => about(target, *action, grounds, Phase::Superseded),
-        Event::Held { target, action, by: Some(guard), grounds } => {
-            let pause = if guard.kind == GuardKind::Pause { guard.name.to_string() } else { String::new() };
-            DecisionEvent { pause, guard: guard_name(guard), ..about(target, *action, grounds, Phase::Held) }
+        Event::Held { target, action, by: Some(by), grounds } => {
+            let pause = match by {
+                HeldBy::Guard(GuardId { kind: GuardKind::Pause, name }) => name.to_string(),
+                HeldBy::Guard(_) | HeldBy::Annotation | HeldBy::InvalidReference => String::new(),
+            };
+            let guard = match by {
+                HeldBy::Guard(id) => guard_name(id),
+                HeldBy::Annotation | HeldBy::InvalidReference => by.to_string(),
+            };
+            DecisionEvent { pause, guard, ..about(target, *action, grounds, Phase::Held) }
         }
         Event::Held { target, action, by: None, grounds } => about(target, *action, grounds, Phase::Released),
         Event::Confirmed { target, resource_version, grounds } => DecisionEvent {

@@ -1,4 +1,5 @@
 use super::*;
+use proto::graph::v1beta1::Reason;
 use proto::r#type::v1beta1::ObjectRef;
 
 fn event(kind: &str, namespace: &str, phase: Phase, at: i64, rooted: bool) -> DecisionEvent {

@@ -160,7 +160,7 @@ impl Leader {
     }
 
     /// Ends the questions about a decision that has ended.
-    pub(super) fn end_questions(&mut self, uid: &Uid) {
+    pub(in crate::leader) fn end_questions(&mut self, uid: &Uid) {
         let asking = self.dispatcher.queue().holds().asking().filter(|entry| entry.guard.id.kind == GuardKind::Gate);
         for id in asking.map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {
             self.consent.gates.decision_ended(&id, uid);

@@ -5,7 +5,7 @@ use super::super::marking::unmatched;
 use super::super::{Event, Timer};
 use super::Dispatcher;
 use crate::coverage::Coverage;
-use crate::guard::{Guard, GuardId, GuardKind};
+use crate::guard::{Guard, GuardId, GuardKind, HeldBy};
 use crate::hold::{Entry, Hold, Holds, Taken};
 use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
@@ -190,7 +190,7 @@ impl Dispatcher {
     }
 
     /// Returns the next item whose hold changed and is not reported yet, with the guard that holds the item.
-    pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<GuardId>)> {
+    pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<HeldBy>)> {
         self.queue.next_held_news()
     }
 }

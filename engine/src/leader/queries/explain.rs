@@ -28,7 +28,7 @@ impl Queries<'_> {
             Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
             Verdict::Undecided(Undecided::TooManyReferences) => (VerdictView::Held, self.excessive(id)),
             Verdict::Undecided(cause) => (VerdictView::Undecided, self.missing(id, cause)),
-            Verdict::Held => (VerdictView::Held, self.holding(id)),
+            Verdict::Held(_) => (VerdictView::Held, self.holding(id)),
             Verdict::Collectable(collection) => {
                 let mut reasons = self.absences(id);
                 if !collection.unblock.is_empty() {
@@ -269,7 +269,9 @@ impl Queries<'_> {
             ItemState::Leased(_) => {}
             ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
             ItemState::Held(hold) => {
-                for hold in self.all_holds(&item.draft.target, hold) {
+                // The reasons of the verdict name what of the object itself holds it.
+                let guards = self.all_holds(&item.draft.target, hold);
+                for hold in guards.into_iter().filter(|hold| !hold.is_own()) {
                     add(hold.code(), self.hold_of(item, &hold));
                 }
             }

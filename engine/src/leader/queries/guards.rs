@@ -7,7 +7,7 @@ use crate::guard::{GuardId, GuardKind};
 use crate::hold::meaning::resolved;
 use crate::hold::{Entry, GUARDS_MAX, Hold};
 use crate::late_writes::Writers;
-use crate::object::{GroupResource, Name, ObjectRef};
+use crate::object::{GroupResource, HOLD_ANNOTATION, Name, ObjectRef};
 use crate::plan::Brake;
 use crate::queue::Item;
 use crate::scope::{OwnerScope, Scope};
@@ -107,6 +107,8 @@ impl<'a> Queries<'a> {
                 let reason = self.dispatcher.queue().holds().get(id).map_or("", |entry| &entry.guard.reason);
                 format!("{}/{}: {reason}", id.kind.plural(), id.name)
             }
+            Hold::Annotation => format!("annotation {HOLD_ANNOTATION}"),
+            Hold::InvalidReference => String::from("an invalid owner reference"),
             Hold::Breaker(collection) => {
                 format!("the breaker: many {collection} lost their owners without a deletion that the watch showed")
             }
@@ -133,7 +135,9 @@ impl<'a> Queries<'a> {
             let words = self.hold_text(&hold);
             let reason = match &hold {
                 Hold::Guard(id) => holds.get(id).map_or_else(String::new, |entry| entry.guard.reason.clone()),
-                Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_) => words.clone(),
+                Hold::Annotation | Hold::InvalidReference | Hold::Breaker(_) | Hold::Unknown(_) | Hold::TooMany(_) => {
+                    words.clone()
+                }
             };
             (hold, Brake { words, reason, until })
         };

@@ -3,6 +3,7 @@
 use super::Queries;
 use crate::graph::{NodeId, Reference};
 use crate::object::{ObjectRef, Uid};
+use crate::verdict::own_hold;
 use crate::view::{CycleView, EdgeView, Explanation, ItemView, NodeView, PlaceView, VerdictView};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -52,8 +53,7 @@ impl Scan {
             if !node.is_observed() {
                 return None;
             }
-            let held = node.is_held()
-                || node.owners().any(|owner| queries.world.graph().holds_as_invalid(queries.world.graph().node(owner)));
+            let held = own_hold(queries.world.graph(), node).is_some();
             let moves = held
                 || node.is_terminating()
                 || queries.world.undecided().get(id).is_some()

@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each test picks the few events that it is about")]
 
 use super::*;
+use crate::guard::HeldBy;
 use crate::work::{LeaseId, ReportResult};
 
 /// Returns the decision, causes and owners of each reported step, by phase.
@@ -407,7 +408,7 @@ fn what_a_pause_holds_and_lets_go_is_told_for_each_decision() {
     assert_eq!(phases(&bench, "a"), ["decided"]);
     bench.input(Input::GuardSeen(pauses::pause("p", 1)));
     assert_eq!(phases(&bench, "a"), ["decided", "held"]);
-    let names = |event: &Event| matches!(event, Event::Held { by: Some(id), .. } if *id.name == *"p");
+    let names = |event: &Event| matches!(event, Event::Held { by: Some(HeldBy::Guard(id)), .. } if *id.name == *"p");
     assert!(bench.events.iter().any(names));
     bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
     assert_eq!(phases(&bench, "b"), ["decided", "held"], "what is decided meanwhile too");

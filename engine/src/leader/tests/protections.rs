@@ -6,7 +6,7 @@ use super::*;
 use crate::guard::{Budget, Guard, GuardId, Limit, OnExceeded, Rule};
 use crate::scope::{Filter, Labelled, OwnerScope, Requirement, Scope, Test};
 use crate::selectors::{Matcher, SELECTORS_MAX};
-use crate::view::{Effect, ReasonCode};
+use crate::view::{Collecting, Effect, Explanation, ReasonCode, VerdictView, Waiting};
 
 fn protection(name: &str, filter: Filter) -> Guard {
     let id = GuardId { kind: GuardKind::Protection, name: name.into() };
@@ -280,4 +280,48 @@ fn a_selector_beyond_the_bound_holds_objects_with_any_labels() {
     list_anew(&mut bench, "things", 103, listed);
     bench.deleted("things", "o", 104);
     assert_eq!(deleted(&mut bench), [""; 0]);
+}
+
+#[test]
+fn the_annotation_holds_a_decision_as_a_guard_does() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    let dependent = |version, hold| {
+        let mut object = object("configmaps", "d", version).owned_by("things", "o");
+        object.facts.hold = hold;
+        object
+    };
+    bench.seen("configmaps", dependent(102, true));
+    bench.deleted("things", "o", 103);
+    assert_eq!(deleted(&mut bench), [""; 0]);
+    let explained = |bench: &Bench| bench.leader.queries().explain(&uid("d")).unwrap();
+    let held = explained(&bench);
+    assert_eq!((held.verdict, held.reasons[0].code), (VerdictView::Held, ReasonCode::HoldAnnotation));
+    assert_eq!(held.reasons.iter().filter(|reason| reason.code == ReasonCode::HoldAnnotation).count(), 1);
+    assert_eq!(held.object.collecting, Some(Collecting::Held));
+    let waits = bench.leader.queries().queue_waits(Time::ZERO);
+    let counted: Vec<_> = waits.iter().filter(|waits| waits.items > 0).map(|waits| (waits.at, waits.items)).collect();
+    assert_eq!(counted, [(Waiting::Protected, 1)]);
+    // A protection is named beside the annotation, and holds alone after it.
+    bench.input(Input::GuardSeen(protection("keep", Filter::default())));
+    let codes = |explained: &Explanation| explained.reasons.iter().map(|reason| reason.code).collect::<Vec<_>>();
+    let both = codes(&explained(&bench));
+    assert!(both.contains(&ReasonCode::HoldAnnotation) && both.contains(&ReasonCode::Protected), "{both:?}");
+    bench.seen("configmaps", dependent(104, false));
+    assert_eq!(deleted(&mut bench), [""; 0]);
+    assert_eq!(codes(&explained(&bench))[0], ReasonCode::Protected);
+    bench.input(Input::GuardGone {
+        id: protection("keep", Filter::default()).id,
+        uid: protection("keep", Filter::default()).uid,
+    });
+    assert_eq!(deleted(&mut bench), ["d"]);
+    let told: Vec<String> = bench
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Held { by, .. } => Some(by.as_ref().map_or_else(String::new, ToString::to_string)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["annotation/ownergraph.dev/hold", "protection/keep", ""]);
 }

@@ -1,4 +1,5 @@
 use super::*;
+use engine::guard::{GuardId, GuardKind, HeldBy};
 use engine::leader::Cause;
 use engine::object::ResourceVersion;
 use engine::work::Term;
@@ -59,7 +60,7 @@ fn withdrawn(name: &str, replaced: bool) -> Event {
 }
 
 fn held(name: &str, by: Option<&str>) -> Event {
-    let id = |name: &str| engine::guard::GuardId { kind: engine::guard::GuardKind::Budget, name: name.into() };
+    let id = |name: &str| HeldBy::Guard(GuardId { kind: GuardKind::Budget, name: name.into() });
     let (target, action) = (object("pods", name), ActionKind::Delete);
     Event::Held { target, action, by: by.map(id), grounds: grounds(None) }
 }
