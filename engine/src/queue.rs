@@ -283,6 +283,7 @@ impl Queue {
             self.waiting += usize::from(!observe);
             self.by_id.insert(id, uid.clone());
             self.ages.enter(now, &item.state);
+            self.held_news.extend(item.held_by().map(|_| uid.clone()));
             self.items.insert(uid.clone(), Box::new(item));
             if !observe {
                 self.make_ready(&uid);
@@ -290,7 +291,8 @@ impl Queue {
             return Put::New;
         };
         if let Some(lease) = item.lease() {
-            item.overtaken = item.draft != draft;
+            // A reference may have become invalid by what happened to another object.
+            item.overtaken = item.draft != draft || hold.as_ref().is_some_and(Hold::is_own);
             return if item.overtaken { Put::Leased(lease) } else { Put::Same };
         }
         let same = item.draft.action == draft.action

@@ -46,6 +46,8 @@ pub struct Status {
     pub sessions: usize,
     /// Why grants are stopped, if they are.
     pub stopped: Option<String>,
+    /// The mode is observe.
+    pub observes: bool,
     /// Why deletions are suspended without a pause.
     pub guards_unknown: Option<String>,
     /// Checks of single objects.

@@ -14,7 +14,7 @@ use crate::queue::{Draft, ItemState};
 use crate::time::Time;
 use crate::view::{GuardUsage, LISTED_MAX};
 use crate::work::ActionKind;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -54,6 +54,9 @@ pub(super) struct Consent {
     pauses: BTreeMap<GuardId, String>,
     /// By the uid of the root.
     cascades: BTreeMap<Uid, CascadeOf>,
+    /// The approvals that this leader has accepted, each with the root. An entry of theirs that an earlier leader has
+    /// accepted counts no more. What no resource lists is forgotten with the last reference to the root.
+    accepted: BTreeSet<(GuardId, Uid)>,
     /// The root and the collection of the leases that took an object of a counted cascade, by their targets.
     leased: BTreeMap<Uid, (Uid, GroupResource)>,
     /// When all items of a guard may be released again.
@@ -165,8 +168,11 @@ impl Leader {
     pub(super) fn make_room_for_cascades(&mut self) {
         self.consent.makes_room = false;
         let queue = self.dispatcher.queue();
-        let roots: alloc::collections::BTreeSet<&Uid> =
-            queue.uids().filter_map(|uid| Some(queue.get(uid)?.root().unwrap_or(uid))).collect();
+        let roots: BTreeSet<&Uid> = queue
+            .uids()
+            .filter_map(|uid| Some((uid, queue.get(uid).filter(|item| !item.is_kept())?)))
+            .map(|(uid, item)| item.root().unwrap_or(uid))
+            .collect();
         self.consent.cascades.retain(|root, _| roots.contains(root));
         self.release_asking(|kind| matches!(kind, GuardKind::Approval | GuardKind::Gate));
     }
@@ -203,6 +209,8 @@ impl Leader {
 
     fn is_approved(&mut self, id: &GuardId, approval: &Approval, candidate: &Candidate) -> bool {
         let (calendar, leads) = (self.calendar(id), self.cx.term.is_some());
+        let Some(root) = self.cascade(candidate).map(|known| known.root.uid.clone()) else { return false };
+        let inherits = self.consent.inherits(id, &root);
         let Some(known) = self.cascade(candidate) else { return false };
         if !known.needs(id, approval) {
             return true;
@@ -210,8 +218,7 @@ impl Leader {
         // A permission lasts as long as its entry stands in the resource.
         let permitted = known.is_permitted(id);
         let stands = |approved: &&Approved| {
-            let is_inherited = approved.accepted && known.inherits(id);
-            let is_it = permitted || is_inherited || approved.digest == known.extent.digest;
+            let is_it = permitted || (approved.accepted && inherits) || approved.digest == known.extent.digest;
             approved.stands(&known.root.uid, calendar) && is_it
         };
         let Some(approved) = approval.approved.iter().find(stands) else {
@@ -228,6 +235,7 @@ impl Leader {
             let (root, actor, digest) = (known.root.clone(), approved.actor.clone(), known.extent.digest);
             self.cx.event(Event::Approved { id: id.clone(), root, actor, digest });
         }
+        self.consent.accepted.insert((id.clone(), root));
         true
     }
 
@@ -423,6 +431,15 @@ impl Leader {
         self.consent.budgets.retain(|id| holds.get(id).is_some());
         self.consent.gates.retain(|id, _| holds.get(id).is_some());
         self.consent.release_again.retain(|id, _| holds.get(id).is_some());
+        let graph = self.world.graph();
+        let is_listed = |(id, root): &(GuardId, Uid)| match holds.get(id).map(|entry| &entry.guard.rule) {
+            Some(Rule::Approval(approval)) => approval.approved.iter().any(|approved| approved.root == *root),
+            Some(Rule::Hold | Rule::Gate(_) | Rule::Budget(_)) | None => false,
+        };
+        let Consent { accepted, cascades, .. } = &mut self.consent;
+        let is_known =
+            |root: &Uid| graph.by_uid(root).next().is_some() || cascades.values().any(|known| known.root.uid == *root);
+        accepted.retain(|pair| is_listed(pair) || is_known(&pair.1));
         self.cancel_given_up();
         self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
     }
@@ -471,6 +488,12 @@ impl Consent {
         }
     }
 
+    /// Whether an entry about this root counts that an earlier leader has accepted. The digest of the cascade may have
+    /// changed since.
+    fn inherits(&self, id: &GuardId, root: &Uid) -> bool {
+        !self.accepted.contains(&(id.clone(), root.clone()))
+    }
+
     /// What a guard has seen.
     pub(super) fn usage(&self, id: &GuardId, rule: &Rule) -> GuardUsage {
         match rule {
@@ -489,10 +512,8 @@ impl Consent {
                     concerned.partition(|known| known.is_permitted(id));
                 let first =
                     |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
-                let is_inherited = |approved: &&Approved| {
-                    approved.accepted && self.cascades.get(&approved.root).is_none_or(|known| known.inherits(id))
-                };
-                let inherited = approval.approved.iter().filter(is_inherited);
+                let inherited =
+                    approval.approved.iter().filter(|approved| approved.accepted && self.inherits(id, &approved.root));
                 GuardUsage::Approval {
                     waiting: first(waiting),
                     accepted: first(accepted),

@@ -210,11 +210,11 @@ impl Leader {
         let hold = self.holding().first(&draft);
         let holds_itself = hold.as_ref().is_some_and(Hold::is_own);
         let put = self.dispatcher.put(&self.cx, draft, hold, root, observe);
-        if holds_itself && put != Put::Same {
+        if holds_itself {
             // Their foreground deletion does not wait for this object any more.
             self.world.mark_deleting_owners(&target.uid);
         }
-        let repeated = repeated.filter(|_| put == Put::New && !observe);
+        let repeated = repeated.filter(|_| put == Put::New && !observe && !holds_itself);
         match put {
             Put::New | Put::Replaced => {
                 if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {

@@ -86,6 +86,7 @@ impl<'a> Queries<'a> {
                 .collect(),
             sessions: self.dispatcher.leases().session_count(),
             stopped: self.stopped(),
+            observes: self.cx.config.mode == super::Mode::Observe,
             guards_unknown: self.guards_unknown(),
             questions: self.prober.questions().view(self.world.coverage()),
             inconsistent: self.world.inconsistent(),

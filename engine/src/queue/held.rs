@@ -21,6 +21,11 @@ impl Item {
         }
     }
 
+    /// Whether it is held until a user ends the hold.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(&self.state, ItemState::Held(hold) if hold.is_to_last())
+    }
+
     /// What holds it, for the log.
     pub(super) fn held_by(&self) -> Option<HeldBy> {
         match &self.state {

@@ -66,6 +66,7 @@ pub(super) struct Gauges {
     leader: Gauge,
     term: Gauge,
     grants_stopped: Gauge,
+    observes: Gauge,
     pauses: Family<Labels<1>, Gauge>,
     pauses_unknown: Gauge,
     guards: Family<Labels<2>, Gauge>,
@@ -101,7 +102,7 @@ impl Gauges {
             virtual_nodes: book.put("ownergraph_graph_virtual_nodes", [], ("Owners that exist only in references", "They are gone or are not watched. A high number means many dangling references."), Gauge::default()),
             graph_bytes: book.put("ownergraph_graph_bytes", [], ("Bytes of the graph's large parts: objects, names, references and indexes", "The difference to `process_resident_memory_bytes` is memory outside of the graph."), Gauge::default()),
             bytes_per_object: book.put("ownergraph_graph_bytes_per_object", [], ("`ownergraph_graph_bytes` for each object in the graph", "The budget is 160. Meaningful above about ten thousand objects."), Seconds::default()),
-            items: book.put("ownergraph_queue_items", [state()], ("Decisions that are not leased to an executor, by state", "`ready` should go down without action. `held` waits for a guard. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
+            items: book.put("ownergraph_queue_items", [state()], ("Decisions that are not leased to an executor, by state", "`ready` should go down without action. `held` waits for a guard. `protected` stays until a user ends the hold. `blocked` and `backing_off` wait after a refusal. `observed` is never carried out."), Family::default()),
             ages: book.put("ownergraph_queue_items_by_age", [state(), Label::of("age", AGES)], ("Decisions that are not leased to an executor, by age", "Items that are `ready` for minutes need more executors."), Family::default()),
             oldest: book.put("ownergraph_queue_oldest_seconds", [state()], ("Age of the oldest decision in each state; 0 if there is none", "Up to a second too low."), Family::default()),
             leases: book.put("ownergraph_leases", [], ("Work items granted and not yet reported", "At most twice the concurrency of all executors."), Gauge::default()),
@@ -113,6 +114,7 @@ impl Gauges {
             leader: book.put("ownergraph_leader", [], ("1 while this replica leads", "The sum over the replicas is 1, and 0 during an election."), Gauge::default()),
             term: book.put("ownergraph_term", [], ("Term in which this replica leads; 0 while it does not lead", "Its `changes()` counts changes of leader."), Gauge::default()),
             grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while grants are stopped; `/readyz?verbose` shows the reason", "1 on every replica that does not lead."), Gauge::default()),
+            observes: book.put("ownergraph_observes", [], ("1 in mode observe", "No work is granted in this mode, so there are no executors."), Gauge::default()),
             pauses: book.put("ownergraph_pauses", [Label::of("state", ["pending", "effective"])], ("Active pauses, by whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
             pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because the guards of a kind cannot be read", "The collector must be able to list and watch the resources of the group `ownergraph.dev`."), Gauge::default()),
             guards: book.put("ownergraph_guards", [kinds(), Label::of("state", ["pending", "effective"])], ("Active guards by kind, and whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
@@ -147,6 +149,7 @@ impl Gauges {
         let term = status.term.as_ref().map_or(0, |term| term.number);
         self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
         self.grants_stopped.set(i64::from(status.stopped.is_some()));
+        self.observes.set(i64::from(status.observes));
         for (state, effective) in [("pending", false), ("effective", true)] {
             for kind in GuardKind::ALL {
                 let is_one = |view: &&GuardView| view.id.kind == kind && !view.over && view.effective == effective;

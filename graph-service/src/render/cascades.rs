@@ -5,6 +5,7 @@
 //! finalizers of other controllers.
 
 use crate::warnings::About;
+use engine::guard::HeldBy;
 use engine::leader::{Event, Grounds};
 use engine::object::{GroupResource, ObjectRef, Uid};
 use engine::work::{ActionKind, Outcome};
@@ -65,6 +66,8 @@ struct Cascade {
     orphaned: u64,
     awaiting: u64,
     held: u64,
+    /// Objects that hold themselves. The cascade ends without them.
+    kept: u64,
     failed: u64,
 }
 
@@ -77,7 +80,10 @@ impl Cascades {
             Event::TermGained(_) | Event::TermLost => *self = Cascades { last: self.last, ..Cascades::default() },
             // Only a leader has grounds.
             Event::Decided { target, grounds: Some(grounds), .. } => self.decided(target, grounds),
-            Event::Held { target, by: Some(_), .. } => self.held(&target.uid),
+            Event::Held { target, by: Some(HeldBy::Guard(_)), .. } => self.held(&target.uid),
+            Event::Held { target, by: Some(HeldBy::Annotation | HeldBy::InvalidReference), .. } => {
+                self.kept(&target.uid);
+            }
             Event::Attempted { target, action, outcome, grounds, .. } => {
                 self.attempted(target, *action, *outcome, grounds);
             }
@@ -152,6 +158,7 @@ impl Cascades {
             orphaned: 0,
             awaiting: 0,
             held: 0,
+            kept: 0,
             failed: 0,
         };
         self.followed.insert(self.last, cascade);
@@ -165,6 +172,14 @@ impl Cascades {
         if let Some(cascade) = self.followed.get_mut(&open.cascade) {
             cascade.held += u64::from(is_first);
         }
+    }
+
+    fn kept(&mut self, target: &Uid) {
+        let Some(open) = self.open.get(target) else { return };
+        if let Some(cascade) = self.followed.get_mut(&open.cascade) {
+            cascade.kept += 1;
+        }
+        self.ended(target, false);
     }
 
     fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, grounds: &Grounds) {
@@ -252,6 +267,7 @@ impl Cascade {
             (self.orphaned, "lost the reference to an owner that orphans its dependents"),
             (self.awaiting, "waited for finalizers of other controllers"),
             (self.held, "waited for guards"),
+            (self.kept, "held by an annotation or an invalid reference"),
         ];
         for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
             parts.push(format!("{} {what}", objects(count)));

@@ -390,6 +390,7 @@ fn status_tells_ages_and_causes() {
         oldest_held: Some(Time::ZERO + 3 * second),
         undecided: vec![(Undecided::OwnerUnverified, 2)],
         stopped: Some("the store was restored".into()),
+        observes: false,
         ..Status::default()
     };
     let meta = crate::r#type::v1beta1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };

@@ -39,9 +39,6 @@ pub(super) struct CascadeOf {
     gone: BTreeMap<GuardId, u64>,
     /// The approvals that permit the counted objects, and no more.
     permitted: BTreeSet<GuardId>,
-    /// The approvals that have permitted a count of this cascade in this term. Entries of them that an earlier leader has
-    /// accepted count no more.
-    accepted: BTreeSet<GuardId>,
     /// The approvals of which an event has reported that the cascade needs them.
     pub(super) told: BTreeSet<GuardId>,
     pub(super) outdated: bool,
@@ -71,7 +68,6 @@ impl CascadeOf {
             left: BTreeMap::new(),
             gone: BTreeMap::new(),
             permitted: BTreeSet::new(),
-            accepted: BTreeSet::new(),
             told: BTreeSet::new(),
             outdated: true,
         }
@@ -179,12 +175,6 @@ impl CascadeOf {
     /// Lets an approval permit the counted objects, and no more.
     pub(super) fn permit(&mut self, approval: &GuardId) {
         self.permitted.insert(approval.clone());
-        self.accepted.insert(approval.clone());
-    }
-
-    /// Whether an entry of an approval counts that an earlier leader has accepted.
-    pub(super) fn inherits(&self, approval: &GuardId) -> bool {
-        !self.accepted.contains(approval)
     }
 
     pub(super) fn is_permitted(&self, approval: &GuardId) -> bool {

@@ -25,7 +25,8 @@ pub(in crate::leader) struct Foreseen {
 #[derive(Debug, Default)]
 pub(in crate::leader) struct Asked {
     guards: Vec<Inquiry>,
-    /// The cascades that are under way with an approval, by their roots.
+    /// The cascades that are under way with an approval, and those of an entry that an earlier leader has accepted, by
+    /// their roots.
     permitted: BTreeSet<(GuardId, Uid)>,
 }
 
@@ -129,9 +130,15 @@ impl Consent {
         let permitted = |(root, known): (&Uid, &CascadeOf)| -> Vec<(GuardId, Uid)> {
             known.permitted().map(|id| (id.clone(), root.clone())).collect()
         };
-        Asked {
-            guards: holds.asking().filter_map(inquiry).collect(),
-            permitted: self.cascades.iter().flat_map(permitted).collect(),
-        }
+        let guards: Vec<Inquiry> = holds.asking().filter_map(inquiry).collect();
+        let inherited = |Inquiry { id, rule, calendar, .. }: &Inquiry| -> Vec<(GuardId, Uid)> {
+            let Rule::Approval(Approval { approved, .. }) = rule else { return Vec::new() };
+            let standing = approved
+                .iter()
+                .filter(|one| one.stands(&one.root, *calendar) && one.accepted && self.inherits(id, &one.root));
+            standing.map(|one| (id.clone(), one.root.clone())).collect()
+        };
+        let permitted = self.cascades.iter().flat_map(permitted).chain(guards.iter().flat_map(inherited)).collect();
+        Asked { guards, permitted }
     }
 }

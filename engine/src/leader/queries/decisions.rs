@@ -3,7 +3,6 @@
 use super::Queries;
 use crate::leader::OpenDecision;
 use crate::object::Uid;
-use crate::queue::ItemState;
 use alloc::vec::Vec;
 
 impl Queries<'_> {
@@ -20,7 +19,7 @@ impl Queries<'_> {
                 decided: item.decided,
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
-                held: matches!(item.state, ItemState::Held(_)),
+                held: item.is_held(),
                 grounds: *self.world.grounds_now(self.cx, &item.draft),
             })
         };

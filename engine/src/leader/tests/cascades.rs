@@ -1,6 +1,9 @@
 //! The three deletion policies, and the reasons that keep an object.
 
 use super::*;
+use crate::guard::HeldBy;
+use crate::leader::InvalidReferences;
+use crate::view::VerdictView;
 
 #[test]
 fn background_deletes_every_dependent_with_one_call() {
@@ -329,6 +332,58 @@ fn the_hold_annotation_keeps() {
     assert_eq!(bench.grants(), NOTHING);
     bench.seen("configmaps", object("configmaps", "a", 104).owned_by("things", "o"));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+/// A bench without an executor, whose policy holds objects with invalid references.
+fn holding_invalid() -> Bench {
+    let policy = Policy { invalid_references: InvalidReferences::Hold, ..Policy::default() };
+    let mut bench = Bench::configured(Config { policy, ..config() }, 7);
+    for resource in ["configmaps", "nodes", "things"] {
+        bench.serve(resource);
+        bench.list(resource, 100, vec![]);
+    }
+    bench
+}
+
+#[test]
+fn a_lease_is_recalled_when_another_object_makes_a_reference_invalid() {
+    let mut bench = holding_invalid();
+    bench.hello(STREAM, hello("e1", "i1"));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    let lease = bench.take("a");
+    bench.seen("nodes", object("nodes", "o", 104));
+    let recalled = |(_, message): &(StreamId, ToExecutor)| matches!(message, ToExecutor::Revoke { leases, .. } if leases.contains(&lease.id));
+    assert!(bench.sent.iter().any(recalled), "the uid of its owner belongs to another object");
+}
+
+#[test]
+fn an_owner_does_not_wait_for_an_object_whose_reference_becomes_invalid() {
+    let mut bench = holding_invalid();
+    bench.seen("things", object("things", "gone", 101));
+    bench.seen("things", object("things", "root", 101));
+    let dependent = object("configmaps", "a", 102).owned_by("things", "root").owned_by("things", "gone");
+    bench.seen("configmaps", dependent);
+    bench.deleted("things", "gone", 103);
+    bench.seen("things", object("things", "root", 104).terminating("foregroundDeletion"));
+    bench.seen("nodes", object("nodes", "gone", 105));
+    bench.hello(STREAM, hello("e1", "i1"));
+    assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of root"]);
+}
+
+#[test]
+fn in_observe_an_annotated_object_is_held() {
+    let mut bench = Bench::synced();
+    bench.leader.cx.config.mode = Mode::Observe;
+    bench.seen("things", object("things", "o", 101));
+    let mut held = object("configmaps", "a", 102).owned_by("things", "o");
+    held.facts.hold = true;
+    bench.seen("configmaps", held);
+    bench.deleted("things", "o", 103);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Held { by: Some(HeldBy::Annotation), .. })));
+    let verdict = bench.leader.queries().explain(&uid("a")).unwrap().verdict;
+    assert_eq!(verdict, VerdictView::Held);
 }
 
 #[test]

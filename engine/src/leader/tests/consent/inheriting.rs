@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::guard::Spending;
-use crate::view::GuardUsage;
+use crate::leader::tests::places;
+use crate::view::{GuardDoes, GuardUsage};
 
 impl Bench {
     /// The window of the only budget, as a leader writes it to the status.
@@ -109,4 +110,47 @@ fn entries_that_an_earlier_leader_has_accepted_stay_in_the_status() {
     assert_eq!(listed(&bench), (0, vec![(uid("o"), 7)]), "no item of the root is known yet");
     bench.delete_owner_of(3);
     assert_eq!((bench.granted.len(), listed(&bench)), (3, (1, Vec::new())));
+}
+
+#[test]
+fn an_entry_of_an_earlier_leader_counts_once_however_many_roots_come_between() {
+    let mut bench = Bench::synced();
+    let entry = Approved { accepted: true, ..approved_entry(7) };
+    let rule = Rule::Approval(Approval { approved: vec![entry], ..approval(1) });
+    bench.guard(guard(GuardKind::Approval, 1, rule));
+    bench.delete_owner_of(3);
+    assert_eq!(bench.carry_out(110), 3);
+    // The cascade has no items any more, so that it is forgotten when room is needed.
+    bench.leader.make_room_for_cascades();
+    for at in 3..6 {
+        bench.seen("configmaps", object("configmaps", &format!("d{at}"), 120 + at).owned_by("things", "o"));
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.found_again("o", FindingResult::Absent(Some(version(130))));
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.leader.queries().status().queued, 3, "the deletions are decided");
+    assert_eq!(bench.granted.len(), 0, "the new dependents need an approval of their digest");
+}
+
+#[test]
+fn a_plan_counts_an_entry_that_an_earlier_leader_has_accepted() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    for at in 0..3 {
+        bench.seen("configmaps", object("configmaps", &format!("d{at}"), 102).owned_by("things", "o"));
+    }
+    let rule = |accepted| {
+        let approved = vec![Approved { accepted, ..approved_entry(7) }];
+        Rule::Approval(Approval { approved, ..approval(1) })
+    };
+    for (accepted, asks) in [(false, 1), (true, 0)] {
+        bench.guard(guard(GuardKind::Approval, 1 + u64::from(accepted), rule(accepted)));
+        let plan = places::plan(&bench, "o");
+        assert_eq!(
+            plan.guards.iter().filter(|guard| matches!(guard.does, GuardDoes::Await(_))).count(),
+            asks,
+            "{:?}",
+            plan.guards
+        );
+    }
 }
