@@ -167,6 +167,7 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::NotGrpc
         | ErrorReason::GateNotFound
         | ErrorReason::GateNotStreamed
+        | ErrorReason::ModeObserve
         | ErrorReason::ReviewUnavailable
         // Reasons of reads. An executor sends no reads.
         | ErrorReason::TokenMalformed

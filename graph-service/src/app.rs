@@ -194,10 +194,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
     let host = config.replica.clone();
-    tasks.spawn_until_end(
-        "warnings",
-        crate::warnings::post(counted(edges.cluster.client.clone()), waiting_warnings, host),
-    );
+    let poster = (config.mode == leader::Mode::Enforce).then(|| counted(edges.cluster.client.clone()));
+    tasks.spawn_until_end("warnings", crate::warnings::post(poster, waiting_warnings, host));
 
     let validity = match &edges.election {
         Election::Lease(_) | Election::Never => Validity::default(),
@@ -241,11 +239,13 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
     // A separate client, because requests about pauses must not queue behind lists and watches.
     let presser = counted(another(&edges.cluster)?);
-    let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
-    tasks.spawn_until_end("guard keeper", keeper);
+    if config.mode == leader::Mode::Enforce {
+        let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
+        tasks.spawn_until_end("guard keeper", keeper);
+    }
     tasks.spawn_until_end("policy engines", gates.clone().run());
     tasks.spawn_until_end("answers of policy engines", orders::answers(answers, control.clone()));
-    let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
+    let press = Press { mode: config.mode, client: presser, control: control.clone(), reader: reader.clone() };
     tasks.spawn_until_end("pauses of budgets and breakers", orders::pauses(press.clone(), wanted_pauses));
     let shared = Shared {
         freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),

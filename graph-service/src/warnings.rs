@@ -130,17 +130,19 @@ impl Warning {
     }
 }
 
-/// Posts waiting events until the senders are gone. If the event exists, its count is raised.
+/// Posts waiting events until the senders are gone. If the event exists, its count is raised. Without a client, mode
+/// observe, the events are dropped: the log has what matters of them.
 pub(crate) async fn post(
-    client: kube::Client,
+    client: Option<kube::Client>,
     mut waiting: mpsc::Receiver<Warning>,
     host: String,
 ) -> anyhow::Result<()> {
     let mut told: Option<Instant> = None;
     while let Some(mut warning) = waiting.recv().await {
-        writer::find(&client, &mut warning).await;
+        let Some(client) = &client else { continue };
+        writer::find(client, &mut warning).await;
         let event = event(&warning, &host, SystemTime::now());
-        if let Err(why) = post_one(&client, &event).await {
+        if let Err(why) = post_one(client, &event).await {
             // A failure usually affects many events, so only one of them is logged.
             if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
                 tracing::warn!(object = %warning.object(), why, "cannot post an Event");

@@ -29,6 +29,7 @@ pub fn root() -> &'static Path {
 pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(root().join("deploy/chart/ci"))?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.push(root().join("deploy/chart/values-observe.yaml"));
     files.sort();
     ensure!(files.len() >= 10, "the chart's sets of values are gone: {files:?}");
     Ok(files)

@@ -21,6 +21,7 @@ mod guards;
 mod issuer;
 mod kubelet;
 mod least;
+mod observe;
 mod platform;
 mod site;
 mod values;
@@ -38,7 +39,14 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         let linted = helm.run(&["lint", "--strict", ".", "--namespace", NAMESPACE], &flags)?;
         ensure!(linted.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&linted.stdout));
         let rendered = helm.template(&flags)?;
-        chart::deployment(&chart::objects(&rendered)?, "graph-service")?;
+        let objects = chart::objects(&rendered)?;
+        chart::deployment(&objects, "graph-service")?;
+        for policy in objects.iter().filter(|object| object["kind"] == "NetworkPolicy") {
+            let rules = policy["spec"]["ingress"].as_array().context("a policy without ingress")?;
+            let is_open =
+                |rule: &Value| rule["from"].as_array().is_none_or(Vec::is_empty) && rule["ports"][0]["port"] == "grpc";
+            ensure!(!rules.iter().any(is_open), "{}: a rule without peers admits everyone: {policy}", file.display());
+        }
     }
     for (wrong, named) in [
         ("mode=sometimes", "/mode"),
@@ -276,7 +284,8 @@ async fn is_taken(plane: &ControlPlane, namespace: &str, objects: &[Value]) -> a
     for name in ["graph-service", "executor-service", "audit-log", "audit-sink"] {
         let pod = match chart::deployment(objects, name) {
             Ok(deployment) => chart::pod(deployment, name),
-            Err(_) if name.starts_with("audit") => continue,
+            // Mode observe has no executors.
+            Err(_) if name != "graph-service" => continue,
             Err(error) => return Err(error),
         };
         let warned = kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;

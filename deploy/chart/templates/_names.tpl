@@ -102,3 +102,8 @@ app.kubernetes.io/component: {{ index . 1 }}
     {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end }}
+
+{{- /* The Deployments of the services, as a JSON list. Mode observe grants no work, so it has no executors. */ -}}
+{{- define "ownergraph.components" -}}
+{{- toJson (ternary (list "graph-service" "executor-service") (list "graph-service") (eq .Values.mode "enforce")) -}}
+{{- end -}}

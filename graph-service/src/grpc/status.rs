@@ -138,6 +138,7 @@ fn gate_not_found(gate: &str) -> Status {
 pub(super) fn bypass(failure: &press::Failure, gate: &str) -> Status {
     match failure {
         press::Failure::NotInstalled | press::Failure::NotFound => gate_not_found(gate),
+        press::Failure::Observes => observes(),
         press::Failure::Refused(why) => refuses(why),
     }
 }
@@ -512,8 +513,15 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
             None,
         ),
         press::Failure::NotFound => pause_not_found(name),
+        press::Failure::Observes => observes(),
         press::Failure::Refused(why) => refuses(why),
     }
+}
+
+/// The mode has no writes but those of the election.
+fn observes() -> Status {
+    let what = "mode observe writes nothing; create and change guards with kubectl";
+    error(Code::FailedPrecondition, ErrorReason::ModeObserve, what.to_owned(), &[], None)
 }
 
 /// The API server does not write a guard.

@@ -6,7 +6,7 @@ use crate::driver::Reader;
 use crate::messages::Control;
 use engine::guard::{GuardId, GuardKind};
 use engine::hold;
-use engine::leader::{Input, Queries};
+use engine::leader::{Input, Mode, Queries};
 use engine::object::GroupResource;
 use engine::object::Uid;
 use engine::object::clip;
@@ -34,9 +34,10 @@ const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Creates and deletes pauses, and bypasses gates.
+/// Creates and deletes pauses, and bypasses gates. In mode observe, it refuses.
 #[derive(Clone)]
 pub(crate) struct Press {
+    pub(crate) mode: Mode,
     pub(crate) client: kube::Client,
     pub(crate) control: mpsc::Sender<Control>,
     pub(crate) reader: Reader,
@@ -49,6 +50,8 @@ pub(crate) enum Failure {
     NotInstalled,
     /// No pause or gate has that name.
     NotFound,
+    /// Mode observe writes nothing.
+    Observes,
     /// Any other error, as a sentence.
     Refused(String),
 }
@@ -63,6 +66,7 @@ impl Press {
     /// Creates a pause. If this replica leads, the call waits a moment for the pause to become effective. The same
     /// request id returns the same pause.
     pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<GuardView, Failure> {
+        self.may_write()?;
         let written = self.create(order, user).await?;
         let Seen::Standing(standing) = written else {
             return Err(Failure::Refused("another client is deleting the pause".to_owned()));
@@ -92,6 +96,7 @@ impl Press {
 
     /// Deletes a pause, and waits until this replica has dropped it.
     pub(crate) async fn resume(&self, name: &str) -> Result<(), Failure> {
+        self.may_write()?;
         let known = self
             .reader
             .with(|queries| queries.guards_of(GuardKind::Pause).into_iter().find(|view| *view.id.name == *name));
@@ -113,6 +118,13 @@ impl Press {
             self.tell(Input::GuardGone { id: GuardId { kind: GuardKind::Pause, name: Arc::from(name) }, uid }).await?;
         }
         Ok(())
+    }
+
+    fn may_write(&self) -> Result<(), Failure> {
+        match self.mode {
+            Mode::Enforce => Ok(()),
+            Mode::Observe => Err(Failure::Observes),
+        }
     }
 
     /// Sends an input to the driver. Only terms and stops precede it. Returns after the round that handles it.

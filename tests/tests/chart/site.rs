@@ -47,18 +47,25 @@ impl Site {
     }
 
     pub(super) async fn with(options: Options) -> anyhow::Result<Option<Site>> {
+        let Some(site) = Site::of(options, &[]).await? else { return Ok(None) };
+        // The API server serves the definition of pauses after a moment.
+        let served = || async { Ok(load::list(&site.client, PAUSES).await.is_ok()) };
+        until("pauses are served", SOON, served, |served| *served).await?;
+        Ok(Some(site))
+    }
+
+    /// A cluster with the chart with these values.
+    pub(super) async fn of(options: Options, values: &[&str]) -> anyhow::Result<Option<Site>> {
         let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(None) };
         let plane = ControlPlane::start_with(&binaries, options).await?;
-        let installed = chart::objects(&helm.template(&[])?)?;
-        let plain = chart::objects(&helm.template(&["--set=tls.enabled=false"])?)?;
+        let installed = chart::objects(&helm.template(values)?)?;
+        let plain = chart::objects(&helm.template(&[values, &["--set=tls.enabled=false"]].concat())?)?;
         apply(&plane, &[restricted(NAMESPACE)], &[])?;
         apply(&plane, &installed, &[])?;
         let client = plane.client().await?;
-        // The API server serves the definition of pauses after a moment.
-        let served = || async { Ok(load::list(&client, PAUSES).await.is_ok()) };
-        until("pauses are served", SOON, served, |served| *served).await?;
         let directory = Directory::create()?;
-        for deployment in ["graph-service", "executor-service"] {
+        let services = ["graph-service", "executor-service"].into_iter();
+        for deployment in services.filter(|service| chart::deployment(&installed, service).is_ok()) {
             write_secret(&installed, deployment, &directory.path().join(deployment))?;
         }
         Ok(Some(Site { programs: Programs::build()?, client, plane, installed, plain, directory, trusted: None }))

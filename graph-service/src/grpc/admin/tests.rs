@@ -65,7 +65,7 @@ fn world(pauses: impl IntoIterator<Item = Guard>) -> World {
     });
     let (control, taken) = mpsc::channel(1);
     let client = kube::Client::new(nowhere, "default");
-    let press = Press { client, control, reader: shared.reader.clone() };
+    let press = Press { mode: Mode::Enforce, client, control, reader: shared.reader.clone() };
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());

@@ -195,6 +195,7 @@ fn each_error_has_the_code_that_is_documented_for_its_reason() {
         method_unknown(),
         pause_not_found("a"),
         pause(&press::Failure::NotInstalled, "a"),
+        pause(&press::Failure::Observes, "a"),
         pause(&press::Failure::Refused("a".to_owned()), "a"),
         not_leader(&leadership(None, "")),
     ]);

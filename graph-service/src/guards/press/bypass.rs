@@ -20,6 +20,7 @@ impl Press {
     /// Bypasses a gate, and waits until this replica has applied it. The patch has the uid of the gate that was read as
     /// precondition.
     pub(crate) async fn bypass(&self, order: &BypassOrder, user: Option<&str>) -> Result<GuardView, Failure> {
+        self.may_write()?;
         let gate = format!("{}/{}", path(GuardKind::Gate), order.gate);
         for _ in 0..ATTEMPTS_MAX {
             let read = self.send(Method::GET, &gate, &Value::Null).await?;

@@ -90,7 +90,8 @@ fn started() -> Bypassing {
         }
         Ok(())
     });
-    let press = Press { client: kube::Client::new(api, "default"), control, reader: shared.reader.clone() };
+    let client = kube::Client::new(api, "default");
+    let press = Press { mode: Mode::Enforce, client, control, reader: shared.reader.clone() };
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());
     Bypassing { service: Admin::new(shared, press, followers), server, _tasks: tasks, _leadership: leadership }
