@@ -228,7 +228,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
     let (pipes, connections) = mpsc::channel(8);
     let grpc: BoxStream<'static, _> = tokio_stream::wrappers::ReceiverStream::new(connections).map(Ok).boxed();
     let config = Config {
-        mode: Mode::Observe,
+        mode: Mode::Enforce,
         replica: "replica".to_owned(),
         advertise: String::new(),
         ignore: Vec::new(),

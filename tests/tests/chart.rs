@@ -193,8 +193,13 @@ fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
     if environment.iter().any(|variable| variable["name"] == "OWNERGRAPH_DECISION_LOG") {
         flags.push("--decision-log=tls://nats.example:4222".to_owned());
     }
+    let observes = flags.iter().any(|flag| flag == "--mode=observe");
     let flags = std::iter::once("graph-service".to_owned()).chain(flags);
     graph_service::options::Options::try_parse_from(flags)?.check()?;
+    if observes {
+        ensure!(chart::deployment(objects, "executor-service").is_err(), "nothing is granted to executors");
+        return Ok(());
+    }
     let flags = arguments("executor-service", "executor-service-0")?;
     let flags = std::iter::once("executor-service".to_owned()).chain(flags);
     executor_service::Options::try_parse_from(flags)?.check()?;

@@ -32,7 +32,7 @@ pub(super) fn in_an_umbrella(helm: &Helm, flags: &[&str]) -> anyhow::Result<Vec<
     umbrella(
         directory.path(),
         "global: { team: platform }\n\
-         collector:\n  enabled: true\n  mode: observe\n  fullnameOverride: blue\n  \
+         collector:\n  enabled: true\n  fullnameOverride: blue\n  \
          podSecurityContext: { runAsUser: \"\", fsGroup: \"\" }\n",
     )?;
     let path = directory.path().to_string_lossy();
