@@ -4,6 +4,7 @@ use super::world::{Happening, MS, S, World};
 use engine::elector::{CallId, Config, Elector, Input, LeaseRecord, LeaseWrite, Output, PutError};
 use engine::leader;
 use engine::object::{GroupResource, Name, ResourceVersion};
+use engine::time::Time;
 use std::time::Duration;
 
 /// The collection whose position the writes of the Lease advance. These writes are in the main store.
@@ -40,6 +41,11 @@ impl Candidate {
             retry_period: Duration::from_secs(2),
         };
         Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false }
+    }
+
+    /// Whether it still believes that it leads, after the end of its term.
+    pub(super) fn is_overdue(&self, local: Time) -> bool {
+        self.elector.valid_until().is_some_and(|until| until <= local)
     }
 }
 

@@ -195,7 +195,22 @@ impl World {
         self.record(at, local, || Call::Input(input.clone()));
         let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.handle(local, input);
+        self.end_overdue_term(at);
         self.drain_leader(at);
+    }
+
+    /// The driver ends a term whose time is over before any effect: the elector's message may still be on its way.
+    fn end_overdue_term(&mut self, at: usize) {
+        let local = self.replicas[at].local(self.now);
+        if !self.replicas[at].candidate.as_ref().is_some_and(|candidate| candidate.is_overdue(local)) {
+            return;
+        }
+        let over = || Input::TermLost { leader_endpoint: String::new() };
+        self.answers_end(at);
+        self.record(at, local, || Call::Input(over()));
+        if let Some(leader) = &mut self.replicas[at].leader {
+            leader.handle(local, over());
+        }
     }
 
     /// The replica learns of an owner's end from the watch, or earlier from a read.
@@ -235,6 +250,7 @@ impl World {
         self.record(at, local, || Call::Tick);
         let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.tick(local);
+        self.end_overdue_term(at);
         self.drain_leader(at);
     }
 

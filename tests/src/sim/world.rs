@@ -371,6 +371,9 @@ impl World {
             | Happening::LeaseAnswered { replica: at, .. }
             | Happening::Released { replica: at, .. }
             | Happening::GuardsRead { replica: at, .. }
+            | Happening::GuardShown { replica: at, .. }
+            | Happening::GuardsListed { replica: at, .. }
+            | Happening::GateAnswers { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }
@@ -396,9 +399,6 @@ impl World {
             | Happening::Crowd { .. }
             | Happening::Chaos
             | Happening::GuardActs
-            | Happening::GuardShown { .. }
-            | Happening::GuardsListed { .. }
-            | Happening::GateAnswers { .. }
             | Happening::EngineSays { .. }
             | Happening::Calm
             | Happening::Look => 0,
