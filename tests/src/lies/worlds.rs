@@ -29,8 +29,8 @@ use tokio::time::{Instant, interval, timeout};
 /// The minimum time of the lies. A collector asks more than once before it believes an answer. It takes most of a
 /// minute to decide about a collection that stays behind the others.
 const LIES_LAST: Duration = Duration::from_secs(60);
-/// The maximum time of the lies. They end earlier if each of them was told.
-const LIES_LAST_MAX: Duration = Duration::from_secs(100);
+/// The maximum time of the lies, for a busy machine. They end earlier if each of them was told.
+const LIES_LAST_MAX: Duration = Duration::from_secs(150);
 /// The maximum time from the end of the lies until all garbage is gone. After a rewind, the collector only reads for a
 /// minute. For an owner whose kind lacks the list verb, it reads twice, two minutes apart.
 const TRUTH_WITHIN: Duration = Duration::from_secs(180);
