@@ -168,11 +168,12 @@ impl Leader {
     pub(super) fn make_room_for_cascades(&mut self) {
         self.consent.makes_room = false;
         let queue = self.dispatcher.queue();
-        let roots: BTreeSet<&Uid> = queue
-            .uids()
-            .filter_map(|uid| Some((uid, queue.get(uid).filter(|item| !item.is_kept())?)))
-            .map(|(uid, item)| item.root().unwrap_or(uid))
-            .collect();
+        // A cascade of which only held objects are left is counted again if they are released.
+        let root = |uid| {
+            let item = queue.get(uid).filter(|item| !item.is_kept())?;
+            Some(item.root().unwrap_or(uid))
+        };
+        let roots: BTreeSet<&Uid> = queue.uids().filter_map(root).collect();
         self.consent.cascades.retain(|root, _| roots.contains(root));
         self.release_asking(|kind| matches!(kind, GuardKind::Approval | GuardKind::Gate));
     }
