@@ -82,6 +82,15 @@ fn a_plan_names_the_protection_and_its_digest_changes_with_it() {
     assert_eq!((held.effect, held.reasons[0].detail.as_str()), (Effect::Held, "protections/keep: because"));
 }
 
+/// What the events say that holds a decision; empty where nothing does any more.
+fn holders(bench: &Bench) -> Vec<String> {
+    let holder = |event: &Event| match event {
+        Event::Held { by, .. } => Some(by.as_ref().map_or_else(String::new, ToString::to_string)),
+        _ => None,
+    };
+    bench.events.iter().filter_map(holder).collect()
+}
+
 #[test]
 fn two_guards_that_hold_one_object_are_both_named() {
     let mut bench = Bench::synced();
@@ -97,15 +106,7 @@ fn two_guards_that_hold_one_object_are_both_named() {
     bench.input(Input::GuardGone { id: pauses::pause_id("p"), uid: uid("uid-p") });
     assert_eq!(deleted(&mut bench), [""; 0]);
     assert_eq!(reasons(&bench)[0], ReasonCode::Protected);
-    let told: Vec<String> = bench
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Held { by, .. } => Some(by.as_ref().map_or_else(String::new, ToString::to_string)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(told, ["pause/p", "protection/keep"]);
+    assert_eq!(holders(&bench), ["pause/p", "protection/keep"]);
 }
 
 fn label(key: &str) -> Requirement {
@@ -303,25 +304,15 @@ fn the_annotation_holds_a_decision_as_a_guard_does() {
     let counted: Vec<_> = waits.iter().filter(|waits| waits.items > 0).map(|waits| (waits.at, waits.items)).collect();
     assert_eq!(counted, [(Waiting::Protected, 1)]);
     // A protection is named beside the annotation, and holds alone after it.
-    bench.input(Input::GuardSeen(protection("keep", Filter::default())));
+    let keep = protection("keep", Filter::default());
+    bench.input(Input::GuardSeen(keep.clone()));
     let codes = |explained: &Explanation| explained.reasons.iter().map(|reason| reason.code).collect::<Vec<_>>();
     let both = codes(&explained(&bench));
     assert!(both.contains(&ReasonCode::HoldAnnotation) && both.contains(&ReasonCode::Protected), "{both:?}");
     bench.seen("configmaps", dependent(104, false));
     assert_eq!(deleted(&mut bench), [""; 0]);
     assert_eq!(codes(&explained(&bench))[0], ReasonCode::Protected);
-    bench.input(Input::GuardGone {
-        id: protection("keep", Filter::default()).id,
-        uid: protection("keep", Filter::default()).uid,
-    });
+    bench.input(Input::GuardGone { id: keep.id, uid: keep.uid });
     assert_eq!(deleted(&mut bench), ["d"]);
-    let told: Vec<String> = bench
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Held { by, .. } => Some(by.as_ref().map_or_else(String::new, ToString::to_string)),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(told, ["annotation/ownergraph.dev/hold", "protection/keep", ""]);
+    assert_eq!(holders(&bench), ["annotation/ownergraph.dev/hold", "protection/keep", ""]);
 }

@@ -1,5 +1,6 @@
 //! What the next leader takes over from the status of budgets and approvals.
 
+use super::approvals::approved_entry;
 use super::*;
 use crate::guard::Spending;
 use crate::leader::tests::places;
