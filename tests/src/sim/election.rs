@@ -1,10 +1,10 @@
 //! The election: the elector of each replica, and the Lease that all electors write.
 
+use super::law;
 use super::world::{Happening, MS, S, World};
 use engine::elector::{CallId, Config, Elector, Input, LeaseRecord, LeaseWrite, Output, PutError};
 use engine::leader;
 use engine::object::{GroupResource, Name, ResourceVersion};
-use engine::time::Time;
 use std::time::Duration;
 
 /// The collection whose position the writes of the Lease advance. These writes are in the main store.
@@ -41,11 +41,6 @@ impl Candidate {
             retry_period: Duration::from_secs(2),
         };
         Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false }
-    }
-
-    /// Whether it still believes that it leads, after the end of its term.
-    pub(super) fn is_overdue(&self, local: Time) -> bool {
-        self.elector.valid_until().is_some_and(|until| until <= local)
     }
 }
 
@@ -119,6 +114,28 @@ impl World {
     /// The elector's outputs reach the leader over a channel.
     fn term_told(&mut self, at: usize, epoch: u64, input: leader::Input) {
         self.after(MS, Happening::TermTold { replica: at, epoch, input: Box::new(input) });
+    }
+
+    pub(super) fn term_told_now(&mut self, at: usize, epoch: u64, input: leader::Input) {
+        if !self.is_epoch(at, epoch) {
+            return;
+        }
+        if let leader::Input::TermGained(term) = &input
+            && term.number > 1
+            && !law::unfinished(&self.server.truth, self.now).is_empty()
+        {
+            self.tally.happened("takeover in mid-cascade");
+        }
+        self.tell(at, input);
+    }
+
+    /// Ends a term whose time is over, as the driver does before each round: the elector's message may still be on its way.
+    pub(super) fn end_overdue_term(&mut self, at: usize) {
+        let local = self.replicas[at].local(self.now);
+        let until = self.replicas[at].candidate.as_ref().and_then(|candidate| candidate.elector.valid_until());
+        if until.is_some_and(|until| until <= local) {
+            self.tell(at, leader::Input::TermLost { leader_endpoint: String::new() });
+        }
     }
 
     fn lease_call(&mut self, at: usize, call: CallId, write: Option<LeaseWrite>) {

@@ -185,6 +185,9 @@ impl World {
     }
 
     pub(super) fn tell(&mut self, at: usize, input: Input) {
+        if !matches!(input, Input::TermLost { .. }) {
+            self.end_overdue_term(at);
+        }
         self.note(|| format!("replica {at} <- {}", brief(&input)));
         self.remember_orphaning(at, &input);
         if matches!(input, Input::TermLost { .. }) {
@@ -195,22 +198,7 @@ impl World {
         self.record(at, local, || Call::Input(input.clone()));
         let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.handle(local, input);
-        self.end_overdue_term(at);
         self.drain_leader(at);
-    }
-
-    /// The driver ends a term whose time is over before any effect: the elector's message may still be on its way.
-    fn end_overdue_term(&mut self, at: usize) {
-        let local = self.replicas[at].local(self.now);
-        if !self.replicas[at].candidate.as_ref().is_some_and(|candidate| candidate.is_overdue(local)) {
-            return;
-        }
-        let over = || Input::TermLost { leader_endpoint: String::new() };
-        self.answers_end(at);
-        self.record(at, local, || Call::Input(over()));
-        if let Some(leader) = &mut self.replicas[at].leader {
-            leader.handle(local, over());
-        }
     }
 
     /// The replica learns of an owner's end from the watch, or earlier from a read.
@@ -243,6 +231,7 @@ impl World {
         if !self.is_epoch(at, epoch) || self.replicas[at].tick_at.is_none_or(|due| due > self.now) {
             return;
         }
+        self.end_overdue_term(at);
         let now = self.now;
         let replica = &mut self.replicas[at];
         replica.tick_at = None;
@@ -250,7 +239,6 @@ impl World {
         self.record(at, local, || Call::Tick);
         let Some(leader) = &mut self.replicas[at].leader else { return };
         leader.tick(local);
-        self.end_overdue_term(at);
         self.drain_leader(at);
     }
 
@@ -382,19 +370,6 @@ impl World {
                 }
             }
         }
-    }
-
-    pub(super) fn term_told_now(&mut self, at: usize, epoch: u64, input: Input) {
-        if !self.is_epoch(at, epoch) {
-            return;
-        }
-        if let Input::TermGained(term) = &input
-            && term.number > 1
-            && !law::unfinished(&self.server.truth, self.now).is_empty()
-        {
-            self.tally.happened("takeover in mid-cascade");
-        }
-        self.tell(at, input);
     }
 
     pub(super) fn leader_hears(&mut self, stream: u64, message: ToLeader) {
