@@ -101,7 +101,7 @@ pub struct OpenDecision {
     pub attempts: u32,
     /// The executor that has it.
     pub executor: Option<Name>,
-    /// A pause holds it.
+    /// A guard or the object itself holds it.
     pub held: bool,
     pub grounds: Grounds,
 }

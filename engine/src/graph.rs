@@ -168,6 +168,11 @@ impl Graph {
         self.by_uid.secret()
     }
 
+    /// Whether invalid references keep their objects.
+    pub(crate) fn holds_invalid(&self) -> bool {
+        self.holds_invalid
+    }
+
     /// Whether a reference to this absent node keeps its dependent: its uid belongs to another object.
     pub(crate) fn holds_as_invalid(&self, node: Node<'_>) -> bool {
         self.holds_invalid && !node.is_observed() && self.primary(&node.uid()).is_some()

@@ -119,9 +119,9 @@ pub(crate) struct Item {
     pub(crate) overtaken: bool,
     /// An event of this term has reported the decision.
     pub(crate) reported: bool,
-    /// The hold of standing guards.
+    /// The hold of standing guards, or of the object itself.
     hold: Option<Hold>,
-    /// The guard that an event has reported to hold it.
+    /// What holds it according to the last event.
     pub(crate) reported_held: Option<HeldBy>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused the item last.

@@ -108,7 +108,8 @@ struct OnKey {
 }
 
 /// Texts with what belongs to each, in a hash table with open addressing. Most texts of objects are not among them, and
-/// find an empty slot.
+/// find an empty slot. The texts are those of guards, so that a quick look at a text is enough, without the secret of
+/// [`crate::index`].
 #[derive(Clone, Debug, PartialEq)]
 struct Texts<T> {
     /// The position in `all` of each text, plus one; 0 if the slot is empty. The slot of a text is the first free one from
@@ -127,18 +128,18 @@ impl<T: Default> Texts<T> {
     /// There are at least as many slots for each text.
     const SLOTS_EACH: usize = 8;
 
-    /// A number that depends on the length and on the end of a text, in its upper bits on all of both. Keys often begin
-    /// alike, and values often end in a number.
+    /// A number that depends on the length, the begin and the end of a text, in its upper bits on all of them. Texts that
+    /// differ only between share a number, and are searched one by one. They are those of guards.
     #[inline]
     fn number(text: &[u8]) -> u64 {
-        let end = match (text.last_chunk(), text.first_chunk(), text.last_chunk()) {
-            (Some(end), ..) => u64::from_le_bytes(*end),
-            (None, Some(begin), Some(end)) => {
-                u64::from(u32::from_le_bytes(*begin)) << 32 | u64::from(u32::from_le_bytes(*end))
-            }
-            _ => text.iter().fold(0, |end, &byte| end << 8 | u64::from(byte)),
+        let ends = if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
+            u64::from_le_bytes(*begin).rotate_left(29) ^ u64::from_le_bytes(*end)
+        } else if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
+            u64::from(u32::from_le_bytes(*begin)) << 32 | u64::from(u32::from_le_bytes(*end))
+        } else {
+            text.iter().fold(0, |ends, &byte| ends << 8 | u64::from(byte))
         };
-        (end ^ text.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        (ends ^ text.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// The first slot of a number.

@@ -132,7 +132,8 @@ pub(crate) fn own_hold(graph: &Graph, node: Node<'_>) -> Option<Hold> {
     if node.is_held() {
         return Some(Hold::Annotation);
     }
-    node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))).then_some(Hold::InvalidReference)
+    let is_invalid = graph.holds_invalid() && node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner)));
+    is_invalid.then_some(Hold::InvalidReference)
 }
 
 /// The standing of each reference of a node, in order.

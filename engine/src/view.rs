@@ -32,7 +32,7 @@ pub struct Status {
     pub backing_off: usize,
     /// Behind a blocker, by its kind: `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
     pub blocked: Vec<(&'static str, usize)>,
-    /// Held by pauses, or because Pause objects cannot be read.
+    /// Held by guards or by the objects themselves, or because guards cannot be read.
     pub held: usize,
     pub leased: usize,
     /// The time of the oldest decision that is to be carried out and is not held, in whole seconds.
@@ -289,7 +289,7 @@ impl NodeView {
 pub enum Collecting {
     /// Decided, and waiting.
     Queued,
-    /// Held by a pause or by the annotation.
+    /// Held by a guard or by the object itself.
     Held,
     /// Leased to an executor.
     Leased,
@@ -491,7 +491,7 @@ pub enum PlaceView {
     Ready,
     /// Never granted: the mode is observe.
     Observed,
-    /// Held by a pause, or because Pause objects cannot be read; as text.
+    /// Held by a guard or by the object itself, or because guards cannot be read; as text.
     Held { by: String },
     /// Retried at this time.
     Backoff { until: Time },

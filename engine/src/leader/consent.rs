@@ -210,16 +210,18 @@ impl Leader {
 
     fn is_approved(&mut self, id: &GuardId, approval: &Approval, candidate: &Candidate) -> bool {
         let (calendar, leads) = (self.calendar(id), self.cx.term.is_some());
-        let Some(root) = self.cascade(candidate).map(|known| known.root.uid.clone()) else { return false };
-        let inherits = self.consent.inherits(id, &root);
-        let Some(known) = self.cascade(candidate) else { return false };
+        if self.cascade(candidate).is_none() {
+            return false;
+        }
+        let Consent { cascades, accepted, .. } = &mut self.consent;
+        let Some(known) = cascades.get_mut(&candidate.root) else { return false };
         if !known.needs(id, approval) {
             return true;
         }
         // A permission lasts as long as its entry stands in the resource.
         let permitted = known.is_permitted(id);
         let stands = |approved: &&Approved| {
-            let is_it = permitted || (approved.accepted && inherits) || approved.digest == known.extent.digest;
+            let is_it = permitted || inherits(accepted, id, approved) || approved.digest == known.extent.digest;
             approved.stands(&known.root.uid, calendar) && is_it
         };
         let Some(approved) = approval.approved.iter().find(stands) else {
@@ -233,10 +235,10 @@ impl Leader {
         };
         if !permitted {
             known.permit(id);
+            accepted.insert((id.clone(), known.root.uid.clone()));
             let (root, actor, digest) = (known.root.clone(), approved.actor.clone(), known.extent.digest);
             self.cx.event(Event::Approved { id: id.clone(), root, actor, digest });
         }
-        self.consent.accepted.insert((id.clone(), root));
         true
     }
 
@@ -476,6 +478,11 @@ impl Leader {
     }
 }
 
+/// Whether an entry counts because an earlier leader has accepted it. The digest of the cascade may have changed since.
+fn inherits(accepted: &BTreeSet<(GuardId, Uid)>, id: &GuardId, approved: &Approved) -> bool {
+    approved.accepted && !accepted.contains(&(id.clone(), approved.root.clone()))
+}
+
 /// The approvals in force.
 fn approvals<'a>(holding: &Holding<'a>) -> Vec<&'a Entry> {
     holding.holds.asking().filter(|entry| entry.guard.id.kind == GuardKind::Approval).collect()
@@ -487,12 +494,6 @@ impl Consent {
         for known in self.cascades.values_mut().filter(|known| !known.is_permitted_by_any()) {
             known.outdated = true;
         }
-    }
-
-    /// Whether an entry about this root counts that an earlier leader has accepted. The digest of the cascade may have
-    /// changed since.
-    fn inherits(&self, id: &GuardId, root: &Uid) -> bool {
-        !self.accepted.contains(&(id.clone(), root.clone()))
     }
 
     /// What a guard has seen.
@@ -513,8 +514,7 @@ impl Consent {
                     concerned.partition(|known| known.is_permitted(id));
                 let first =
                     |of: Vec<&CascadeOf>| of.into_iter().take(LISTED_MAX).map(|known| known.extent.clone()).collect();
-                let inherited =
-                    approval.approved.iter().filter(|approved| approved.accepted && self.inherits(id, &approved.root));
+                let inherited = approval.approved.iter().filter(|approved| inherits(&self.accepted, id, approved));
                 GuardUsage::Approval {
                     waiting: first(waiting),
                     accepted: first(accepted),

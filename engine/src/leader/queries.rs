@@ -288,7 +288,7 @@ impl<'a> Queries<'a> {
         let item =
             self.dispatcher.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         item.map(|item| match item.state {
-            _ if item.is_held() => Collecting::Held,
+            _ if item.held().is_some() => Collecting::Held,
             ItemState::Leased(_) => Collecting::Leased,
             ItemState::Held(_)
             | ItemState::Ready

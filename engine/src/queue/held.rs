@@ -12,27 +12,23 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Item {
-    /// Whether it is held. What is only observed is never granted, and is held all the same.
-    pub(crate) fn is_held(&self) -> bool {
-        match self.state {
-            ItemState::Held(_) => true,
-            ItemState::Observed => self.hold.is_some(),
-            ItemState::Ready | ItemState::Backoff { .. } | ItemState::Behind(_) | ItemState::Leased(_) => false,
+    /// What holds it. What is only observed is never granted, and is held all the same.
+    pub(crate) fn held(&self) -> Option<&Hold> {
+        match &self.state {
+            ItemState::Held(hold) => Some(hold),
+            ItemState::Observed => self.hold.as_ref(),
+            ItemState::Ready | ItemState::Backoff { .. } | ItemState::Behind(_) | ItemState::Leased(_) => None,
         }
     }
 
     /// Whether it is held until a user ends the hold.
     pub(crate) fn is_kept(&self) -> bool {
-        matches!(&self.state, ItemState::Held(hold) if hold.is_to_last())
+        self.held().is_some_and(Hold::is_to_last)
     }
 
     /// What holds it, for the log.
     pub(super) fn held_by(&self) -> Option<HeldBy> {
-        match &self.state {
-            ItemState::Held(hold) => hold.holder(),
-            ItemState::Observed => self.hold.as_ref().and_then(Hold::holder),
-            ItemState::Ready | ItemState::Backoff { .. } | ItemState::Behind(_) | ItemState::Leased(_) => None,
-        }
+        self.held().and_then(Hold::holder)
     }
 }
 

@@ -180,6 +180,12 @@ fn a_table_of_any_size_finds_its_texts_and_no_others() {
         assert_eq!(texts.get(format!("key-{number}").as_bytes()), Some(&number));
         assert_eq!(texts.get(format!("{number}/a-longer-key").as_bytes()), Some(&number));
         assert_eq!(texts.get(format!("key-{number}-").as_bytes()), None);
+        for text in [format!("key-{number}"), format!("{number}/a-longer-key")] {
+            let hash = Texts::<usize>::number(text.as_bytes());
+            let (slot, _) = texts.place(hash, text.as_bytes());
+            let looks = slot.wrapping_sub(texts.home(hash)) % texts.slots.len();
+            assert!(looks < 20, "{text} is found after {looks} looks");
+        }
         assert_eq!(texts.get(format!("x{number}/a-longer-key").as_bytes()), None);
     }
 }

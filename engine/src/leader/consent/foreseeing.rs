@@ -2,7 +2,7 @@
 
 use super::super::holding::Holding;
 use super::cascades::CascadeOf;
-use super::{Consent, approvals};
+use super::{Consent, approvals, inherits};
 use crate::guard::{Approval, Cascade, GuardId, Rule};
 use crate::hold::Holds;
 use crate::object::Uid;
@@ -133,9 +133,8 @@ impl Consent {
         let guards: Vec<Inquiry> = holds.asking().filter_map(inquiry).collect();
         let inherited = |Inquiry { id, rule, calendar, .. }: &Inquiry| -> Vec<(GuardId, Uid)> {
             let Rule::Approval(Approval { approved, .. }) = rule else { return Vec::new() };
-            let standing = approved
-                .iter()
-                .filter(|one| one.stands(&one.root, *calendar) && one.accepted && self.inherits(id, &one.root));
+            let standing =
+                approved.iter().filter(|one| one.stands(&one.root, *calendar) && inherits(&self.accepted, id, one));
             standing.map(|one| (id.clone(), one.root.clone())).collect()
         };
         let permitted = self.cascades.iter().flat_map(permitted).chain(guards.iter().flat_map(inherited)).collect();

@@ -189,7 +189,7 @@ impl Dispatcher {
         taken
     }
 
-    /// Returns the next item whose hold changed and is not reported yet, with the guard that holds the item.
+    /// Returns the next item whose hold changed and is not reported yet, with what holds the item.
     pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<HeldBy>)> {
         self.queue.next_held_news()
     }

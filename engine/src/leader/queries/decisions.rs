@@ -19,7 +19,7 @@ impl Queries<'_> {
                 decided: item.decided,
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
-                held: item.is_held(),
+                held: item.held().is_some(),
                 grounds: *self.world.grounds_now(self.cx, &item.draft),
             })
         };

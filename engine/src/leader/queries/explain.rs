@@ -49,7 +49,7 @@ impl Queries<'_> {
             if item.invalid > 1 {
                 verdict = VerdictView::Parked;
             }
-            if matches!(item.state, ItemState::Held(_)) && verdict == VerdictView::Collectable {
+            if item.held().is_some() && verdict == VerdictView::Collectable {
                 verdict = VerdictView::Held;
             }
             reasons.splice(0..0, waits);
@@ -265,16 +265,14 @@ impl Queries<'_> {
         let mut reasons = Vec::new();
         let since = Some(item.decided);
         let mut add = |code: ReasonCode, detail: String| reasons.push(Reason { detail, since, ..plain(code) });
+        let holds = item.held().map_or_else(Vec::new, |hold| self.all_holds(&item.draft.target, hold));
+        // The reasons of the verdict name what of the object itself holds it.
+        for hold in holds.into_iter().filter(|hold| !hold.is_own()) {
+            add(hold.code(), self.hold_of(item, &hold));
+        }
         match &item.state {
-            ItemState::Leased(_) => {}
+            ItemState::Leased(_) | ItemState::Held(_) => {}
             ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
-            ItemState::Held(hold) => {
-                // The reasons of the verdict name what of the object itself holds it.
-                let guards = self.all_holds(&item.draft.target, hold);
-                for hold in guards.into_iter().filter(|hold| !hold.is_own()) {
-                    add(hold.code(), self.hold_of(item, &hold));
-                }
-            }
             ItemState::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
             ItemState::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
             ItemState::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::guard::HeldBy;
 use crate::leader::InvalidReferences;
-use crate::view::VerdictView;
+use crate::view::{ReasonCode, VerdictView};
 
 #[test]
 fn background_deletes_every_dependent_with_one_call() {
@@ -373,7 +373,7 @@ fn an_owner_does_not_wait_for_an_object_whose_reference_becomes_invalid() {
 }
 
 #[test]
-fn in_observe_an_annotated_object_is_held() {
+fn in_observe_objects_are_held_and_say_so() {
     let mut bench = Bench::synced();
     bench.leader.cx.config.mode = Mode::Observe;
     bench.seen("things", object("things", "o", 101));
@@ -382,8 +382,15 @@ fn in_observe_an_annotated_object_is_held() {
     bench.seen("configmaps", held);
     bench.deleted("things", "o", 103);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Held { by: Some(HeldBy::Annotation), .. })));
-    let verdict = bench.leader.queries().explain(&uid("a")).unwrap().verdict;
-    assert_eq!(verdict, VerdictView::Held);
+    let explained = |bench: &Bench, of: &str| bench.leader.queries().explain(&uid(of)).unwrap();
+    assert_eq!(explained(&bench, "a").verdict, VerdictView::Held);
+    bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
+    assert_eq!(explained(&bench, "b").verdict, VerdictView::Collectable);
+    bench.input(Input::GuardSeen(pauses::pause("p", 1)));
+    let held = explained(&bench, "b");
+    assert_eq!(held.verdict, VerdictView::Held);
+    let codes: Vec<_> = held.reasons.iter().map(|reason| reason.code).collect();
+    assert!(codes.contains(&ReasonCode::Paused) && codes.contains(&ReasonCode::ObserveOnly), "{codes:?}");
 }
 
 #[test]
