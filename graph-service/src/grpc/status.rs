@@ -518,9 +518,9 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
     }
 }
 
-/// The mode has no writes but those of the election.
+/// The mode has no rights to write guards.
 fn observes() -> Status {
-    let what = "mode observe writes nothing; create and change guards with kubectl";
+    let what = "mode observe creates and changes no guards; use kubectl";
     error(Code::FailedPrecondition, ErrorReason::ModeObserve, what.to_owned(), &[], None)
 }
 

@@ -45,7 +45,7 @@ async fn pause(press: &Press, WantedPause { by, scope, reason, lifetime }: Wante
             let why = match failure {
                 Failure::NotInstalled => "the definition of pauses is not installed".to_owned(),
                 Failure::NotFound => "no pause has that name".to_owned(),
-                Failure::Observes => "mode observe writes nothing".to_owned(),
+                Failure::Observes => "mode observe creates no guards".to_owned(),
                 Failure::Refused(why) => why,
             };
             tracing::error!(by, why, "cannot create a pause; the guard itself still holds what exceeds it");

@@ -50,7 +50,7 @@ pub(crate) enum Failure {
     NotInstalled,
     /// No pause or gate has that name.
     NotFound,
-    /// Mode observe writes nothing.
+    /// Mode observe creates and changes no guards.
     Observes,
     /// Any other error, as a sentence.
     Refused(String),

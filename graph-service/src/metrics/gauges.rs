@@ -114,7 +114,7 @@ impl Gauges {
             leader: book.put("ownergraph_leader", [], ("1 while this replica leads", "The sum over the replicas is 1, and 0 during an election."), Gauge::default()),
             term: book.put("ownergraph_term", [], ("Term in which this replica leads; 0 while it does not lead", "Its `changes()` counts changes of leader."), Gauge::default()),
             grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while grants are stopped; `/readyz?verbose` shows the reason", "1 on every replica that does not lead."), Gauge::default()),
-            observes: book.put("ownergraph_observes", [], ("1 in mode observe", "No work is granted in this mode, so there are no executors."), Gauge::default()),
+            observes: book.put("ownergraph_observes", [], ("1 in mode observe", "No work is granted in this mode, so it needs no executors."), Gauge::default()),
             pauses: book.put("ownergraph_pauses", [Label::of("state", ["pending", "effective"])], ("Active pauses, by whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
             pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because the guards of a kind cannot be read", "The collector must be able to list and watch the resources of the group `ownergraph.dev`."), Gauge::default()),
             guards: book.put("ownergraph_guards", [kinds(), Label::of("state", ["pending", "effective"])], ("Active guards by kind, and whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),

@@ -5,7 +5,7 @@
 //! finalizers of other controllers.
 
 use crate::warnings::About;
-use engine::guard::HeldBy;
+use engine::guard::{GuardId, GuardKind, HeldBy};
 use engine::leader::{Event, Grounds};
 use engine::object::{GroupResource, ObjectRef, Uid};
 use engine::work::{ActionKind, Outcome};
@@ -66,7 +66,7 @@ struct Cascade {
     orphaned: u64,
     awaiting: u64,
     held: u64,
-    /// Objects that hold themselves. The cascade ends without them.
+    /// Objects that stay until a user ends the hold. The cascade ends without them.
     kept: u64,
     failed: u64,
 }
@@ -80,10 +80,12 @@ impl Cascades {
             Event::TermGained(_) | Event::TermLost => *self = Cascades { last: self.last, ..Cascades::default() },
             // Only a leader has grounds.
             Event::Decided { target, grounds: Some(grounds), .. } => self.decided(target, grounds),
-            Event::Held { target, by: Some(HeldBy::Guard(_)), .. } => self.held(&target.uid),
-            Event::Held { target, by: Some(HeldBy::Annotation | HeldBy::InvalidReference), .. } => {
-                self.kept(&target.uid);
-            }
+            Event::Held { target, by: Some(by), .. } => match by {
+                HeldBy::Annotation
+                | HeldBy::InvalidReference
+                | HeldBy::Guard(GuardId { kind: GuardKind::Protection, .. }) => self.kept(&target.uid),
+                HeldBy::Guard(_) => self.held(&target.uid),
+            },
             Event::Attempted { target, action, outcome, grounds, .. } => {
                 self.attempted(target, *action, *outcome, grounds);
             }
@@ -267,7 +269,7 @@ impl Cascade {
             (self.orphaned, "lost the reference to an owner that orphans its dependents"),
             (self.awaiting, "waited for finalizers of other controllers"),
             (self.held, "waited for guards"),
-            (self.kept, "held by an annotation or an invalid reference"),
+            (self.kept, "held by a protection, an annotation or an invalid reference"),
         ];
         for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
             parts.push(format!("{} {what}", objects(count)));

@@ -72,17 +72,20 @@ fn deleted(cascades: &mut Cascades, name: &str, root: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cascade_ends_without_the_objects_that_hold_themselves() {
+async fn a_cascade_ends_without_the_objects_that_stay() {
     let mut cascades = Cascades::default();
     for name in ["a", "b"] {
         deleted(&mut cascades, name, "root");
     }
-    cascades.follow(&decided("c", "root", ActionKind::Delete));
-    let (target, action) = (object("pods", "c"), ActionKind::Delete);
-    cascades.follow(&Event::Held { target, action, by: Some(HeldBy::Annotation), grounds: grounds(None) });
+    let protection = HeldBy::Guard(GuardId { kind: GuardKind::Protection, name: "keep".into() });
+    for (name, by) in [("c", HeldBy::Annotation), ("d", protection)] {
+        cascades.follow(&decided(name, "root", ActionKind::Delete));
+        let (target, action) = (object("pods", name), ActionKind::Delete);
+        cascades.follow(&Event::Held { target, action, by: Some(by), grounds: grounds(None) });
+    }
     let told = finished(&mut cascades, 30).await;
     assert_eq!(told.len(), 1);
-    assert!(told[0].contains("1 object held by an annotation or an invalid reference"), "{told:?}");
+    assert!(told[0].contains("2 objects held by a protection, an annotation or an invalid reference"), "{told:?}");
 }
 
 async fn finished(cascades: &mut Cascades, after: u64) -> Vec<String> {
