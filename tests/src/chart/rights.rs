@@ -219,14 +219,15 @@ impl Rule {
             "release" => what.push_str(", in the namespace of the release"),
             other => anyhow::bail!("a scope that the page does not know: {other}"),
         }
-        match self.when.as_deref().or(role.when.as_deref()) {
-            None => {}
-            Some("enforce") => what.push_str("; not in mode `observe`"),
-            Some("tls") => what.push_str("; not without TLS"),
-            Some("publish") => what.push_str("; not without `access.publish`"),
-            Some("audit") => what.push_str("; only with `audit.enabled` or `audit.sink.url`"),
-            Some("portForward") => what.push_str("; not without `access.portForward`"),
-            Some(other) => anyhow::bail!("a condition that the page does not know: {other}"),
+        for when in role.when.iter().chain(&self.when) {
+            what.push_str(match when.as_str() {
+                "enforce" => "; not in mode `observe`",
+                "tls" => "; not without TLS",
+                "publish" => "; not without `access.publish`",
+                "audit" => "; only with `audit.enabled` or `audit.sink.url`",
+                "portForward" => "; not without `access.portForward`",
+                other => anyhow::bail!("a condition that the page does not know: {other}"),
+            });
         }
         Ok(what)
     }

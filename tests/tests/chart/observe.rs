@@ -1,8 +1,8 @@
 //! The installation that only observes. The API server's audit log is the judge of what it writes.
 
-use super::site::{SOON, Site, Wire};
+use super::site::{PAUSES, SOON, Site, Wire};
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use tests::chart::{self, root};
@@ -37,7 +37,14 @@ async fn an_installation_that_observes_writes_nothing_but_its_lease() -> anyhow:
         vec![format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
     let values = format!("--values={}", root().join("deploy/chart/values-observe.yaml").display());
     let options = Options { apiserver_flags, ..Options::default() };
-    let Some(site) = Site::of(options, &[&values]).await? else { return Ok(()) };
+    // With the definitions, there may be guards, whose status an active collector writes.
+    let Some(site) = Site::of(options, &[&values, "--set=crds.install=true"]).await? else { return Ok(()) };
+    site.pauses_are_served().await?;
+    let pause = json!({
+        "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Pause", "metadata": { "name": "watched" },
+        "spec": { "reason": "a test", "lifetimeSeconds": 3600, "scope": { "targets": [{ "namespaces": ["family"] }] } },
+    });
+    create(&site.client, PAUSES, &pause).await?;
     ensure!(chart::deployment(&site.installed, "executor-service").is_err(), "no work is granted to an executor");
     // A reference into another namespace, about which an active collector posts an Event, and a cascade.
     namespace(&site.client, "a").await?;
@@ -56,8 +63,10 @@ async fn an_installation_that_observes_writes_nothing_but_its_lease() -> anyhow:
         })
     };
     until("five deletions are decided", SOON, decided, all).await?;
+    let known = |metrics: &String| metrics.lines().any(|line| line == "ownergraph_pauses{state=\"effective\"} 1");
+    until("the pause is known", SOON, decided, known).await?;
     let said = site.ask(&listen, &["pause", "--all", "--for", "1m", "--reason", "a test"])?;
-    ensure!(said.contains("mode observe writes nothing"), "{said}");
+    ensure!(said.contains("mode observe creates and changes no guards"), "{said}");
 
     // The log has each request before its answer is sent.
     let seen = requests(&fs::read_to_string(&log)?)?;

@@ -48,10 +48,14 @@ impl Site {
 
     pub(super) async fn with(options: Options) -> anyhow::Result<Option<Site>> {
         let Some(site) = Site::of(options, &[]).await? else { return Ok(None) };
-        // The API server serves the definition of pauses after a moment.
-        let served = || async { Ok(load::list(&site.client, PAUSES).await.is_ok()) };
-        until("pauses are served", SOON, served, |served| *served).await?;
+        site.pauses_are_served().await?;
         Ok(Some(site))
+    }
+
+    /// The API server serves the definition of pauses after a moment.
+    pub(super) async fn pauses_are_served(&self) -> anyhow::Result<()> {
+        let served = || async { Ok(load::list(&self.client, PAUSES).await.is_ok()) };
+        until("pauses are served", SOON, served, |served| *served).await.map(drop)
     }
 
     /// A cluster with the chart with these values.
