@@ -267,6 +267,7 @@ impl Leader {
             Input::GateReopened { gate } => self.gate_reopened(gate),
             Input::GateInvalidated { gate, targets } => self.gate_invalidated(gate, &targets),
             Input::GateNeedsTime { gate, number, extra } => self.gate_needs_time(&gate, number, extra),
+            Input::Audited(_) => {}
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {

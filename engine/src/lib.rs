@@ -16,6 +16,7 @@
 //! * [`work`]: the messages between the services.
 //! * [`pace`]: writes per second.
 //! * [`view`]: values for readers.
+//! * [`parity`]: comparison with another collector.
 //! * [`leader`]: the graph service's machine.
 //! * [`session`]: the executor's machine.
 //! * [`attempt`]: the write path, one lease at a time.
@@ -47,6 +48,7 @@ pub mod marks;
 pub mod object;
 pub mod pace;
 mod paged_vec;
+pub mod parity;
 pub mod plan;
 mod queue;
 mod recent;

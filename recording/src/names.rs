@@ -80,6 +80,11 @@ impl Pseudonyms {
                     target.namespaces = namespaces.iter().map(|name| self.of(name)).collect();
                 }
             }
+            Input::Audited(audited) => {
+                self.name(&mut audited.namespace);
+                self.name(&mut audited.name);
+                self.name(&mut audited.user);
+            }
             Input::Message { message, .. } => self.message(message),
             Input::OpenAtTermStart(logged) => logged.iter_mut().for_each(|one| self.reference(&mut one.target)),
             Input::TermLost { leader_endpoint } => leader_endpoint.clear(),

@@ -9,9 +9,11 @@ use crate::guard::{Answered, Guard, GuardId, GuardKind, Question};
 use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
+use crate::parity::Audited;
 use crate::scope::{Objects, Scope};
 use crate::selectors::Table;
 use crate::work::{Protocols, Refusal, Term, ToExecutor, ToLeader};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -189,6 +191,9 @@ pub enum Input {
     GateInvalidated { gate: Name, targets: Vec<Objects> },
     /// A policy engine needs more time for a question.
     GateNeedsTime { gate: Name, number: u64, extra: Duration },
+
+    /// A request from the API server's audit log. Only mode `observe` uses it.
+    Audited(Box<Audited>),
 
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },

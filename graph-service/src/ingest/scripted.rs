@@ -193,6 +193,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::GuardsRead { .. }
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
+        | Input::Audited(_)
         | Input::GateInvalidated { .. }
         | Input::GateNeedsTime { .. }
         | Input::Message { .. }

@@ -566,6 +566,7 @@ fn brief(input: &Input) -> String {
         | Input::GuardsRead { .. }
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
+        | Input::Audited(_)
         | Input::GateInvalidated { .. }
         | Input::GateNeedsTime { .. }
         | Input::Message { .. }
