@@ -8,6 +8,7 @@ use crate::guard::{GuardId, GuardKind};
 use crate::jitter::Rng;
 use crate::lease::SessionId;
 use crate::object::{GroupResource, Uid};
+use crate::parity::Parity;
 use crate::queue::Row;
 use crate::time::Time;
 use crate::work::LeaseId;
@@ -17,6 +18,7 @@ mod asking;
 mod audit;
 mod claims;
 mod closing;
+mod comparing;
 mod consent;
 mod context;
 mod contract;
@@ -142,6 +144,8 @@ enum Timer {
     LateWrites,
     /// Closes the decisions of earlier leaders.
     Inherited,
+    /// Compares decisions with the changes of another collector.
+    Compare,
 }
 
 /// The state machine of the graph service. `Leader` routes each input to the components that own the state, and passes
@@ -152,6 +156,7 @@ enum Timer {
 /// * `granting` exchanges messages with executors. `reporting` takes the results of attempts, and `closing` ends
 ///   decisions in the log.
 /// * `guarding` follows guards, and `holding` says what they hold.
+/// * `comparing` compares decisions with the changes of another collector.
 /// * `probing`, `asking`, `audit` and `stores` ask the API server.
 /// * [`Queries`] serves readers.
 #[derive(Debug)]
@@ -167,6 +172,9 @@ pub struct Leader {
     prober: Prober,
     claims: claims::Claims,
     ledger: Ledger,
+    parity: Parity,
+    /// The timer of the comparison runs.
+    comparing: bool,
 }
 
 impl Leader {
@@ -185,6 +193,8 @@ impl Leader {
             prober: Prober::default(),
             claims: claims::Claims::default(),
             ledger: Ledger::default(),
+            parity: Parity::new(Time::ZERO),
+            comparing: false,
             cx: Context::new(config, seed),
         }
     }
@@ -201,6 +211,7 @@ impl Leader {
             prober: &self.prober,
             claims: &self.claims,
             ledger: &self.ledger,
+            parity: &self.parity,
         }
     }
 
@@ -267,7 +278,7 @@ impl Leader {
             Input::GateReopened { gate } => self.gate_reopened(gate),
             Input::GateInvalidated { gate, targets } => self.gate_invalidated(gate, &targets),
             Input::GateNeedsTime { gate, number, extra } => self.gate_needs_time(&gate, number, extra),
-            Input::Audited(_) => {}
+            Input::Audited(audited) => self.audited(audited),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {
@@ -328,6 +339,7 @@ impl Leader {
                 Timer::GuardRead(kind) => self.guard_read_due(kind),
                 Timer::LateWrites => self.dispatcher.late_writes_due(&self.cx),
                 Timer::Inherited => self.inherited_due(),
+                Timer::Compare => self.compare_due(),
             }
         }
         let wanted = self.barrier.tick(self.cx.now);

@@ -1,7 +1,376 @@
 //! Comparison with another collector of the same cluster, in mode `observe`.
 //!
-//! Whatever the other collector does shows in the watches, and names nobody. [`Audited`] requests name the user.
+//! Each decision is matched with the change that the other collector makes to the object, and each change that looks
+//! like one of a collector is matched with a decision. `leader::comparing` finds both, [`class`] judges them, and
+//! [`tally`] counts them.
+//!
+//! | Outcome | When |
+//! |---|---|
+//! | agreed | A change follows a decision to make it; or the other collector was first, and the facts as of its change lead to the same decision |
+//! | ours only | A decision has no change within the [`wait`](Parity::wait). A change that comes after all moves it to agreed |
+//! | theirs only | A change has no decision, or another one, once the facts as of the change are known |
+//! | unattributed | Another user made the change, or a living owner shows that no collector did |
+//!
+//! Events of different collections arrive in any order: the deletion of a dependent may arrive before that of its
+//! owner. A change without a decision is therefore judged when the collections of its owners have reached its version,
+//! by the production rules for references. The change of a collector and that of a person look the same in a watch.
+//! [`Audited`] requests name the user.
+
+use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
+use crate::time::Time;
+use crate::verdict::Standing;
+use crate::view::EdgeView;
+use crate::work::ActionKind;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
 
 mod audited;
+mod class;
+mod log;
+mod tally;
 
 pub use audited::{Audited, AuditedVerb, USER_MAX};
+pub use class::{CLASSES, Class, Outcome};
+pub use tally::{Counts, Row};
+
+pub(crate) use class::{Actor, Case, Finding};
+pub(crate) use log::Log;
+use tally::Tally;
+
+/// Maximum number of decisions that wait for a change. Further decisions count as not compared.
+const OPEN_MAX: usize = 262_144;
+/// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
+const CHANGES_MAX: usize = 16_384;
+/// Maximum number of kept disagreements of unknown class, and of all other classes.
+const KEPT_MAX: usize = 1000;
+/// Maximum number of references of an object that are compared and kept as evidence.
+pub(crate) const OWNERS_MAX: usize = 64;
+/// The shortest wait for a change after a decision.
+const WAIT_MIN: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// The wait is this multiple of the delay of 99 % of the agreed decisions.
+const WAIT_FACTOR: u32 = 10;
+/// The longest wait for facts as of a change. Collections without changes report their position once a minute.
+pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
+/// The longest wait for the audited request of a change.
+pub(crate) const AUDITED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A decision that waits for its change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) action: ActionKind,
+    pub(crate) since: Time,
+    /// The disagreement that reports it, once the wait is over.
+    late: Option<u64>,
+}
+
+/// A change that looks like one of a collector.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) target: ObjectRef,
+    pub(crate) action: ActionKind,
+    pub(crate) at: Time,
+    /// The version that shows the change; `None` if a list without the object shows it.
+    pub(crate) version: Option<ResourceVersion>,
+    /// The references before the change, at most [`OWNERS_MAX`].
+    pub(crate) owners: Vec<Owner>,
+    pub(crate) owner_count: usize,
+    /// The decision about the object at the time of the change.
+    pub(crate) decided: Option<Open>,
+    /// The object was not judged yet, or facts were missing.
+    pub(crate) was_undecided: bool,
+    pub(crate) was_held: bool,
+    pub(crate) was_terminating: bool,
+}
+
+/// A reference of a changed object.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) view: EdgeView,
+    pub(crate) standing: Standing,
+    /// The change removes the reference.
+    pub(crate) removed: bool,
+}
+
+/// A decision without its change, or a change without its decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disagreement {
+    /// Numbers the disagreements of a term, from 1.
+    pub number: u64,
+    /// [`Outcome::OursOnly`] or [`Outcome::TheirsOnly`].
+    pub outcome: Outcome,
+    pub class: Class,
+    pub target: ObjectRef,
+    /// What the other collector did, or what only this one decided.
+    pub action: ActionKind,
+    /// The decision at the time of the change, if there was one.
+    pub decided: Option<ActionKind>,
+    /// When the decision was made, or the change seen.
+    pub at: Time,
+    /// The version that shows the change, or that the decision is about.
+    pub version: Option<ResourceVersion>,
+    /// The references, at most [`OWNERS_MAX`], as they were at the change, or are at the end of the wait.
+    pub owners: Vec<EdgeView>,
+    pub owner_count: usize,
+    /// The user of the audited request, and its audit id.
+    pub audited: Option<(Name, Name)>,
+}
+
+/// The numbers of the comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParityView {
+    /// The beginning of the counted time.
+    pub since: Time,
+    pub counts: Counts,
+    /// Since the beginning of the term, by collection.
+    pub collections: Vec<(GroupResource, Row)>,
+    /// Decisions that wait for a change.
+    pub open: usize,
+    /// Changes that wait for facts or for their user.
+    pub unsettled: usize,
+    /// The present wait for a change after a decision.
+    pub wait: Duration,
+    /// Requests of the audit log name the users of changes.
+    pub audited: bool,
+}
+
+/// The comparison of one term.
+#[derive(Debug)]
+pub(crate) struct Parity {
+    open: BTreeMap<Uid, Open>,
+    /// Open decisions in the order of time. An entry without its decision is void.
+    waiting: VecDeque<(Time, Uid)>,
+    changes: VecDeque<Change>,
+    log: Log,
+    tally: Tally,
+    /// By number: those of unknown class, and all others.
+    unknown: BTreeMap<u64, Box<Disagreement>>,
+    others: BTreeMap<u64, Box<Disagreement>>,
+    last: u64,
+}
+
+impl Parity {
+    pub(crate) fn new(now: Time) -> Parity {
+        Parity {
+            open: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            changes: VecDeque::new(),
+            log: Log::default(),
+            tally: Tally::new(now),
+            unknown: BTreeMap::new(),
+            others: BTreeMap::new(),
+            last: 0,
+        }
+    }
+
+    /// Forgets what waits, because the history that it belongs to is void.
+    pub(crate) fn forget_waiting(&mut self) {
+        self.open.clear();
+        self.waiting.clear();
+        self.changes.clear();
+    }
+
+    /// Whether something waits.
+    pub(crate) fn waits(&self) -> bool {
+        !self.open.is_empty() || !self.changes.is_empty()
+    }
+
+    pub(crate) fn is_audited(&self) -> bool {
+        self.log.is_fed()
+    }
+
+    pub(crate) fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    /// Takes a new decision. A decision to do the same for other facts keeps its time.
+    pub(crate) fn decided(&mut self, now: Time, uid: Uid, action: ActionKind) {
+        let known = self.open.get(&uid);
+        if known.is_some_and(|known| known.action == action) {
+            return;
+        }
+        if known.is_none() && self.open.len() >= OPEN_MAX {
+            return self.tally.add(now, |counts| counts.not_compared += 1);
+        }
+        self.waiting.push_back((now, uid.clone()));
+        self.open.insert(uid, Open { action, since: now, late: None });
+    }
+
+    /// Takes the end of a decision that no change ended.
+    pub(crate) fn withdrawn(&mut self, now: Time, uid: &Uid) {
+        if self.open.remove(uid).is_some_and(|open| open.late.is_none()) {
+            self.tally.add(now, |counts| counts.withdrawn += 1);
+        }
+    }
+
+    pub(crate) fn open(&self, uid: &Uid) -> Option<Open> {
+        self.open.get(uid).copied()
+    }
+
+    /// Begins the wait of a held decision again.
+    pub(crate) fn put_off(&mut self, now: Time, uid: &Uid) {
+        if let Some(open) = self.open.get_mut(uid) {
+            open.since = now;
+            self.waiting.push_back((now, uid.clone()));
+        }
+    }
+
+    /// Ends the comparison of a decision without counting it.
+    pub(crate) fn end(&mut self, uid: &Uid) {
+        self.open.remove(uid);
+    }
+
+    /// Takes a change. Returns a change that has to be judged at once.
+    pub(crate) fn changed(&mut self, now: Time, change: Change) -> Option<Change> {
+        if change.decided.is_some_and(|open| open.action == change.action) {
+            self.open.remove(&change.target.uid);
+            if !self.is_audited() {
+                self.agreed(now, &change);
+                return None;
+            }
+        }
+        self.changes.push_back(change);
+        if self.changes.len() > CHANGES_MAX { self.changes.pop_front() } else { None }
+    }
+
+    pub(crate) fn take_changes(&mut self) -> VecDeque<Change> {
+        core::mem::take(&mut self.changes)
+    }
+
+    pub(crate) fn put_back(&mut self, changes: VecDeque<Change>) {
+        self.changes = changes;
+    }
+
+    fn agreed(&mut self, now: Time, change: &Change) {
+        let Some(open) = change.decided.filter(|open| open.action == change.action) else {
+            self.tally.add(now, |counts| counts.theirs_first += 1);
+            return self.tally.row(&change.target, |row| row.agreed += 1);
+        };
+        if let Some(number) = open.late {
+            self.take_back(number);
+        }
+        let delay = change.at.since(open.since);
+        self.tally.add(now, |counts| counts.agree(delay, open.late.is_some()));
+        self.tally.row(&change.target, |row| row.agreed += 1);
+    }
+
+    /// Removes a disagreement, because the change came after all.
+    fn take_back(&mut self, number: u64) {
+        let Some(kept) = self.unknown.remove(&number).or_else(|| self.others.remove(&number)) else { return };
+        self.tally.take_back(kept.class);
+        self.tally.row(&kept.target, |row| row.take_back(kept.class));
+    }
+
+    /// Counts a judged change. Returns the disagreement if it is one.
+    pub(crate) fn judged(
+        &mut self,
+        now: Time,
+        change: Change,
+        finding: Finding,
+        audited: Option<(Name, Name)>,
+    ) -> Option<Box<Disagreement>> {
+        match finding {
+            Finding::Agreed => self.agreed(now, &change),
+            Finding::Unattributed => {
+                if let Some(number) = change.decided.and_then(|open| open.late) {
+                    self.take_back(number);
+                }
+                self.tally.add(now, |counts| counts.unattributed += 1);
+                self.tally.row(&change.target, |row| row.unattributed += 1);
+            }
+            Finding::TheirsOnly(class) => {
+                let Change { target, action, at, version, owners, owner_count, decided, .. } = change;
+                let owners = owners.into_iter().map(|owner| owner.view).collect();
+                let decided = decided.map(|open| open.action);
+                return Some(self.disagree(
+                    now,
+                    Disagreement {
+                        number: 0,
+                        outcome: Outcome::TheirsOnly,
+                        class,
+                        target,
+                        action,
+                        decided,
+                        at,
+                        version,
+                        owners,
+                        owner_count,
+                        audited,
+                    },
+                ));
+            }
+        }
+        None
+    }
+
+    /// The next open decision whose wait is over.
+    pub(crate) fn overdue(&mut self, now: Time) -> Option<(Uid, Open)> {
+        let wait = self.wait();
+        while let Some((since, uid)) = self.waiting.pop_front_if(|(since, _)| now.since(*since) >= wait) {
+            if let Some(open) = self.open.get(&uid).filter(|open| open.since == since && open.late.is_none()) {
+                return Some((uid, *open));
+            }
+        }
+        None
+    }
+
+    /// Counts a decision whose wait is over.
+    pub(crate) fn late(&mut self, now: Time, disagreement: Disagreement) -> Box<Disagreement> {
+        let uid = disagreement.target.uid.clone();
+        let kept = self.disagree(now, disagreement);
+        if let Some(open) = self.open.get_mut(&uid) {
+            open.late = Some(kept.number);
+        }
+        kept
+    }
+
+    fn disagree(&mut self, now: Time, mut disagreement: Disagreement) -> Box<Disagreement> {
+        self.last += 1;
+        disagreement.number = self.last;
+        let (outcome, class) = (disagreement.outcome, disagreement.class);
+        self.tally.add(now, |counts| counts.disagree(outcome, class));
+        self.tally.row(&disagreement.target, |row| row.disagree(outcome, class));
+        let kept = if class == Class::Unknown { &mut self.unknown } else { &mut self.others };
+        let disagreement = Box::new(disagreement);
+        kept.insert(disagreement.number, disagreement.clone());
+        if kept.len() > KEPT_MAX {
+            kept.pop_first();
+        }
+        disagreement
+    }
+
+    /// The time within which the other collector has to follow a decision.
+    pub(crate) fn wait(&self) -> Duration {
+        self.tally.slowest().saturating_mul(WAIT_FACTOR).clamp(WAIT_MIN, WAIT_MAX)
+    }
+
+    /// The numbers of the last `window`, or of the whole term.
+    pub(crate) fn view(&self, now: Time, window: Option<Duration>) -> ParityView {
+        let (since, counts) = self.tally.of(now, window);
+        ParityView {
+            since,
+            counts,
+            collections: self.tally.rows(),
+            open: self.open.len(),
+            unsettled: self.changes.len(),
+            wait: self.wait(),
+            audited: self.is_audited(),
+        }
+    }
+
+    /// Kept disagreements with a number below `before`, the newest first.
+    pub(crate) fn disagreements(&self, before: Option<u64>) -> impl Iterator<Item = &Disagreement> {
+        let below = ..before.unwrap_or(u64::MAX);
+        let mut unknown = self.unknown.range(below).rev().peekable();
+        let mut others = self.others.range(below).rev().peekable();
+        core::iter::from_fn(move || {
+            let newer = match (unknown.peek(), others.peek()) {
+                (Some((one, _)), Some((other, _))) => one > other,
+                (one, _) => one.is_some(),
+            };
+            if newer { unknown.next() } else { others.next() }.map(|(_, kept)| &**kept)
+        })
+    }
+}

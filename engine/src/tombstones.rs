@@ -27,6 +27,8 @@ pub struct Tombstone {
     pub deleted: Option<ResourceVersion>,
     /// As in [`crate::object::Facts`].
     pub deletion_time: Option<NonZeroU32>,
+    /// The object was in foreground deletion.
+    pub deleted_dependents: bool,
 }
 
 /// In the order of deletion. For an object that was deleted twice, the last time counts.

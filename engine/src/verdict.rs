@@ -3,7 +3,7 @@
 //! The verdict has no state, no time and no effects. The same facts give the same verdict, in any order of arrival. With
 //! [`crate::attempt`], it replaces upstream's `attemptToDeleteItem`.
 
-use crate::coverage::{Coverage, State};
+use crate::coverage::{Coverage, KindId, State};
 use crate::evidence::Proof;
 use crate::graph::{Graph, Known, Node, NodeId, Reference};
 use crate::hold::Hold;
@@ -86,9 +86,8 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
         return Verdict::Undecided(Undecided::CollectionUnsynced);
     }
     let standings = standings(graph, coverage, node);
-    let at = |wanted: &[Standing]| -> Vec<usize> { places(&standings, |standing| wanted.contains(&standing)) };
     if node.is_terminating() {
-        let drop = at(&[Standing::Orphaning]);
+        let drop = places(&standings, |standing| standing == Standing::Orphaning);
         return if node.orphans_dependents() {
             Verdict::Orphaning { dependents: graph.dependent_count(coverage, id), drop }
         } else if node.deletes_dependents() {
@@ -101,30 +100,57 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if node.excess().is_some() {
         return Verdict::Undecided(Undecided::TooManyReferences);
     }
+    let waiting = match weigh(&standings) {
+        Weighed::Unowned => return Verdict::Unowned,
+        Weighed::Kept { drop } => return Verdict::Kept { drop },
+        Weighed::Undecided(cause) => return Verdict::Undecided(cause),
+        Weighed::Collectable { waiting } => waiting,
+    };
+    let collection = collection(graph, coverage, id, waiting);
+    if own_hold(graph, node).is_some() { Verdict::Held(collection) } else { Verdict::Collectable(collection) }
+}
+
+/// What the references of a live object say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Weighed {
+    Unowned,
+    /// As [`Verdict::Kept`].
+    Kept {
+        drop: Vec<usize>,
+    },
+    Undecided(Undecided),
+    /// As [`Collection::waiting`].
+    Collectable {
+        waiting: Vec<usize>,
+    },
+}
+
+/// Weighs the standings of all references of a live object.
+pub(crate) fn weigh(standings: &[Standing]) -> Weighed {
+    let at = |wanted: &[Standing]| -> Vec<usize> { places(standings, |standing| wanted.contains(&standing)) };
     if standings.is_empty() {
-        return Verdict::Unowned;
+        return Weighed::Unowned;
     }
     if standings.contains(&Standing::InvalidScope) {
-        return Verdict::Kept { drop: at(&[Standing::Orphaning]) };
+        return Weighed::Kept { drop: at(&[Standing::Orphaning]) };
     }
     // An orphaned reference is removed together with the dangling ones. Otherwise the dangling ones would decide alone
     // about the object.
     let asked = Standing::Unverified(Undecided::OwnerUnverified);
     if standings.contains(&Standing::Orphaning) && !standings.contains(&Standing::Solid) && standings.contains(&asked) {
-        return Verdict::Undecided(Undecided::OwnerUnverified);
+        return Weighed::Undecided(Undecided::OwnerUnverified);
     }
     if standings.iter().any(|standing| matches!(standing, Standing::Solid | Standing::Orphaning)) {
-        return Verdict::Kept { drop: at(&[Standing::Dangling, Standing::Waiting, Standing::Orphaning]) };
+        return Weighed::Kept { drop: at(&[Standing::Dangling, Standing::Waiting, Standing::Orphaning]) };
     }
     let unverified = standings.iter().find_map(|standing| match standing {
         Standing::Unverified(cause) => Some(*cause),
         Standing::Solid | Standing::Dangling | Standing::Waiting | Standing::Orphaning | Standing::InvalidScope => None,
     });
     if let Some(cause) = unverified {
-        return Verdict::Undecided(cause);
+        return Weighed::Undecided(cause);
     }
-    let collection = collection(graph, coverage, id, at(&[Standing::Waiting]));
-    if own_hold(graph, node).is_some() { Verdict::Held(collection) } else { Verdict::Collectable(collection) }
+    Weighed::Collectable { waiting: at(&[Standing::Waiting]) }
 }
 
 /// What of the object itself holds its deletion: the hold annotation, or an invalid reference if the policy holds those.
@@ -138,12 +164,14 @@ pub(crate) fn own_hold(graph: &Graph, node: Node<'_>) -> Option<Hold> {
 
 /// The standing of each reference of a node, in order.
 pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: Node<'_>) -> Vec<Standing> {
-    node.owners().map(|owner| standing(graph, coverage, node, graph.node(owner))).collect()
+    let dependent = (node.kind(), &**node.namespace());
+    node.owners().map(|owner| standing(graph, coverage, dependent, graph.node(owner))).collect()
 }
 
-fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node<'_>) -> Standing {
+/// The standing of one reference of a dependent of this kind, in this namespace.
+pub(crate) fn standing(graph: &Graph, coverage: &Coverage, dependent: (KindId, &str), owner: Node<'_>) -> Standing {
     let kind = coverage.kind(owner.kind());
-    if dependent.namespace().is_empty() && kind.namespaced() == Some(true) {
+    if dependent.1.is_empty() && kind.namespaced() == Some(true) {
         return Standing::InvalidScope;
     }
     let known = owner.known();
@@ -157,7 +185,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         }
         // The object may come from a server that is ahead of the one whose list lacks the owner.
-        Known::Absent(Proof::Listed { .. }) if coverage.kind(dependent.kind()).is_unplaced() => {
+        Known::Absent(Proof::Listed { .. }) if coverage.kind(dependent.0).is_unplaced() => {
             return Standing::Unverified(Undecided::OwnerUnverified);
         }
         Known::Absent(_) => return Standing::Dangling,

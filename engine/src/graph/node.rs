@@ -238,7 +238,7 @@ impl<'a> Node<'a> {
     }
 
     /// Whether the references equal `references`, in the same order.
-    pub(super) fn has_references(self, owners: &[OwnerReference]) -> bool {
+    pub(crate) fn has_references(self, owners: &[OwnerReference]) -> bool {
         self.references().len() == owners.len() && self.references().zip(owners).all(|(known, owner)| known.is(owner))
     }
 

@@ -5,6 +5,7 @@ use crate::decision::{Cause, Grounds};
 use crate::evidence::{CheckBy, Proof};
 use crate::guard::{Answer, Cascade, GuardId, GuardKind, HeldBy};
 use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::parity::Disagreement;
 use crate::scope::Scope;
 use crate::work::{ActionKind, Outcome, Term};
 use alloc::boxed::Box;
@@ -309,6 +310,8 @@ pub enum Event {
         /// Who bypasses it, according to its resource; empty if unknown.
         actor: String,
     },
+    /// A decision has no counterpart of the other collector, or a change of it has no decision.
+    Disagreed(Box<Disagreement>),
     /// The leader ignored an invalid input.
     Rejected {
         why: String,
@@ -361,6 +364,7 @@ impl Event {
             Event::Approved { .. } => "approved",
             Event::GateAnswered { .. } => "gate answered",
             Event::GateBypassed { .. } => "gate bypassed",
+            Event::Disagreed(_) => "disagreed",
             Event::Rejected { .. } => "rejected",
         }
     }

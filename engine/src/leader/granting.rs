@@ -31,6 +31,7 @@ impl Leader {
         self.restart_barrier();
         self.world.mark_deletions();
         self.cx.event(Event::TermGained(term));
+        self.begin_comparison();
     }
 
     pub(super) fn term_lost(&mut self, leader_endpoint: String) {

@@ -323,6 +323,9 @@ impl Leader {
         {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
+        if let Some(id) = known {
+            self.compare_change(id, &object);
+        }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.upsert(kind, list, shown, object);
         if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
@@ -365,6 +368,7 @@ impl Leader {
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
         let proof = proof.filter(|_| !self.world.coverage().kind(kind).is_ambiguous());
         let deleted = left.version();
+        self.compare_removal(id, &left);
         let caused_by_us = self.leaves(id, left);
         let leaving = self.world.leave(&self.cx, id, caused_by_us);
         self.withdraw(id);

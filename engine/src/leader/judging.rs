@@ -255,6 +255,7 @@ impl Leader {
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
         let grounds = leads.then(|| self.world.grounds(&self.cx, &item.draft, causes.clone(), chain));
         self.cx.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
+        self.compare_decision(uid, action);
     }
 
     /// Withdraws the decision about this node.
@@ -282,6 +283,7 @@ impl Leader {
                 let target = item.draft.target;
                 self.ledger.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
+                self.compare_withdrawal(&uid);
                 // The withdrawn decision may have displaced a decision about another node of this uid.
                 self.world.mark_uid(&uid);
                 self.world.mark_deleting_owners(&uid);
@@ -296,6 +298,7 @@ impl Leader {
         self.ledger.ends_inherited(uid, grounds.decision);
         self.end_decision(&item.draft);
         self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
+        self.compare_withdrawal(uid);
     }
 
     /// Asks for an owner that its collection does not show, if the question is due.

@@ -12,6 +12,7 @@ use super::world::World;
 use crate::coverage::KindId;
 use crate::graph::{Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::parity::Parity;
 use crate::queue::ItemState;
 use crate::time::Time;
 use crate::tombstones::Tombstone;
@@ -31,6 +32,7 @@ mod decisions;
 mod dependents;
 mod explain;
 mod guards;
+mod parity;
 mod planning;
 mod scan;
 mod walk;
@@ -55,6 +57,7 @@ pub struct Queries<'a> {
     pub(super) prober: &'a Prober,
     pub(super) claims: &'a Claims,
     pub(super) ledger: &'a Ledger,
+    pub(super) parity: &'a Parity,
 }
 
 impl<'a> Queries<'a> {

@@ -28,6 +28,7 @@ impl Leader {
         self.restart_barrier();
         self.ledger.forget_ours();
         self.claims.forget();
+        self.parity.forget_waiting();
         self.void_inherited();
         self.world.void_history(&mut self.cx, &lost);
         self.void_items();

@@ -27,6 +27,7 @@ mod balancing;
 mod blocking;
 mod breaker;
 mod cascades;
+mod comparing;
 mod consent;
 mod doubts;
 mod emptied;

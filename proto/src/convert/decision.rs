@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::item::item_kind;
+use super::parity;
 use super::query::cause;
 use crate::decision::v1beta1::system_event::Kind;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase, SystemEvent};
@@ -124,6 +125,8 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             finalizers: finalizers.iter().map(ToString::to_string).collect(),
             ..about(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
         },
+
+        Event::Disagreed(disagreement) => parity::disagreed(disagreement, term, clock),
 
         Event::GuardTaken { id, scope, reason, actor, problem, .. } => {
             let colon = if reason.is_empty() || problem.is_empty() { "" } else { ": " };
@@ -271,7 +274,7 @@ pub fn standing(event: &DecisionEvent) -> Option<Standing> {
     let action = item_kind(event.kind)?;
     let is_ambiguous = event.report.as_ref().is_some_and(|report| report.outcome() == work::Outcome::Ambiguous);
     let step = match event.phase() {
-        Phase::Unspecified => return None,
+        Phase::Unspecified | Phase::Disagreed => return None,
         Phase::Superseded | Phase::Confirmed => return Some(Standing::Ended),
         Phase::Succeeded if action != ActionKind::Delete => return Some(Standing::Ended),
         Phase::Succeeded | Phase::AwaitingFinalizers => LoggedStep::Accepted,

@@ -23,6 +23,7 @@ pub(in crate::leader) struct Leaving {
     causes: Vec<Cause>,
     resource_version: Option<ResourceVersion>,
     deletion_time: Option<NonZeroU32>,
+    deleted_dependents: bool,
 }
 
 impl World {
@@ -101,6 +102,7 @@ impl World {
             causes: if caused_by_us { self.causes(id) } else { Vec::new() },
             resource_version: node.resource_version(),
             deletion_time,
+            deleted_dependents: node.deletes_dependents(),
         };
         self.coverage.kind_mut(kind).count_out(was_fresh);
         self.deletions.remove(&id);
@@ -146,7 +148,15 @@ impl World {
 
     /// Remembers an object that left the graph.
     pub(in crate::leader) fn bury(&mut self, cx: &Context, leaving: Leaving, deleted: Option<ResourceVersion>) {
-        let Leaving { object, owner_gone: _, caused_by_us, causes, resource_version, deletion_time } = leaving;
+        let Leaving {
+            object,
+            owner_gone: _,
+            caused_by_us,
+            causes,
+            resource_version,
+            deletion_time,
+            deleted_dependents,
+        } = leaving;
         self.tombstones.put(Tombstone {
             object,
             at: cx.now,
@@ -155,6 +165,7 @@ impl World {
             resource_version,
             deleted,
             deletion_time,
+            deleted_dependents,
         });
     }
 

@@ -1,0 +1,343 @@
+//! Mode `observe` beside another collector: finds the changes that look like those of a collector, and matches them with
+//! decisions. [`crate::parity`] describes the outcomes.
+//!
+//! A change is judged when the collections of its owners have reached its version, and when its user is known if there
+//! is an audit log. Neither is awaited for ever.
+
+use super::closing::Left;
+use super::{Event, Leader, Mode, Timer};
+use crate::graph::{Coordinates, NodeId};
+use crate::hold::Hold;
+use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ResourceVersion, Uid};
+use crate::parity::{
+    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Disagreement, OWNERS_MAX, Open, Outcome, Owner, Parity,
+    SETTLED_WITHIN,
+};
+use crate::verdict::{Standing, own_hold, standing, standings};
+use crate::view::{OwnerStanding, Undecided};
+use crate::work::{Action, ActionKind};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Time between two looks at what waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Owners that went this shortly before a change may have been alive for the other collector.
+const JUST_NOW: Duration = Duration::from_secs(10);
+
+impl Leader {
+    /// Whether this replica compares its decisions.
+    fn compares(&self) -> bool {
+        self.cx.config.mode == Mode::Observe && self.cx.term.is_some()
+    }
+
+    fn look_again(&mut self) {
+        if !self.comparing {
+            self.comparing = true;
+            self.cx.timers.set_after(self.cx.now, LOOK_EVERY, Timer::Compare);
+        }
+    }
+
+    /// Begins with the decisions from before the term.
+    pub(super) fn begin_comparison(&mut self) {
+        self.parity = Parity::new(self.cx.now);
+        for uid in self.dispatcher.queue().uids().cloned().collect::<Vec<Uid>>() {
+            if let Some(item) = self.dispatcher.queue().get(&uid) {
+                self.compare_decision(&uid, item.draft.action.kind());
+            }
+        }
+    }
+
+    /// Takes a decision.
+    pub(super) fn compare_decision(&mut self, uid: &Uid, action: ActionKind) {
+        if self.compares() {
+            self.parity.decided(self.cx.now, uid.clone(), action);
+            self.look_again();
+        }
+    }
+
+    /// Takes a withdrawn decision.
+    pub(super) fn compare_withdrawal(&mut self, uid: &Uid) {
+        if self.compares() {
+            self.parity.withdrawn(self.cx.now, uid);
+        }
+    }
+
+    /// Compares a known object with its next state, before the graph takes that state.
+    pub(super) fn compare_change(&mut self, id: NodeId, next: &Object) {
+        let node = self.world.graph().node(id);
+        if !self.compares() || node.has_said(&next.facts) || self.world.graph().primary(&next.uid) != Some(id) {
+            return;
+        }
+        let version = Some(next.resource_version.clone());
+        let facts = &next.facts;
+        let left = |finalizer: &str| node.has_finalizer(finalizer) && !facts.has_finalizer(finalizer);
+        let was_terminating = node.is_terminating();
+        let stays = |at: usize| {
+            let reference = node.references().nth(at).map(|reference| reference.to_owned());
+            reference.and_then(|reference| {
+                facts.owners.iter().find(|next| next.uid == reference.uid && next.name == reference.name).cloned()
+            })
+        };
+        let mut removed = Vec::new();
+        let mut unblocked = false;
+        // Objects with more references than the collector reads have none here.
+        if facts.excess.is_none() && !node.has_references(&facts.owners) {
+            for (at, reference) in node.references().enumerate().take(OWNERS_MAX) {
+                match stays(at) {
+                    None => removed.push(at),
+                    Some(next) => {
+                        let waits = self.world.graph().node(reference.owner()).deletes_dependents();
+                        unblocked |= waits && reference.blocks() && next.block_owner_deletion != Some(true);
+                    }
+                }
+            }
+        }
+        let any_owner = node.references().len() > 0 || node.excess().is_some();
+        let loses_finalizer = was_terminating && (left(FOREGROUND_FINALIZER) || left(ORPHAN_FINALIZER));
+        if !was_terminating && facts.terminating && any_owner {
+            self.compare(id, ActionKind::Delete, version.clone(), &[]);
+        }
+        if loses_finalizer {
+            self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[]);
+        }
+        if !removed.is_empty() {
+            self.compare(id, ActionKind::RemoveOwnerReferences, version.clone(), &removed);
+        }
+        if unblocked {
+            self.compare(id, ActionKind::UnblockOwnerReferences, version, &[]);
+        }
+    }
+
+    /// Compares an object that is about to leave the graph.
+    pub(super) fn compare_removal(&mut self, id: NodeId, left: &Left) {
+        let Left::Collection { deleted } = left else { return };
+        let node = self.world.graph().node(id);
+        let uid = node.uid();
+        if !self.compares() || self.world.graph().primary(&uid) != Some(id) {
+            return;
+        }
+        let any_owner = node.references().len() > 0 || node.excess().is_some();
+        if node.deletes_dependents() || node.orphans_dependents() {
+            self.compare(id, ActionKind::RemoveFinalizer, deleted.clone(), &[]);
+        } else if !node.is_terminating() && any_owner {
+            self.compare(id, ActionKind::Delete, deleted.clone(), &[]);
+        }
+        // The object went before the decision about it could be followed.
+        self.parity.withdrawn(self.cx.now, &uid);
+    }
+
+    /// Takes a change of an object. `removed` are the indices of the references that it removes.
+    fn compare(&mut self, id: NodeId, action: ActionKind, version: Option<ResourceVersion>, removed: &[usize]) {
+        let (graph, coverage) = (self.world.graph(), self.world.coverage());
+        let node = graph.node(id);
+        let uid = node.uid();
+        let target = self.world.object_ref(id);
+        let was_held =
+            own_hold(graph, node).is_some() || self.holding().on(&target).any(|hold| matches!(hold, Hold::Guard(_)));
+        let views = self.world.first_edges(id, OWNERS_MAX);
+        let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
+        let owner = |(at, (view, standing))| Owner { view, standing, removed: removed.contains(&at) };
+        let change = Change {
+            target,
+            action,
+            at: self.cx.now,
+            version,
+            owners: owners.map(owner).collect(),
+            owner_count: node.excess().map_or(node.references().len(), |excess| excess.count as usize),
+            decided: self.parity.open(&uid).filter(|_| !was_held),
+            was_undecided: node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid),
+            was_held,
+            was_terminating: node.is_terminating(),
+        };
+        if let Some(early) = self.parity.changed(self.cx.now, change) {
+            self.judge_change(early, true);
+        }
+        self.look_again();
+    }
+
+    /// Takes a request of the audit log.
+    pub(super) fn audited(&mut self, audited: Box<Audited>) {
+        if self.compares() {
+            self.parity.log_mut().put(self.cx.now, audited);
+        }
+    }
+
+    /// Judges the changes whose facts are known, and the decisions whose wait is over.
+    pub(super) fn compare_due(&mut self) {
+        self.comparing = false;
+        if !self.compares() {
+            return;
+        }
+        let mut waiting = self.parity.take_changes();
+        for _ in 0..waiting.len() {
+            let Some(change) = waiting.pop_front() else { break };
+            waiting.extend(self.judge_change(change, false));
+        }
+        self.parity.put_back(waiting);
+        while let Some((uid, open)) = self.parity.overdue(self.cx.now) {
+            self.decision_overdue(&uid, open);
+        }
+        if self.parity.waits() {
+            self.look_again();
+        }
+    }
+
+    /// Judges a change. Returns the change if it has to wait. `early` changes do not wait.
+    fn judge_change(&mut self, change: Change, early: bool) -> Option<Change> {
+        let age = self.cx.now.since(change.at);
+        let settled: Vec<(Standing, bool)> =
+            change.owners.iter().map(|owner| (self.standing_at(&change, owner), owner.removed)).collect();
+        let has_dependents = change.action == ActionKind::RemoveFinalizer && self.has_dependents(&change.target.uid);
+        let open_question = |&(standing, _): &(Standing, bool)| {
+            standing == Standing::Unverified(Undecided::OwnerUnverified)
+                || standing == Standing::Unverified(Undecided::CollectionUnsynced)
+        };
+        let same = change.decided.is_some_and(|open| open.action == change.action);
+        let unsettled = !same && (has_dependents || settled.iter().any(open_question));
+        if unsettled && age < SETTLED_WITHIN && !early {
+            return Some(change);
+        }
+        let mut audited = None;
+        let mut actor = Actor::Unknown;
+        if self.parity.is_audited() {
+            match self.parity.log_mut().take(&change.target, change.action, change.at) {
+                Some((by, user, id)) => (actor, audited) = (by, Some((user, id))),
+                None if age < AUDITED_WITHIN && !early => return Some(change),
+                None => {}
+            }
+        }
+        let finding = Case {
+            action: change.action,
+            actor,
+            decided: change.decided.map(|open| open.action),
+            was_undecided: change.was_undecided,
+            was_held: change.was_held,
+            was_terminating: change.was_terminating,
+            owners: &settled,
+            facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
+            owner_just_went: change.owners.iter().any(|owner| !owner.removed && self.just_went(&change, owner)),
+            has_dependents,
+            too_many: change.owner_count > change.owners.len(),
+        }
+        .finding();
+        if let Some(disagreement) = self.parity.judged(self.cx.now, change, finding, audited) {
+            self.cx.event(Event::Disagreed(disagreement));
+        }
+        None
+    }
+
+    /// The standing of a reference as of the version of a change.
+    fn standing_at(&self, change: &Change, owner: &Owner) -> Standing {
+        // Nothing takes these back.
+        if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
+            return owner.standing;
+        }
+        let unverified = Standing::Unverified(Undecided::OwnerUnverified);
+        let (graph, coverage) = (self.world.graph(), self.world.coverage());
+        let known = |object: &crate::object::ObjectRef| coverage.known(&object.group, &object.kind);
+        let (Some(dependent), Some(kind)) = (known(&change.target), known(&owner.view.owner)) else {
+            return Standing::Unverified(Undecided::OwnerKindUnresolved);
+        };
+        let entry = coverage.kind(kind);
+        let has_reached = change.version.as_ref().is_none_or(|version| entry.has_reached(version));
+        let object = &owner.view.owner;
+        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        if let Some(id) = graph.find(&object.uid, &at) {
+            let node = graph.node(id);
+            let now = standing(graph, coverage, (dependent, &change.target.namespace), node);
+            match now {
+                Standing::Solid if !has_reached => return unverified,
+                Standing::Unverified(Undecided::OwnerUnverified) => {}
+                _ => return now,
+            }
+        }
+        if graph.has_orphaned(&object.uid) {
+            return Standing::Orphaning;
+        }
+        let gone = self.world.tombstones().get(self.cx.now, &object.uid);
+        if let Some(gone) = gone.filter(|gone| gone.object.name == object.name && gone.object.kind == object.kind) {
+            let before = |deleted: &ResourceVersion| change.version.as_ref().is_none_or(|at| deleted.is_before(at));
+            return match &gone.deleted {
+                Some(deleted) if !before(deleted) && gone.deleted_dependents => Standing::Waiting,
+                Some(deleted) if !before(deleted) => Standing::Solid,
+                _ => Standing::Dangling,
+            };
+        }
+        if entry.served().is_none() {
+            return Standing::Unverified(Undecided::OwnerKindUnresolved);
+        }
+        // The collection shows every object as of the change, and does not show the owner.
+        let is_complete = has_reached && entry.is_synced() && !entry.is_aggregated();
+        if is_complete { Standing::Dangling } else { unverified }
+    }
+
+    /// Whether an owner of a changed object went shortly before the change.
+    fn just_went(&self, change: &Change, owner: &Owner) -> bool {
+        let gone = self.world.tombstones().get(self.cx.now, &owner.view.owner.uid);
+        gone.is_some_and(|gone| gone.at + JUST_NOW >= change.at)
+    }
+
+    /// Whether an object in deletion, or one that has gone, still has dependents that its finalizer waits for.
+    fn has_dependents(&self, uid: &Uid) -> bool {
+        let graph = self.world.graph();
+        let orphans = graph.has_orphaned(uid);
+        graph.few_by_uid(uid).any(|id| {
+            let node = graph.node(id);
+            let orphans = orphans || node.orphans_dependents();
+            node.dependents().any(|dependent| orphans || graph.node(dependent).blocks(id))
+        })
+    }
+
+    /// Reports a decision that the other collector did not follow in time.
+    fn decision_overdue(&mut self, uid: &Uid, open: Open) {
+        let Some(item) = self.dispatcher.queue().get(uid) else { return self.parity.end(uid) };
+        let draft = item.draft.clone();
+        let node = self.world.graph().primary(uid);
+        let Some(id) = node else { return self.parity.end(uid) };
+        if self.holding().first(&draft).is_some() {
+            return self.parity.put_off(self.cx.now, uid);
+        }
+        let owners = self.world.first_edges(id, OWNERS_MAX);
+        let has = |standing: OwnerStanding| owners.iter().any(|owner| owner.standing == standing);
+        let other_version = || {
+            let (graph, coverage) = (self.world.graph(), self.world.coverage());
+            graph.node(id).references().any(|reference| {
+                let kind = coverage.kind(graph.node(reference.owner()).kind());
+                kind.served().is_some_and(|served| named_version(&reference.to_owned().api_version) != &*served.version)
+            })
+        };
+        let class = match &draft.action {
+            Action::UnblockOwnerReferences { .. } => Class::Cycle,
+            Action::RemoveOwnerReferences { .. } if has(OwnerStanding::Orphaning) => Class::Orphaned,
+            Action::RemoveOwnerReferences { .. }
+                if has(OwnerStanding::Unverified) || has(OwnerStanding::KindUnresolved) =>
+            {
+                Class::DroppedReference
+            }
+            Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
+            _ if self.parity.log_mut().was_refused(&draft.target) => Class::Refused,
+            _ => Class::Unknown,
+        };
+        let disagreement = Disagreement {
+            number: 0,
+            outcome: Outcome::OursOnly,
+            class,
+            target: draft.target,
+            action: open.action,
+            decided: Some(open.action),
+            at: open.since,
+            version: Some(draft.preconditions.resource_version),
+            owner_count: self.world.graph().node(id).references().len(),
+            owners,
+            audited: None,
+        };
+        let told = self.parity.late(self.cx.now, disagreement);
+        self.cx.event(Event::Disagreed(told));
+    }
+}
+
+/// The version in an `apiVersion`.
+fn named_version(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or(api_version, |(_, version)| version)
+}

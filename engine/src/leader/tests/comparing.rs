@@ -1,0 +1,360 @@
+//! Mode `observe` beside another collector: what agrees, and what does not.
+
+use super::*;
+use crate::leader::contract::BreakerMode;
+use crate::parity::{Audited, AuditedVerb, Class, Counts, Outcome as Side};
+
+const A_MOMENT: Duration = Duration::from_secs(2);
+
+fn observing() -> Bench {
+    let policy = Policy { breaker: BreakerMode::Off, ..Policy::default() };
+    Bench::synced_as(Config { mode: Mode::Observe, policy, ..config() })
+}
+
+/// A family: `things/o` owns `configmaps/a`.
+fn family() -> Bench {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", child(102));
+    bench
+}
+
+fn child(rv: u64) -> Object {
+    object("configmaps", "a", rv).owned_by("things", "o")
+}
+
+impl Bench {
+    fn counts(&self) -> Counts {
+        self.leader.queries().parity(None).expect("it observes").counts
+    }
+
+    /// Agreed, theirs first, ours only, theirs only, unattributed.
+    fn sums(&self) -> [u64; 5] {
+        let counts = self.counts();
+        let sum = |by_class: &[u64]| by_class.iter().sum();
+        [counts.agreed, counts.theirs_first, sum(&counts.ours_only), sum(&counts.theirs_only), counts.unattributed]
+    }
+
+    /// The kept disagreements as text, the newest first.
+    fn disagreements(&self) -> Vec<String> {
+        let word = |side: Side| side.as_str();
+        let kept = self.leader.queries().disagreements(None);
+        kept.map(|kept| {
+            let action = kept.action.as_str();
+            format!("{} {action} {}: {}", word(kept.outcome), kept.target.name, kept.class.as_str())
+        })
+        .collect()
+    }
+
+    fn audited(&mut self, verb: AuditedVerb, name: &str, user: &str) {
+        let audited = Audited {
+            verb,
+            collection: collection("configmaps"),
+            namespace: "ns".into(),
+            name: name.into(),
+            uid: None,
+            user: user.into(),
+            by_collector: user == "collector",
+            status: 200,
+            id: "id".into(),
+        };
+        self.input(Input::Audited(alloc::boxed::Box::new(audited)));
+    }
+}
+
+#[test]
+fn a_deletion_that_follows_the_decision_agrees() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    assert_eq!((bench.sums(), bench.leader.queries().parity(None).unwrap().open), ([0; 5], 1));
+    bench.pass(Duration::from_millis(100));
+    bench.deleted("configmaps", "a", 104);
+    assert_eq!((bench.sums(), bench.counts().withdrawn), ([1, 0, 0, 0, 0], 0));
+    assert_eq!(bench.counts().delay(990), Duration::from_millis(128), "rounded up");
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!((bench.sums(), bench.disagreements()), ([1, 0, 0, 0, 0], vec![]));
+}
+
+#[test]
+fn a_deletion_mark_is_a_deletion_and_counts_once() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", child(104).terminating("example.com/slow"));
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0]);
+    bench.deleted("configmaps", "a", 105);
+    bench.pass(Duration::from_secs(300));
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn events_in_another_order_agree_once_the_owner_is_seen_gone() {
+    let mut bench = family();
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.leader.queries().parity(None).unwrap().unsettled), ([0; 5], 1));
+    bench.deleted("things", "o", 103);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn an_owner_that_lives_at_the_deletion_shows_that_no_collector_deleted() {
+    let mut bench = family();
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    bench.deleted("things", "o", 105);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
+    let mut bench = family();
+    bench.deleted("configmaps", "a", 104);
+    bench.bookmark("things", 110);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn facts_that_never_come_are_a_matter_of_timing() {
+    let mut bench = family();
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(Duration::from_secs(200));
+    assert_eq!(bench.disagreements(), ["theirs_only delete a: timing"]);
+}
+
+#[test]
+fn a_decision_that_is_not_followed_is_ours_only_until_it_is_followed() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    bench.pass(Duration::from_secs(29));
+    assert_eq!(bench.sums(), [0; 5]);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.disagreements(), ["ours_only delete a: unknown"]);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Disagreed(told) if told.class == Class::Unknown)));
+    bench.deleted("configmaps", "a", 104);
+    assert_eq!((bench.sums(), bench.counts().late, bench.disagreements()), ([1, 0, 0, 0, 0], 1, vec![]));
+}
+
+#[test]
+fn the_wait_follows_the_pace_of_the_other_collector() {
+    let mut bench = observing();
+    for number in 0..200u64 {
+        let (owner, dependent) = (format!("o{number}"), format!("a{number}"));
+        let rv = 1000 + number * 10;
+        bench.seen("things", object("things", &owner, rv));
+        bench.seen("configmaps", object("configmaps", &dependent, rv + 1).owned_by("things", &owner));
+        bench.deleted("things", &owner, rv + 2);
+        bench.pass(Duration::from_secs(6));
+        bench.deleted("configmaps", &dependent, rv + 3);
+    }
+    let wait = bench.leader.queries().parity(None).unwrap().wait;
+    assert_eq!(wait, Duration::from_millis(81_920), "ten times the delay, rounded up");
+}
+
+#[test]
+fn a_removed_reference_instead_of_a_deletion_is_unknown() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", object("configmaps", "a", 104));
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.disagreements(), ["theirs_only remove_owner_references a: unknown"]);
+}
+
+#[test]
+fn a_deletion_instead_of_a_removed_reference_is_unattributed_without_the_audit_log() {
+    let two_owners = |rv| child(rv).owned_by("things", "p");
+    for (user, expected) in [("", [0, 0, 0, 0, 1]), ("collector", [0, 0, 0, 1, 0]), ("alice", [0, 0, 0, 0, 1])] {
+        let mut bench = observing();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("things", object("things", "p", 102));
+        bench.seen("configmaps", two_owners(103));
+        bench.deleted("things", "o", 104);
+        bench.deleted("configmaps", "a", 105);
+        if !user.is_empty() {
+            bench.audited(AuditedVerb::Delete, "a", user);
+        }
+        bench.bookmark("things", 110);
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), expected, "{user}");
+        let unknown: &[&str] = if user == "collector" { &["theirs_only delete a: unknown"] } else { &[] };
+        assert_eq!(bench.disagreements(), unknown);
+    }
+}
+
+#[test]
+fn the_dangling_reference_beside_a_living_owner_goes() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "p", 102));
+    bench.seen("configmaps", child(103).owned_by("things", "p"));
+    bench.deleted("things", "o", 104);
+    bench.seen("configmaps", object("configmaps", "a", 105).owned_by("things", "p"));
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0]);
+    // A controller releases its object.
+    bench.seen("configmaps", object("configmaps", "a", 106));
+    bench.bookmark("things", 110);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 1]);
+}
+
+#[test]
+fn orphaning_agrees_reference_by_reference_and_at_the_finalizer() {
+    let mut bench = family();
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.seen("configmaps", object("configmaps", "a", 104));
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0]);
+    bench.deleted("things", "o", 105);
+    bench.pass(A_MOMENT);
+    let [agreed, first, rest @ ..] = bench.sums();
+    assert_eq!((agreed + first, rest), (2, [0; 3]), "whether or not the round ended in time");
+}
+
+#[test]
+fn a_foreground_owner_whose_dependents_are_seen_going_after_it_agrees() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).blocking("things", "o"));
+    bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion"));
+    bench.deleted("things", "o", 105);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0; 5], "the dependent is still there");
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn what_holds_an_object_here_is_an_intended_difference() {
+    let mut bench = family();
+    let mut held = child(103);
+    held.facts.hold = true;
+    bench.seen("configmaps", held);
+    bench.deleted("things", "o", 104);
+    bench.pass(Duration::from_secs(100));
+    assert_eq!(bench.sums(), [0; 5], "a held decision waits for nothing");
+    bench.deleted("configmaps", "a", 105);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.disagreements(), ["theirs_only delete a: held"]);
+    assert_eq!(bench.counts().comparable(), 0);
+}
+
+#[test]
+fn a_late_dependent_of_an_orphaning_owner_stays_by_intent() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.seen("configmaps", child(102));
+    bench.pass(Duration::from_secs(40));
+    assert_eq!(bench.disagreements(), ["ours_only remove_owner_references a: orphaned"]);
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    let expected = ["theirs_only delete a: orphaned", "ours_only remove_owner_references a: orphaned"];
+    assert_eq!(bench.disagreements(), expected);
+}
+
+#[test]
+fn a_decision_whose_facts_change_is_withdrawn() {
+    let mut bench = family();
+    bench.seen("things", object("things", "p", 103));
+    bench.deleted("things", "o", 104);
+    bench.seen("configmaps", child(105).owned_by("things", "p"));
+    let counts = bench.counts();
+    assert_eq!((bench.sums(), counts.withdrawn), ([0; 5], 0), "another decision about the object follows");
+    bench.deleted("configmaps", "a", 106);
+    bench.bookmark("things", 110);
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.counts().withdrawn), ([0, 0, 0, 0, 1], 1));
+}
+
+#[test]
+fn the_audit_log_names_who_followed_a_decision() {
+    for (user, expected) in [("collector", [1, 0, 0, 0, 0]), ("alice", [0, 0, 0, 0, 1])] {
+        let mut bench = family();
+        bench.audited(AuditedVerb::Change, "other", "alice");
+        bench.deleted("things", "o", 103);
+        bench.deleted("configmaps", "a", 104);
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), [0; 5], "the request is awaited");
+        bench.audited(AuditedVerb::Delete, "a", user);
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), expected, "{user}");
+    }
+    let mut bench = family();
+    bench.audited(AuditedVerb::Change, "other", "alice");
+    bench.deleted("things", "o", 103);
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(Duration::from_secs(40));
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0], "without a request, the facts decide");
+}
+
+#[test]
+fn a_deletion_of_a_collection_deletes_many_objects() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    for (name, rv) in [("a", 102), ("b", 103)] {
+        bench.seen("configmaps", object("configmaps", name, rv).owned_by("things", "o"));
+    }
+    bench.audited(AuditedVerb::DeleteCollection, "", "namespace-controller");
+    bench.deleted("configmaps", "a", 104);
+    bench.deleted("configmaps", "b", 105);
+    bench.bookmark("things", 110);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 2]);
+}
+
+#[test]
+fn a_collector_that_removes_what_is_refused_is_not_wrong() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    let refused = Audited {
+        verb: AuditedVerb::Delete,
+        collection: collection("configmaps"),
+        namespace: "ns".into(),
+        name: "a".into(),
+        uid: None,
+        user: "collector".into(),
+        by_collector: true,
+        status: 403,
+        id: "id".into(),
+    };
+    bench.input(Input::Audited(alloc::boxed::Box::new(refused)));
+    bench.pass(Duration::from_secs(40));
+    assert_eq!(bench.disagreements(), ["ours_only delete a: refused"]);
+}
+
+#[test]
+fn another_term_counts_anew_and_takes_the_open_decisions() {
+    let mut bench = family();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    assert!(bench.leader.queries().parity(None).is_none());
+    bench.deleted("things", "o", 103);
+    bench.input(Input::TermGained(term(2)));
+    assert_eq!(bench.leader.queries().parity(None).unwrap().open, 1);
+    bench.deleted("configmaps", "a", 104);
+    assert_eq!(bench.sums(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_window_has_the_numbers_of_its_time() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(Duration::from_secs(7200));
+    bench.seen("things", object("things", "p", 105));
+    bench.seen("configmaps", object("configmaps", "b", 106).owned_by("things", "p"));
+    bench.deleted("things", "p", 107);
+    bench.deleted("configmaps", "b", 108);
+    let agreed = |window: u64| {
+        let view = bench.leader.queries().parity(Some(Duration::from_secs(window))).unwrap();
+        (view.counts.agreed, view.since)
+    };
+    assert_eq!(agreed(3600), (1, bench.now));
+    assert_eq!(agreed(36_000), (2, Time::ZERO));
+}
+
+#[test]
+fn an_active_collector_compares_nothing() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", child(102));
+    bench.deleted("things", "o", 103);
+    assert!(bench.leader.queries().parity(None).is_none());
+    assert_eq!(bench.leader.queries().disagreements(None).count(), 0);
+}

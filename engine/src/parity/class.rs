@@ -1,0 +1,215 @@
+//! What a change says about the two collectors, and the classes of disagreements.
+
+use crate::verdict::{Standing, Weighed, weigh};
+use crate::view::Undecided;
+use crate::work::ActionKind;
+
+/// The number of classes.
+pub const CLASSES: usize = Class::ALL.len();
+
+/// A kind of disagreement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Decided, and not happened within the wait.
+    OursOnly,
+    /// Happened, and not decided.
+    TheirsOnly,
+}
+
+impl Outcome {
+    /// The word in answers and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::OursOnly => "ours_only",
+            Outcome::TheirsOnly => "theirs_only",
+        }
+    }
+}
+
+/// The reason of a disagreement. `docs/design/upstream.md` lists the intended differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// No other class explains it: one of the two collectors is wrong.
+    Unknown,
+    /// The two collectors saw the facts at different times, or the facts as of the change did not become known.
+    Timing,
+    /// The API server refused the request of the other collector.
+    Refused,
+    /// Intended: a guard, an annotation or an invalid reference holds the object.
+    Held,
+    /// Intended: the other collector believes any 404 of an owner, and this one wants a proof.
+    Unproven,
+    /// Intended: an owner orphans the object. The object stays, and only loses references.
+    Orphaned,
+    /// Intended: a dangling reference is removed although another reference is unverified.
+    DroppedReference,
+    /// Intended: only blocking references inside a real cycle are unblocked.
+    Cycle,
+    /// Intended: the reference names its owner by a version that is not the preferred one, which the other collector
+    /// may not resolve.
+    OtherVersion,
+    /// Intended: the object has more references than the collector reads.
+    TooManyReferences,
+}
+
+impl Class {
+    pub const ALL: [Class; 10] = [
+        Class::Unknown,
+        Class::Timing,
+        Class::Refused,
+        Class::Held,
+        Class::Unproven,
+        Class::Orphaned,
+        Class::DroppedReference,
+        Class::Cycle,
+        Class::OtherVersion,
+        Class::TooManyReferences,
+    ];
+
+    /// The word in answers and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Unknown => "unknown",
+            Class::Timing => "timing",
+            Class::Refused => "refused",
+            Class::Held => "held",
+            Class::Unproven => "unproven",
+            Class::Orphaned => "orphaned",
+            Class::DroppedReference => "dropped_reference",
+            Class::Cycle => "cycle",
+            Class::OtherVersion => "other_version",
+            Class::TooManyReferences => "too_many_references",
+        }
+    }
+
+    /// Whether a difference by design explains the disagreement.
+    pub fn is_intended(self) -> bool {
+        !matches!(self, Class::Unknown | Class::Timing | Class::Refused)
+    }
+}
+
+/// Who made a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// The audit log does not say.
+    Unknown,
+    Collector,
+    Other,
+}
+
+/// What follows from a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    Agreed,
+    TheirsOnly(Class),
+    Unattributed,
+}
+
+/// A change with the facts as of its version.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) action: ActionKind,
+    pub(crate) actor: Actor,
+    pub(crate) decided: Option<ActionKind>,
+    pub(crate) was_undecided: bool,
+    pub(crate) was_held: bool,
+    pub(crate) was_terminating: bool,
+    /// The standing of each reference as of the change, and whether the change removes the reference.
+    pub(crate) owners: &'a [(Standing, bool)],
+    /// The standings were others when the change was seen.
+    pub(crate) facts_came: bool,
+    /// An owner whose reference stays went shortly before the change. The other collector may have seen it alive.
+    pub(crate) owner_just_went: bool,
+    /// Dependents of the changed object still have their references.
+    pub(crate) has_dependents: bool,
+    pub(crate) too_many: bool,
+}
+
+impl Case<'_> {
+    /// Judges the change.
+    pub(crate) fn finding(&self) -> Finding {
+        if self.actor == Actor::Other {
+            return Finding::Unattributed;
+        }
+        if self.decided == Some(self.action) {
+            return Finding::Agreed;
+        }
+        // A living owner tells that no collector made the change, unless the audit log says that one did.
+        let by_facts = match self.actor {
+            Actor::Collector => Finding::TheirsOnly(Class::Unknown),
+            Actor::Unknown | Actor::Other => Finding::Unattributed,
+        };
+        if self.was_held && matches!(self.action, ActionKind::Delete | ActionKind::RemoveOwnerReferences) {
+            return Finding::TheirsOnly(Class::Held);
+        }
+        if self.too_many {
+            return Finding::TheirsOnly(Class::TooManyReferences);
+        }
+        let standings: alloc::vec::Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let is_any = |wanted: Standing| standings.contains(&wanted);
+        match self.action {
+            ActionKind::UnblockOwnerReferences => Finding::TheirsOnly(Class::Cycle),
+            ActionKind::RemoveFinalizer if !self.has_dependents => Finding::Agreed,
+            ActionKind::RemoveFinalizer if self.actor == Actor::Collector => Finding::TheirsOnly(Class::Timing),
+            ActionKind::RemoveFinalizer => Finding::Unattributed,
+            ActionKind::Delete => match weigh(&standings) {
+                Weighed::Collectable { .. } => self.same(),
+                Weighed::Undecided(cause) => self.unsettled(cause),
+                Weighed::Kept { .. } if is_any(Standing::Orphaning) && !is_any(Standing::Solid) => {
+                    Finding::TheirsOnly(Class::Orphaned)
+                }
+                Weighed::Kept { .. } | Weighed::Unowned => by_facts,
+            },
+            ActionKind::RemoveOwnerReferences => {
+                let removed = || self.owners.iter().filter(|&&(_, removed)| removed).map(|&(standing, _)| standing);
+                let droppable = |standing: Standing| match standing {
+                    Standing::Orphaning => true,
+                    Standing::Dangling | Standing::Waiting => !self.was_terminating,
+                    Standing::Solid | Standing::Unverified(_) | Standing::InvalidScope => false,
+                };
+                if removed().any(|standing| matches!(standing, Standing::Solid | Standing::InvalidScope)) {
+                    return by_facts;
+                }
+                match weigh(&standings) {
+                    Weighed::Undecided(cause) => self.unsettled(cause),
+                    Weighed::Collectable { .. } if !self.was_terminating => {
+                        if self.owner_just_went {
+                            Finding::TheirsOnly(Class::Timing)
+                        } else {
+                            self.another()
+                        }
+                    }
+                    _ if removed().all(droppable) => self.same(),
+                    _ => by_facts,
+                }
+            }
+        }
+    }
+
+    /// The facts lead to the same decision. A collector that knew them already had to decide it.
+    fn same(&self) -> Finding {
+        if self.facts_came || self.was_undecided {
+            return Finding::Agreed;
+        }
+        match self.decided {
+            Some(ActionKind::UnblockOwnerReferences) => Finding::TheirsOnly(Class::Cycle),
+            _ if self.owner_just_went => Finding::TheirsOnly(Class::Timing),
+            _ => Finding::TheirsOnly(Class::Unknown),
+        }
+    }
+
+    /// The facts lead to another decision.
+    fn another(&self) -> Finding {
+        let open = self.decided.is_none() && (self.facts_came || self.was_undecided);
+        Finding::TheirsOnly(if open { Class::Timing } else { Class::Unknown })
+    }
+
+    /// The facts as of the change did not become known.
+    fn unsettled(&self, cause: Undecided) -> Finding {
+        match (cause, self.actor) {
+            (Undecided::OwnerKindUnresolved, Actor::Unknown) => Finding::Unattributed,
+            (Undecided::OwnerKindUnresolved, _) => Finding::TheirsOnly(Class::Unproven),
+            _ => Finding::TheirsOnly(Class::Timing),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Converts the comparison with another collector to messages.
+
+use super::clock::Clock;
+use super::decision::bounded;
+use crate::decision::v1beta1::{
+    DecisionEvent, Disagreement, GetParityResponse, Phase, disagreement, get_parity_response,
+};
+use crate::work::v1beta1 as work;
+use engine::object::GroupResource;
+use engine::parity;
+use engine::work::Term;
+
+/// A disagreement as an event.
+pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> DecisionEvent {
+    let (user, audit_id) = found.audited.as_ref().map_or(("", ""), |(user, id)| (user, id));
+    bounded(DecisionEvent {
+        event_time: Some(clock.timestamp(found.at)),
+        phase: Phase::Disagreed.into(),
+        kind: work::ItemKind::from(found.action).into(),
+        target: Some(found.target.clone().into()),
+        owners: found.owners.iter().cloned().map(Into::into).collect(),
+        owner_count: found.owner_count as u64,
+        watch_resource_version: found.version.as_ref().map(ToString::to_string).unwrap_or_default(),
+        term: Some(term.clone().into()),
+        disagreement: Some(Disagreement {
+            number: found.number,
+            outcome: wire_outcome(found.outcome).into(),
+            class: wire_class(found.class).into(),
+            decided: found.decided.map(work::ItemKind::from).unwrap_or_default().into(),
+            user: user.to_owned(),
+            audit_id: audit_id.to_owned(),
+        }),
+        ..DecisionEvent::default()
+    })
+}
+
+fn wire_outcome(outcome: parity::Outcome) -> disagreement::Outcome {
+    match outcome {
+        parity::Outcome::OursOnly => disagreement::Outcome::OursOnly,
+        parity::Outcome::TheirsOnly => disagreement::Outcome::TheirsOnly,
+    }
+}
+
+fn wire_class(class: parity::Class) -> disagreement::Class {
+    match class {
+        parity::Class::Unknown => disagreement::Class::Unknown,
+        parity::Class::Timing => disagreement::Class::Timing,
+        parity::Class::Refused => disagreement::Class::Refused,
+        parity::Class::Held => disagreement::Class::Held,
+        parity::Class::Unproven => disagreement::Class::Unproven,
+        parity::Class::Orphaned => disagreement::Class::Orphaned,
+        parity::Class::DroppedReference => disagreement::Class::DroppedReference,
+        parity::Class::Cycle => disagreement::Class::Cycle,
+        parity::Class::OtherVersion => disagreement::Class::OtherVersion,
+        parity::Class::TooManyReferences => disagreement::Class::TooManyReferences,
+    }
+}
+
+/// The numbers of the comparison.
+pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
+    let parity::ParityView { since, counts, collections, open, unsettled, wait, audited } = view;
+    let duration = |of: std::time::Duration| prost_types::Duration::try_from(of).unwrap_or_default();
+    let classes = parity::Class::ALL.into_iter().filter(|&class| counts.of(class) > 0);
+    let class = |class: parity::Class| get_parity_response::ClassCount {
+        class: wire_class(class).into(),
+        ours_only: counts.ours_only[class as usize],
+        theirs_only: counts.theirs_only[class as usize],
+    };
+    let collection = |(of, row): (GroupResource, parity::Row)| get_parity_response::CollectionCount {
+        group_resource: Some(of.into()),
+        agreed: row.agreed,
+        ours_only: row.ours_only,
+        theirs_only: row.theirs_only,
+        unattributed: row.unattributed,
+        unknown: row.unknown,
+    };
+    GetParityResponse {
+        since: Some(clock.timestamp(since)),
+        agreed: counts.agreed,
+        theirs_first: counts.theirs_first,
+        late: counts.late,
+        unattributed: counts.unattributed,
+        withdrawn: counts.withdrawn,
+        not_compared: counts.not_compared,
+        classes: classes.map(class).collect(),
+        comparable: counts.comparable(),
+        delay_p50: Some(duration(counts.delay(500))),
+        delay_p99: Some(duration(counts.delay(990))),
+        open: open as u64,
+        unsettled: unsettled as u64,
+        wait: Some(duration(wait)),
+        audited,
+        collections: collections.into_iter().map(collection).collect(),
+        meta: None,
+    }
+}
