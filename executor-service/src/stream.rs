@@ -168,6 +168,7 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::GateNotFound
         | ErrorReason::GateNotStreamed
         | ErrorReason::ModeObserve
+        | ErrorReason::NotObserving
         | ErrorReason::ReviewUnavailable
         // Reasons of reads. An executor sends no reads.
         | ErrorReason::TokenMalformed

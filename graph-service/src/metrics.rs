@@ -20,6 +20,7 @@ pub(crate) mod access;
 pub(crate) mod gates;
 mod gauges;
 mod log;
+mod parity;
 pub(crate) mod recording;
 mod requests;
 

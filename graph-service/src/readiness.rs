@@ -183,12 +183,14 @@ impl Probe for Health {
             let waits = running.reader.with(|queries| queries.queue_waits(clock.now()));
             let guards = running.reader.with(|queries| queries.guards());
             let collections = running.reader.with(|queries| queries.collections());
+            let parity = running.reader.with(|queries| queries.parity(None));
             let stalled = self.stalled(&waits, status.term.is_some());
             self.metrics.refresh(&Snapshot {
                 status: &status,
                 waits: &waits,
                 guards: &guards,
                 collections: &collections,
+                parity: parity.as_ref(),
                 stalled,
                 clock,
             });

@@ -10,6 +10,7 @@ use crate::warnings::Warning;
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
 use engine::object::{GroupResource, Name, ObjectRef};
+use engine::parity::{Class, Disagreement};
 use engine::work::{ActionKind, Outcome};
 use runtime::clock::Clock;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const ROUND_SLOW: Duration = Duration::from_millis(250);
 
 /// Time after which a repeated refusal of the API server is logged again.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
+/// The least time between two warnings about disagreements with another collector.
+const DISAGREED_AGAIN: Duration = Duration::from_secs(60);
 /// Maximum number of executors whose refusals are remembered. The refusals of further executors are all logged.
 const EXECUTORS_REMEMBERED_MAX: usize = 1024;
 
@@ -42,6 +45,8 @@ pub(crate) struct Render {
     lost: BTreeMap<GroupResource, String>,
     /// Refusals of the API server with the time of the last log line. One missing right may refuse thousands of items.
     refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
+    /// The last warning about a disagreement with another collector.
+    disagreed: Option<Instant>,
     /// Executors with refused credentials, and the time of the last log line.
     unauthenticated: BTreeMap<Name, Instant>,
     /// The drop of records about orphaning owners was logged.
@@ -67,6 +72,7 @@ impl Render {
             moved: false,
             lost: BTreeMap::new(),
             refused: BTreeMap::new(),
+            disagreed: None,
             unauthenticated: BTreeMap::new(),
             forgets: false,
             guards: guards::Guards::default(),
@@ -290,6 +296,7 @@ impl Render {
                 let kind = kind.as_kind();
                 tracing::info!(kind, "the guards of the kind are readable again; deletions resume");
             }
+            Event::Disagreed(found) => self.disagreed(found),
             Event::Rejected { why } => {
                 // Logged at debug, because a faulty peer could flood the log.
                 self.metrics.rejected.inc();
@@ -299,6 +306,19 @@ impl Render {
         self.decisions.note(event, wire(self.clock));
         if let Some(observer) = &mut self.observer {
             observer(event);
+        }
+    }
+
+    fn disagreed(&mut self, found: &Disagreement) {
+        let (outcome, class, action) = (found.outcome.as_str(), found.class.as_str(), found.action.as_str());
+        let (target, uid) = (&found.target, &found.target.uid);
+        let now = Instant::now();
+        let is_news = self.disagreed.is_none_or(|at| now.duration_since(at) >= DISAGREED_AGAIN);
+        if found.class == Class::Unknown && is_news {
+            self.disagreed = Some(now);
+            tracing::warn!(%target, %uid, outcome, action, "the other collector disagrees, and no known difference explains it; `kubectl ownergraph parity` has the evidence");
+        } else {
+            tracing::debug!(%target, %uid, outcome, class, action, "the other collector disagrees");
         }
     }
 

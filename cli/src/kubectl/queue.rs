@@ -92,9 +92,12 @@ async fn open(session: &mut Session, follow: &mut Follow) -> Result<Vec<Decision
 /// Whether a decision in this phase is still open.
 pub(super) fn is_open(phase: Phase) -> bool {
     match phase {
-        Phase::Unspecified | Phase::Succeeded | Phase::Superseded | Phase::Confirmed | Phase::AwaitingFinalizers => {
-            false
-        }
+        Phase::Unspecified
+        | Phase::Succeeded
+        | Phase::Superseded
+        | Phase::Confirmed
+        | Phase::AwaitingFinalizers
+        | Phase::Disagreed => false,
         Phase::Proposed | Phase::Held | Phase::Released | Phase::Leased | Phase::Failed | Phase::Parked => true,
     }
 }
@@ -141,7 +144,8 @@ fn rows(open: &[DecisionEvent], by: Group) -> Vec<(String, Row)> {
             | Phase::Succeeded
             | Phase::Superseded
             | Phase::Confirmed
-            | Phase::AwaitingFinalizers => &mut row.waiting,
+            | Phase::AwaitingFinalizers
+            | Phase::Disagreed => &mut row.waiting,
         };
         *count += 1;
         let at = event.event_time.as_ref().map(|at| at.seconds);

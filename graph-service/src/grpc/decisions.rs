@@ -24,6 +24,7 @@ mod event;
 pub(super) mod filter;
 mod follow;
 pub(super) mod looked;
+mod parity;
 pub(super) mod place;
 #[cfg(test)]
 mod tests;
@@ -194,7 +195,7 @@ impl DecisionService for Decisions {
         let question = ListDecisionsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
         let size = page_size(request.page_size)?;
         let mut extent = self.extent()?;
-        let place = Place::of(&question, &request.page_token, &extent)?;
+        let place = Place::of(&question, &request.page_token, &extent.log_id, extent.newest)?;
         let is_wanted = |looked: &Looked| {
             within.admits(looked.event()) && include.as_ref().is_none_or(|filter| filter.admits(looked))
         };
@@ -239,6 +240,18 @@ impl DecisionService for Decisions {
         let next_page_token = next.map_or_else(String::new, |before| place.token(before));
         found.truncate(count);
         Ok(Response::new(ListDecisionsResponse { events: found, next_page_token, meta: Some(self.shared.meta()) }))
+    }
+
+    async fn get_parity(&self, request: Request<GetParityRequest>) -> Result<Response<GetParityResponse>, Status> {
+        self.parity(request.into_inner()).map(Response::new)
+    }
+
+    async fn list_disagreements(
+        &self,
+        request: Request<ListDisagreementsRequest>,
+    ) -> Result<Response<ListDisagreementsResponse>, Status> {
+        let visibility = self.shared.visibility(request.extensions())?;
+        self.disagreements(request.into_inner(), visibility).await.map(Response::new)
     }
 
     async fn get_decision(

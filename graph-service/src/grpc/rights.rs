@@ -63,6 +63,8 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.decision.v1beta1.DecisionService/GetDecision", by_namespace("get", "decisions")),
     row("ownergraph.decision.v1beta1.DecisionService/ListDecisions", by_namespace("list", "decisions")),
     row("ownergraph.decision.v1beta1.DecisionService/WatchDecisions", by_namespace("watch", "decisions")),
+    row("ownergraph.decision.v1beta1.DecisionService/GetParity", everywhere("get", "status")),
+    row("ownergraph.decision.v1beta1.DecisionService/ListDisagreements", by_namespace("list", "decisions")),
     row(
         "ownergraph.decision.v1beta1.GateService/StreamVerdicts",
         Needs::ByName(Right { verb: "decide", resource: "gates" }),

@@ -529,6 +529,12 @@ fn refuses(why: &str) -> Status {
     error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
 }
 
+/// A comparison in mode enforce.
+pub(super) fn not_observing() -> Status {
+    let why = "this service carries its decisions out; only mode observe compares them with another collector";
+    error(Code::FailedPrecondition, ErrorReason::NotObserving, why.to_owned(), &[], None)
+}
+
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
     // After a suspension this replica may not know the new holder yet. It must not name itself as the leader.
     let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {

@@ -1,8 +1,10 @@
 //! Gauges that are read from the leader at each scrape.
 
+use super::parity::ParityMetrics;
 use super::{Labels, count_of};
 use engine::coverage::State;
 use engine::guard::GuardKind;
+use engine::parity::ParityView;
 use engine::view::{AGE_BOUNDS, CollectionStatus, GuardView, Status, Undecided, Waiting, Waits};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -36,6 +38,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) waits: &'a [Waits],
     pub(crate) guards: &'a [GuardView],
     pub(crate) collections: &'a [CollectionStatus],
+    /// `None` if this replica does not compare.
+    pub(crate) parity: Option<&'a ParityView>,
     /// See [`super::Metrics::stalled`].
     pub(crate) stalled: Duration,
     pub(crate) clock: Clock,
@@ -71,6 +75,7 @@ pub(super) struct Gauges {
     pauses_unknown: Gauge,
     guards: Family<Labels<2>, Gauge>,
     guards_held: Family<Labels<1>, Gauge>,
+    parity: ParityMetrics,
 }
 
 /// The states of an item that no executor has.
@@ -119,11 +124,13 @@ impl Gauges {
             pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while deletions are suspended because the guards of a kind cannot be read", "The collector must be able to list and watch the resources of the group `ownergraph.dev`."), Gauge::default()),
             guards: book.put("ownergraph_guards", [kinds(), Label::of("state", ["pending", "effective"])], ("Active guards by kind, and whether a write in their scope may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
             guards_held: book.put("ownergraph_guards_held_items", [kinds()], ("Decisions that guards hold, by the kind of the strictest guard", "`kubectl ownergraph queue` names them, and `why` the command that releases each."), Family::default()),
+            parity: ParityMetrics::register(book),
         }
     }
 
     pub(super) fn set(&self, snapshot: &Snapshot<'_>) {
-        let Snapshot { status, waits, guards, collections, stalled, clock } = snapshot;
+        let Snapshot { status, waits, guards, collections, parity, stalled, clock } = snapshot;
+        self.parity.set(*parity);
         self.stalled.set(stalled.as_secs_f64());
         self.collections(collections, *clock);
         self.nodes.set(count_of(status.nodes));

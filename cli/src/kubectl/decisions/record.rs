@@ -191,6 +191,7 @@ pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
         Phase::Released => "released",
         Phase::Confirmed => "gone",
         Phase::AwaitingFinalizers => "finalizers",
+        Phase::Disagreed => "disagreed",
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) enum Verdict {
     Gone,
     /// A deletion that was carried out, while finalizers keep the object.
     Finalizers,
+    /// Not a step: another collector disagrees, in mode observe.
+    Disagreed,
 }
 
 impl From<Verdict> for Phase {
@@ -41,6 +43,7 @@ impl From<Verdict> for Phase {
             Verdict::Released => Phase::Released,
             Verdict::Gone => Phase::Confirmed,
             Verdict::Finalizers => Phase::AwaitingFinalizers,
+            Verdict::Disagreed => Phase::Disagreed,
         }
     }
 }

@@ -79,7 +79,7 @@ impl One {
 }
 
 /// Returns an error for an unknown or unspecified enum value, because no event has it.
-fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> Result<(), Status> {
+pub(super) fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> Result<(), Status> {
     for &value in values {
         if E::try_from(value).ok().is_none_or(|value| value == E::default()) {
             return Err(status::bad_field(field, &format!("has the value {value}, which no event has")));

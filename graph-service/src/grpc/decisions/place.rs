@@ -1,6 +1,5 @@
 //! Pages of the log. The log only grows, so a later page needs only a position.
 
-use crate::decisions::Extent;
 use crate::grpc::pages::digest;
 use crate::grpc::status;
 use prost::Message;
@@ -16,14 +15,15 @@ pub(in crate::grpc) struct Place {
 }
 
 impl Place {
-    /// Reads a page token. `question` is the request without its page fields. An empty token means the end of the log.
-    pub(super) fn of(question: &impl Message, token: &str, extent: &Extent) -> Result<Place, Status> {
+    /// Reads a page token. `question` is the request without its page fields, and `newest` the last position of the log.
+    /// An empty token means the end of the log.
+    pub(super) fn of(question: &impl Message, token: &str, log_id: &str, newest: u64) -> Result<Place, Status> {
         let question = digest(&question.encode_to_vec());
-        let log = digest(extent.log_id.as_bytes());
+        let log = digest(log_id.as_bytes());
         if token.is_empty() {
-            return Ok(Place { question, log, before: extent.newest + 1 });
+            return Ok(Place { question, log, before: newest + 1 });
         }
-        let place = parse(token).filter(|place| place.before <= extent.newest || place.log != log);
+        let place = parse(token).filter(|place| place.before <= newest || place.log != log);
         let place = place.ok_or_else(|| status::token_malformed("page_token"))?;
         if place.question != question {
             return Err(status::page_token_mismatch());
