@@ -6,7 +6,7 @@
 //!
 //! | Outcome | When |
 //! |---|---|
-//! | agreed | A change follows a decision to make it; or the other collector was first, and the facts as of its change lead to the same decision |
+//! | agreed | A change follows a decision to make it; or the other collector was first, and the facts as of its change, or as of shortly before, lead to the same decision |
 //! | ours only | A decision has no change within the [`wait`](Parity::wait). A change that comes after all moves it to agreed |
 //! | theirs only | A change has no decision, or another one, once the facts as of the change are known |
 //! | unattributed | Another user made the change, or a living owner shows that no collector did |

@@ -12,20 +12,8 @@
 # (600) is the maximum time for one bug. DIR is the place of the copy. PERILS is as in `sim`. The exit status is 1 if
 # the simulation missed a bug, or found a violation without a bug.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-dir=${DIR:-$root/target/planted}
+. "$(dirname "$0")/tree.sh"
 each=${SECONDS_EACH:-600}
-
-rm -rf "$dir/tree"
-mkdir -p "$dir/tree"
-(cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$dir/tree"
-for patch in "$here"/switch.diff "$here"/*.patch; do
-    patch --quiet --batch --forward --no-backup-if-mismatch -p1 -d "$dir/tree" < "$patch" || {
-        echo "$(basename "$patch") does not fit any more" >&2
-        exit 2
-    }
-done
 # With assertions: what they find is found too.
 (cd "$dir/tree" && CARGO_PROFILE_DEV_OPT_LEVEL=${OPT_LEVEL:-2} CARGO_TARGET_DIR="$dir" \
     cargo build --quiet -p tests --bin sim)

@@ -17,6 +17,7 @@ mod guarded;
 mod kubectl;
 mod metrics;
 mod observe;
+mod parity;
 mod policy;
 mod previews;
 mod recordings;

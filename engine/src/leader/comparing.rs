@@ -8,7 +8,7 @@ use super::closing::Left;
 use super::{Event, Leader, Mode, Timer};
 use crate::graph::{Coordinates, NodeId};
 use crate::hold::Hold;
-use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ResourceVersion, Uid};
+use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Disagreement, OWNERS_MAX, Open, Outcome, Owner, Parity,
     SETTLED_WITHIN,
@@ -22,8 +22,8 @@ use core::time::Duration;
 
 /// Time between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Owners that went this shortly before a change may have been alive for the other collector.
-const JUST_NOW: Duration = Duration::from_secs(10);
+/// The other collector may have begun to act on the facts before a decision that is younger than this.
+const YOUNG: Duration = Duration::from_secs(10);
 
 impl Leader {
     /// Whether this replica compares its decisions.
@@ -216,7 +216,11 @@ impl Leader {
             was_terminating: change.was_terminating,
             owners: &settled,
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
-            owner_just_went: change.owners.iter().any(|owner| !owner.removed && self.just_went(&change, owner)),
+            is_young: change.decided.is_some_and(|open| change.at.since(open.since) < YOUNG),
+            other_coordinates: change.owners.iter().any(|owner| {
+                let elsewhere = [OwnerStanding::WrongNamespace, OwnerStanding::CoordinatesMismatch];
+                owner.removed && elsewhere.contains(&owner.view.standing)
+            }),
             has_dependents,
             too_many: change.owner_count > change.owners.len(),
         }
@@ -235,7 +239,7 @@ impl Leader {
         }
         let unverified = Standing::Unverified(Undecided::OwnerUnverified);
         let (graph, coverage) = (self.world.graph(), self.world.coverage());
-        let known = |object: &crate::object::ObjectRef| coverage.known(&object.group, &object.kind);
+        let known = |object: &ObjectRef| coverage.known(&object.group, &object.kind);
         let (Some(dependent), Some(kind)) = (known(&change.target), known(&owner.view.owner)) else {
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         };
@@ -256,7 +260,10 @@ impl Leader {
             return Standing::Orphaning;
         }
         let gone = self.world.tombstones().get(self.cx.now, &object.uid);
-        if let Some(gone) = gone.filter(|gone| gone.object.name == object.name && gone.object.kind == object.kind) {
+        let is_same = |gone: &ObjectRef| {
+            gone.kind == object.kind && gone.namespace == object.namespace && gone.name == object.name
+        };
+        if let Some(gone) = gone.filter(|gone| is_same(&gone.object)) {
             let before = |deleted: &ResourceVersion| change.version.as_ref().is_none_or(|at| deleted.is_before(at));
             return match &gone.deleted {
                 Some(deleted) if !before(deleted) && gone.deleted_dependents => Standing::Waiting,
@@ -272,12 +279,6 @@ impl Leader {
         if is_complete { Standing::Dangling } else { unverified }
     }
 
-    /// Whether an owner of a changed object went shortly before the change.
-    fn just_went(&self, change: &Change, owner: &Owner) -> bool {
-        let gone = self.world.tombstones().get(self.cx.now, &owner.view.owner.uid);
-        gone.is_some_and(|gone| gone.at + JUST_NOW >= change.at)
-    }
-
     /// Whether an object in deletion, or one that has gone, still has dependents that its finalizer waits for.
     fn has_dependents(&self, uid: &Uid) -> bool {
         let graph = self.world.graph();
@@ -287,6 +288,13 @@ impl Leader {
             let orphans = orphans || node.orphans_dependents();
             node.dependents().any(|dependent| orphans || graph.node(dependent).blocks(id))
         })
+    }
+
+    /// Whether objects refer to the uid of this object under other coordinates.
+    fn is_claimed_elsewhere(&self, id: NodeId) -> bool {
+        let graph = self.world.graph();
+        let claims = graph.few_by_uid(&graph.node(id).uid()).collect::<Vec<_>>();
+        claims.into_iter().any(|claim| claim != id && graph.node(claim).dependent_count() > 0)
     }
 
     /// Reports a decision that the other collector did not follow in time.
@@ -309,6 +317,7 @@ impl Leader {
         };
         let class = match &draft.action {
             Action::UnblockOwnerReferences { .. } => Class::Cycle,
+            Action::RemoveFinalizer { .. } if self.is_claimed_elsewhere(id) => Class::OtherCoordinates,
             Action::RemoveOwnerReferences { .. } if has(OwnerStanding::Orphaning) => Class::Orphaned,
             Action::RemoveOwnerReferences { .. }
                 if has(OwnerStanding::Unverified) || has(OwnerStanding::KindUnresolved) =>

@@ -445,7 +445,9 @@ impl Bench {
                 let at = at.as_ref().unwrap_or(&none);
                 list(at, vec![of(uid("another"), at.clone(), Facts::default())])
             }
-            FindingResult::KindUnresolved => Err(Failure::transport("404 page not found".to_string())),
+            FindingResult::KindUnresolved => {
+                Err(Failure { sentence: "404 page not found".to_string(), status: Some(404), retry_after: None })
+            }
             FindingResult::Forbidden => Err(Failure::transport("403 Forbidden".to_string())),
             FindingResult::Failed => Err(Failure::transport("500".to_string())),
         };

@@ -3,6 +3,10 @@
 use crate::verdict::{Standing, Weighed, weigh};
 use crate::view::Undecided;
 use crate::work::ActionKind;
+use alloc::vec::Vec;
+
+#[cfg(test)]
+mod tests;
 
 /// The number of classes.
 pub const CLASSES: usize = Class::ALL.len();
@@ -48,12 +52,15 @@ pub enum Class {
     /// Intended: the reference names its owner by a version that is not the preferred one, which the other collector
     /// may not resolve.
     OtherVersion,
+    /// Intended: a reference has the uid of an owner under another name, kind or namespace, and the other collector
+    /// takes it for a reference to that owner.
+    OtherCoordinates,
     /// Intended: the object has more references than the collector reads.
     TooManyReferences,
 }
 
 impl Class {
-    pub const ALL: [Class; 10] = [
+    pub const ALL: [Class; 11] = [
         Class::Unknown,
         Class::Timing,
         Class::Refused,
@@ -63,6 +70,7 @@ impl Class {
         Class::DroppedReference,
         Class::Cycle,
         Class::OtherVersion,
+        Class::OtherCoordinates,
         Class::TooManyReferences,
     ];
 
@@ -78,6 +86,7 @@ impl Class {
             Class::DroppedReference => "dropped_reference",
             Class::Cycle => "cycle",
             Class::OtherVersion => "other_version",
+            Class::OtherCoordinates => "other_coordinates",
             Class::TooManyReferences => "too_many_references",
         }
     }
@@ -118,8 +127,10 @@ pub(crate) struct Case<'a> {
     pub(crate) owners: &'a [(Standing, bool)],
     /// The standings were others when the change was seen.
     pub(crate) facts_came: bool,
-    /// An owner whose reference stays went shortly before the change. The other collector may have seen it alive.
-    pub(crate) owner_just_went: bool,
+    /// The decision is so young that the other collector may have acted on the facts before it.
+    pub(crate) is_young: bool,
+    /// The change removes a reference with the uid of an owner under other coordinates.
+    pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
     pub(crate) has_dependents: bool,
     pub(crate) too_many: bool,
@@ -134,55 +145,70 @@ impl Case<'_> {
         if self.decided == Some(self.action) {
             return Finding::Agreed;
         }
-        // A living owner tells that no collector made the change, unless the audit log says that one did.
-        let by_facts = match self.actor {
-            Actor::Collector => Finding::TheirsOnly(Class::Unknown),
-            Actor::Unknown | Actor::Other => Finding::Unattributed,
-        };
         if self.was_held && matches!(self.action, ActionKind::Delete | ActionKind::RemoveOwnerReferences) {
             return Finding::TheirsOnly(Class::Held);
         }
         if self.too_many {
             return Finding::TheirsOnly(Class::TooManyReferences);
         }
-        let standings: alloc::vec::Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
-        let is_any = |wanted: Standing| standings.contains(&wanted);
         match self.action {
             ActionKind::UnblockOwnerReferences => Finding::TheirsOnly(Class::Cycle),
             ActionKind::RemoveFinalizer if !self.has_dependents => Finding::Agreed,
             ActionKind::RemoveFinalizer if self.actor == Actor::Collector => Finding::TheirsOnly(Class::Timing),
             ActionKind::RemoveFinalizer => Finding::Unattributed,
-            ActionKind::Delete => match weigh(&standings) {
-                Weighed::Collectable { .. } => self.same(),
-                Weighed::Undecided(cause) => self.unsettled(cause),
-                Weighed::Kept { .. } if is_any(Standing::Orphaning) && !is_any(Standing::Solid) => {
-                    Finding::TheirsOnly(Class::Orphaned)
+            ActionKind::Delete => self.deletion(),
+            ActionKind::RemoveOwnerReferences => match self.removal() {
+                Finding::TheirsOnly(_) | Finding::Unattributed if self.other_coordinates => {
+                    Finding::TheirsOnly(Class::OtherCoordinates)
                 }
-                Weighed::Kept { .. } | Weighed::Unowned => by_facts,
+                finding => finding,
             },
-            ActionKind::RemoveOwnerReferences => {
-                let removed = || self.owners.iter().filter(|&&(_, removed)| removed).map(|&(standing, _)| standing);
-                let droppable = |standing: Standing| match standing {
-                    Standing::Orphaning => true,
-                    Standing::Dangling | Standing::Waiting => !self.was_terminating,
-                    Standing::Solid | Standing::Unverified(_) | Standing::InvalidScope => false,
-                };
-                if removed().any(|standing| matches!(standing, Standing::Solid | Standing::InvalidScope)) {
-                    return by_facts;
-                }
-                match weigh(&standings) {
-                    Weighed::Undecided(cause) => self.unsettled(cause),
-                    Weighed::Collectable { .. } if !self.was_terminating => {
-                        if self.owner_just_went {
-                            Finding::TheirsOnly(Class::Timing)
-                        } else {
-                            self.another()
-                        }
-                    }
-                    _ if removed().all(droppable) => self.same(),
-                    _ => by_facts,
-                }
+        }
+    }
+
+    fn deletion(&self) -> Finding {
+        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let is_any = |wanted: Standing| standings.contains(&wanted);
+        match weigh(&standings) {
+            Weighed::Collectable { .. } => self.same(),
+            Weighed::Undecided(cause) => self.unsettled(cause),
+            Weighed::Kept { .. } if is_any(Standing::Orphaning) && !is_any(Standing::Solid) => {
+                Finding::TheirsOnly(Class::Orphaned)
             }
+            Weighed::Kept { .. } | Weighed::Unowned => self.by_facts(),
+        }
+    }
+
+    fn removal(&self) -> Finding {
+        let removed = || self.owners.iter().filter(|&&(_, removed)| removed).map(|&(standing, _)| standing);
+        let droppable = |standing: Standing| match standing {
+            Standing::Orphaning => true,
+            Standing::Dangling | Standing::Waiting => !self.was_terminating,
+            Standing::Solid | Standing::Unverified(_) | Standing::InvalidScope => false,
+        };
+        if removed().any(|standing| matches!(standing, Standing::Solid | Standing::InvalidScope)) {
+            return self.by_facts();
+        }
+        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        match weigh(&standings) {
+            Weighed::Undecided(cause) => self.unsettled(cause),
+            Weighed::Collectable { .. } if !self.was_terminating => {
+                // A collector that sees one of the other owners alive removes the reference. Their ends are behind the
+                // decision here.
+                let any_stays = self.owners.iter().any(|&(_, removed)| !removed);
+                let is_early = any_stays && (self.decided.is_none() || self.is_young);
+                if is_early { Finding::Agreed } else { self.another() }
+            }
+            _ if removed().all(droppable) => self.same(),
+            _ => self.by_facts(),
+        }
+    }
+
+    /// A living owner tells that no collector made the change, unless the audit log says that one did.
+    fn by_facts(&self) -> Finding {
+        match self.actor {
+            Actor::Collector => Finding::TheirsOnly(Class::Unknown),
+            Actor::Unknown | Actor::Other => Finding::Unattributed,
         }
     }
 
@@ -193,7 +219,6 @@ impl Case<'_> {
         }
         match self.decided {
             Some(ActionKind::UnblockOwnerReferences) => Finding::TheirsOnly(Class::Cycle),
-            _ if self.owner_just_went => Finding::TheirsOnly(Class::Timing),
             _ => Finding::TheirsOnly(Class::Unknown),
         }
     }

@@ -1,8 +1,8 @@
 //! Recent requests of the audit log, by object.
 
-use super::{Audited, AuditedVerb};
+use super::audited::{Audited, AuditedVerb};
+use super::class::Actor;
 use crate::object::{Name, ObjectRef};
-use crate::parity::Actor;
 use crate::time::Time;
 use crate::work::ActionKind;
 use alloc::boxed::Box;

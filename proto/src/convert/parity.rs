@@ -52,6 +52,7 @@ fn wire_class(class: parity::Class) -> disagreement::Class {
         parity::Class::DroppedReference => disagreement::Class::DroppedReference,
         parity::Class::Cycle => disagreement::Class::Cycle,
         parity::Class::OtherVersion => disagreement::Class::OtherVersion,
+        parity::Class::OtherCoordinates => disagreement::Class::OtherCoordinates,
         parity::Class::TooManyReferences => disagreement::Class::TooManyReferences,
     }
 }

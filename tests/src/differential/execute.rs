@@ -26,7 +26,7 @@ const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
 /// The maximum time for which a collector may write while no other client writes. More time means a loop.
 const QUIET_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const SOON: Duration = Duration::from_secs(15);
+pub(super) const SOON: Duration = Duration::from_secs(15);
 
 /// The client limits of upstream, so high that they have no effect.
 const REQUESTS_PER_SECOND: u32 = 5_000;
@@ -141,13 +141,14 @@ pub(super) async fn execute(
 }
 
 /// A running collector. Dropping it ends it.
-enum Running {
+#[derive(Debug)]
+pub(super) enum Running {
     Ours { _service: Service, _directory: Directory },
     Upstream { collector: UpstreamCollector, pace: Pace },
 }
 
 impl Running {
-    async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
+    pub(super) async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
         match collector {
             Collector::Upstream(pace) => {
                 let (requests_per_second, workers) = (Some(REQUESTS_PER_SECOND), pace.workers());
@@ -183,7 +184,10 @@ impl Running {
 }
 
 /// Runs all users at once, each with the steps of its own program.
-async fn perform<'a>(users: &mut [User<'a>], steps: impl Fn(&'a Program) -> &'a [Step]) -> anyhow::Result<()> {
+pub(super) async fn perform<'a>(
+    users: &mut [User<'a>],
+    steps: impl Fn(&'a Program) -> &'a [Step],
+) -> anyhow::Result<()> {
     let all = users.iter_mut().map(|user| {
         let steps = steps(user.program);
         user.perform(steps)
@@ -202,7 +206,7 @@ async fn quiet(record: &mut Record, wanted: Duration) -> anyhow::Result<u64> {
     Ok(record.events().last().map_or(0, |event| event.revision))
 }
 
-async fn crd(client: &Client, plural: &str, kind: &str, scope: &str) -> anyhow::Result<()> {
+pub(super) async fn crd(client: &Client, plural: &str, kind: &str, scope: &str) -> anyhow::Result<()> {
     let object = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": format!("{plural}.example.com") },

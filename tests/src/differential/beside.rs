@@ -1,0 +1,243 @@
+//! Our collector in mode observe beside upstream's, on one control plane: users keep both busy, and our collector
+//! compares itself with upstream.
+
+use super::execute::{Running, SOON, crd, perform};
+use super::user::User;
+use super::world::Program;
+use super::{Collector, Pace, generate};
+use crate::controlplane::{Binaries, ControlPlane, Options};
+use crate::load::{delete, families, namespace, until};
+use crate::process::{Directory, free_port};
+use crate::proxy::{Lie, Proxy};
+use crate::service::{Programs, Service};
+use anyhow::Context;
+use futures::future::try_join_all;
+use http::request::Parts;
+use kube::Client;
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::disagreement::Class;
+use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityResponse, ListDisagreementsRequest};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Users pause this long between the phases of their programs.
+const BETWEEN_PHASES: Duration = Duration::from_millis(1_500);
+/// The objects of one spike of load.
+const SPIKE: usize = 400;
+/// Everything is compared this long after the last write. Collections without changes report their position once a
+/// minute.
+const COMPARED_WITHIN: Duration = Duration::from_secs(240);
+
+/// Both collectors, on one control plane.
+pub struct Beside<'a> {
+    plane: ControlPlane,
+    client: Client,
+    programs: &'a Programs,
+    upstream: Option<Running>,
+    ours: Service,
+    flags: Vec<String>,
+    grpc: String,
+    directory: Directory,
+    /// In front of the API server, for ours.
+    proxy: Option<Proxy>,
+    started: usize,
+}
+
+/// The result of a comparison.
+#[derive(Debug)]
+pub struct Compared {
+    pub numbers: GetParityResponse,
+    pub disagreements: Vec<DecisionEvent>,
+}
+
+impl fmt::Debug for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beside").field("grpc", &self.grpc).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// Starts a control plane with both collectors. `flags` are further flags of ours.
+    pub async fn start(
+        binaries: &Binaries,
+        programs: &'a Programs,
+        options: Options,
+        flags: &[String],
+    ) -> anyhow::Result<Beside<'a>> {
+        let plane = ControlPlane::start_with(binaries, options).await?;
+        let client = plane.client().await?;
+        crd(&client, "widgets", "Widget", "Namespaced").await?;
+        crd(&client, "realms", "Realm", "Cluster").await?;
+        let directory = Directory::create()?;
+        let grpc = format!("127.0.0.1:{}", free_port()?);
+        let upstream = Some(Running::start(&plane, Collector::Upstream(Pace::Free)).await?);
+        let ours = observer(plane.kubeconfig(), programs, &directory, &grpc, flags, 0).await?;
+        let flags = flags.to_vec();
+        Ok(Beside { plane, client, programs, upstream, ours, flags, grpc, directory, proxy: None, started: 1 })
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Ends upstream's collector, and starts it again.
+    pub async fn restart_upstream(&mut self) -> anyhow::Result<()> {
+        drop(self.upstream.take());
+        self.upstream = Some(Running::start(&self.plane, Collector::Upstream(Pace::Free)).await?);
+        Ok(())
+    }
+
+    /// Ends upstream's collector.
+    pub fn stop_upstream(&mut self) {
+        drop(self.upstream.take());
+    }
+
+    /// Kills our collector, and starts it again. It counts anew.
+    pub async fn restart_ours(&mut self) -> anyhow::Result<()> {
+        self.ours.process.kill()?;
+        self.ours.process.ended(SOON).await?;
+        let kubeconfig = self.proxy.as_ref().map_or(self.plane.kubeconfig(), Proxy::kubeconfig);
+        self.ours = observer(kubeconfig, self.programs, &self.directory, &self.grpc, &self.flags, self.started).await?;
+        self.started += 1;
+        Ok(())
+    }
+
+    /// Kills our collector, and starts it again behind a proxy that gives these false answers.
+    pub async fn restart_ours_behind(
+        &mut self,
+        choice: impl FnMut(&Parts) -> Option<Lie> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let proxy = Proxy::start(self.client.clone(), self.directory.path()).await?;
+        proxy.lie(choice);
+        self.proxy = Some(proxy);
+        self.restart_ours().await
+    }
+
+    /// Runs the programs of these seeds side by side. `spike` adds the deletion of a large family.
+    pub async fn churn(&self, seeds: impl IntoIterator<Item = u64>, spike: bool) -> anyhow::Result<()> {
+        let programs: Vec<Program> = seeds.into_iter().map(generate).collect();
+        let mut users: Vec<User<'_>> =
+            programs.iter().map(|program| User::new(program, self.client.clone(), Duration::ZERO)).collect();
+        try_join_all(users.iter().map(User::make_namespaces)).await?;
+        let first = programs.first().map_or(0, |program| program.seed);
+        let phases = programs.iter().map(|program| program.phases.len()).max().unwrap_or(0);
+        let (churned, spiked) = tokio::join!(
+            async {
+                perform(&mut users, |program| &program.build).await?;
+                perform(&mut users, |program| &program.cycles).await?;
+                for phase in 0..phases {
+                    // The collectors and the users take turns, as in a cluster that is not always busy.
+                    tokio::time::sleep(BETWEEN_PHASES).await;
+                    perform(&mut users, |program| program.phases.get(phase).map_or(&[], |steps| steps)).await?;
+                }
+                anyhow::Ok(())
+            },
+            async { if spike { self.spike(&format!("spike-{first}")).await } else { Ok(()) } }
+        );
+        churned.and(spiked)
+    }
+
+    async fn spike(&self, name: &str) -> anyhow::Result<()> {
+        namespace(&self.client, name).await?;
+        let owners = families(&self.client, name, "o", 4, SPIKE / 4).await?;
+        let paths = owners.iter().map(|owner| format!("/api/v1/namespaces/{name}/configmaps/{owner}"));
+        try_join_all(paths.map(|path| async move { delete(&self.client, &path, "Background").await })).await?;
+        Ok(())
+    }
+
+    /// The comparison now.
+    pub async fn compared(&self) -> anyhow::Result<Compared> {
+        let url = format!("http://{}", self.grpc);
+        let mut decisions = DecisionServiceClient::connect(url).await.context("our collector's gRPC")?;
+        let numbers = decisions.get_parity(GetParityRequest::default()).await?.into_inner();
+        let request = ListDisagreementsRequest { page_size: 1000, ..Default::default() };
+        let disagreements = decisions.list_disagreements(request).await?.into_inner().events;
+        Ok(Compared { numbers, disagreements })
+    }
+
+    /// The comparison, once nothing waits for the facts of a change.
+    pub async fn settled(&self) -> anyhow::Result<Compared> {
+        // What stays open counts as a disagreement.
+        let settled = |compared: &Compared| {
+            let ours_only: u64 = compared.numbers.classes.iter().map(|of| of.ours_only).sum();
+            compared.numbers.unsettled == 0 && compared.numbers.open <= ours_only
+        };
+        until("everything is compared", COMPARED_WITHIN, || self.compared(), settled).await
+    }
+}
+
+impl Compared {
+    /// Disagreements that nothing explains.
+    pub fn unknown(&self) -> Vec<&DecisionEvent> {
+        self.of(Class::Unknown)
+    }
+
+    pub fn of(&self, class: Class) -> Vec<&DecisionEvent> {
+        let of = |event: &&DecisionEvent| event.disagreement.as_ref().is_some_and(|found| found.class() == class);
+        self.disagreements.iter().filter(of).collect()
+    }
+
+    /// The share of equal decisions among those that both could make, in percent.
+    pub fn agreed(&self) -> f64 {
+        let agreed = self.numbers.agreed + self.numbers.theirs_first;
+        100.0 * agreed as f64 / self.numbers.comparable.max(1) as f64
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GetParityResponse { agreed, theirs_first, late, unattributed, withdrawn, comparable, open, .. } =
+            &self.numbers;
+        writeln!(
+            f,
+            "{:.3} % of {comparable} agreed: {agreed} ({late} late), {theirs_first} theirs first",
+            self.agreed()
+        )?;
+        writeln!(f, "{unattributed} unattributed, {withdrawn} withdrawn, {open} open")?;
+        for of in &self.numbers.classes {
+            writeln!(f, "{:?}: {} ours only, {} theirs only", of.class(), of.ours_only, of.theirs_only)?;
+        }
+        for event in &self.disagreements {
+            let found = event.disagreement.clone().unwrap_or_default();
+            let target = event.target.clone().unwrap_or_default();
+            let owners = event.owners.iter().map(|edge| {
+                let owner = edge.owner.clone().unwrap_or_default();
+                format!("{}/{} {:?}", owner.kind, owner.name, edge.standing())
+            });
+            let (outcome, class, action, decided) = (found.outcome(), found.class(), event.kind(), found.decided());
+            writeln!(
+                f,
+                "{outcome:?} {class:?}: {action:?} of {} {}/{} at {}, decided {decided:?}, owners [{}] {}",
+                target.kind,
+                target.namespace,
+                target.name,
+                event.watch_resource_version,
+                owners.collect::<Vec<_>>().join(", "),
+                found.user,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+async fn observer(
+    kubeconfig: &Path,
+    programs: &Programs,
+    directory: &Directory,
+    grpc: &str,
+    flags: &[String],
+    number: usize,
+) -> anyhow::Result<Service> {
+    let kubeconfig = kubeconfig.display().to_string();
+    let mut arguments = vec!["collect", "--kubeconfig", &kubeconfig, "--mode", "observe", "--listen", grpc];
+    arguments.extend(flags.iter().map(String::as_str));
+    let mut service =
+        Service::start(programs, "ownergraph", &format!("observer-{number}"), directory.path(), &arguments)?;
+    service.ready().await?;
+    Ok(service)
+}
