@@ -82,6 +82,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         progress: observer.is_none(),
         access: setup.access,
         readers: graph_service::ReaderThreads::of_machine(),
+        audit: graph_service::AuditSources::default(),
         observer,
     };
     let graph_stop = Shutdown::new();

@@ -1,5 +1,6 @@
 //! The graph service as one call: start, run, stop.
 
+use crate::audit::{self, AuditSources};
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
@@ -110,6 +111,8 @@ pub struct Edges {
     pub access: Access,
     /// The threads that write the streams of readers.
     pub readers: ReaderThreads,
+    /// The audit log of the API server. Only mode `observe` uses its events.
+    pub audit: AuditSources,
     /// Receives each event of the engine after it is logged and counted.
     pub observer: Option<Observer>,
     /// Prints the progress of the start on stderr, if that is a terminal.
@@ -189,6 +192,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     };
     let questions = ingest::questions(clients.clone());
     let (gates, answers) = Router::new(metrics.gates.clone());
+    audit::start(edges.audit, tls.clone(), &facts, &metrics.audit, &mut tasks);
     let outlets = Outlets { inputs: facts, control: control.clone(), gates: gates.clone() };
     let ingest = Ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
 

@@ -1,7 +1,7 @@
 //! Fuzz entry points: one function for each reader of foreign bytes in this crate. A reader reports bad input in a
 //! sentence of bounded length, and never panics.
 
-use crate::{decisions, gates, grpc, ingest};
+use crate::{audit, decisions, gates, grpc, ingest};
 
 /// Discovery documents of either form.
 pub fn discovery(bytes: &[u8]) {
@@ -31,4 +31,9 @@ pub fn log_entry(bytes: &[u8]) {
 /// The answer of a webhook, and the spec of a Gate.
 pub fn gates(bytes: &[u8]) {
     gates::fuzzing::gates(bytes);
+}
+
+/// Audit events of the API server, in a file or from its webhook.
+pub fn audit(bytes: &[u8]) {
+    audit::fuzzing::audit(bytes);
 }

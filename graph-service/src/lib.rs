@@ -18,11 +18,13 @@
 //! * `threads`: the threads that write the streams of readers
 //! * `traces`: events of the engine as spans of cascades
 //! * `warnings`: Kubernetes events about invalid references
+//! * `audit`: the audit log of the API server, as inputs of the engine
 //! * `recorder`: the inputs of the engine in files
 //! * `readiness`, `dot`: the answers of the admin server, and the progress of the start
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
 
 mod app;
+mod audit;
 mod clock;
 mod decisions;
 mod dot;
@@ -46,6 +48,7 @@ mod traces;
 mod warnings;
 
 pub use app::{Config, Edges, Election, serve};
+pub use audit::{AuditSources, AuditWebhook};
 pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
 pub use grpc::access::{Access, Reviewed};

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) mod access;
+pub(crate) mod audit;
 pub(crate) mod gates;
 mod gauges;
 mod log;
@@ -28,6 +29,7 @@ pub(crate) use gauges::Snapshot;
 pub(crate) use requests::counted;
 
 use access::AccessMetrics;
+use audit::AuditMetrics;
 use gates::GateMetrics;
 use gauges::Gauges;
 use log::LogMetrics;
@@ -90,6 +92,7 @@ pub(crate) struct Metrics {
     pub(crate) gates: GateMetrics,
     pub(crate) traces: Counts,
     pub(crate) recording: RecordingMetrics,
+    pub(crate) audit: AuditMetrics,
 }
 
 /// All metrics of the graph service in `/metrics`, without those of every process.
@@ -281,6 +284,7 @@ impl Metrics {
             gates: GateMetrics::register(book),
             traces: Counts::register(book, Recording::GraphService),
             recording: RecordingMetrics::register(book),
+            audit: AuditMetrics::register(book),
         };
         let build: Family<Labels<2>, Gauge> = Family::default();
         build.get_or_create(&[("version", VERSION), ("commit", COMMIT)]).set(1);

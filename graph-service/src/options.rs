@@ -114,6 +114,9 @@ pub struct Options {
     #[command(flatten)]
     pub record: Record,
 
+    #[command(flatten)]
+    pub audit: Audit,
+
     /// Namespace of the election Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
     pub lease_namespace: String,
@@ -326,7 +329,8 @@ impl Options {
     /// Checks combinations of flags.
     pub fn check(&self) -> Result<(), BadOptions> {
         let refuse = |text: String| Err(BadOptions(text));
-        for (flag, address) in [("--listen", self.listen), ("--admin-listen", self.admin_listen)] {
+        let addresses = [("--listen", self.listen), ("--admin-listen", self.admin_listen)];
+        for (flag, address) in addresses {
             if !address.ip().is_loopback() && !self.tls.is_tls() && !self.insecure {
                 return refuse(format!(
                     "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, serve TLS with --tls-cert and --tls-key, or allow it with --insecure"
@@ -334,12 +338,14 @@ impl Options {
             }
         }
         self.tls.check().map_err(|error| BadOptions(error.to_string()))?;
-        if self.listen == self.admin_listen && self.listen.port() != 0 {
-            return refuse(format!(
-                "--listen and --admin-listen are both {}: they need different addresses",
-                self.listen
-            ));
+        let webhook = self.audit.audit_webhook.map(|address| ("--audit-webhook", address));
+        let addresses: Vec<_> = addresses.into_iter().chain(webhook).collect();
+        for (at, (flag, address)) in addresses.iter().enumerate() {
+            if let Some((other, _)) = addresses[..at].iter().find(|(_, other)| other == address && other.port() != 0) {
+                return refuse(format!("{other} and {flag} are both {address}: they need different addresses"));
+            }
         }
+        self.audit.check(self.mode, self.tls.is_tls()).map_err(BadOptions)?;
         self.decision_log.check(self.insecure).map_err(BadOptions)?;
         self.traces.check().map_err(|error| BadOptions(error.to_string()))?;
         if self.lease_duration > LEASE_DURATION_MAX {
@@ -428,6 +434,57 @@ impl From<Record> for Option<crate::recorder::Settings> {
                 RecordNames::Hash => recording::Names::Hashed,
             },
         })
+    }
+}
+
+/// The sources of audit events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Audit log")]
+pub struct Audit {
+    /// Audit log of the API server, as the file of its --audit-log-path. Its new events name the users of requests. Only
+    /// with --mode observe.
+    #[arg(long, env = "OWNERGRAPH_AUDIT_LOG", value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+
+    /// Address that receives the events of the API server's audit webhook, such as 127.0.0.1:7453. Serves TLS with
+    /// --tls-cert. An address that is not loopback needs TLS and a token. Only with --mode observe.
+    #[arg(long, env = "OWNERGRAPH_AUDIT_WEBHOOK", value_name = "ADDR")]
+    pub audit_webhook: Option<SocketAddr>,
+
+    /// File with the bearer token that senders to --audit-webhook must show. Reloaded when it changes. Needs TLS, because
+    /// the API server sends no token without TLS.
+    #[arg(long, env = "OWNERGRAPH_AUDIT_WEBHOOK_TOKEN_FILE", value_name = "FILE", requires = "audit_webhook")]
+    pub audit_webhook_token_file: Option<PathBuf>,
+}
+
+impl Audit {
+    /// Checks combinations of flags. The error is one sentence that names the flags.
+    pub fn check(&self, mode: Mode, is_tls: bool) -> Result<(), String> {
+        let flag = match (&self.audit_log, self.audit_webhook) {
+            (Some(_), _) => "--audit-log",
+            (None, Some(_)) => "--audit-webhook",
+            (None, None) => return Ok(()),
+        };
+        if mode != Mode::Observe {
+            return Err(format!(
+                "{flag} needs --mode observe: only the comparison with another collector uses audit events"
+            ));
+        }
+        let has_token = self.audit_webhook_token_file.is_some();
+        if let Some(address) = self.audit_webhook.filter(|address| !address.ip().is_loopback())
+            && !(is_tls && has_token)
+        {
+            return Err(format!(
+                "--audit-webhook {address} is not a loopback address, so any sender could invent events: use a loopback address, or set --tls-cert, --tls-key and --audit-webhook-token-file"
+            ));
+        }
+        if has_token && !is_tls {
+            return Err(
+                "--audit-webhook-token-file needs --tls-cert and --tls-key: the API server sends no token without TLS"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 }
 

@@ -3,8 +3,6 @@
 //! With TLS, liveness and readiness are open to all, because probes have no identity. All other paths need the
 //! admission of a [`Guard`].
 
-use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +19,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tower::ServiceExt;
 
+use crate::listen::answer_all;
 use crate::metrics::as_prometheus_text;
-use crate::tasks::Jobs;
 use crate::tls::{Protocol, ServerTls};
 use crate::visible;
 use guard::Doorman;
@@ -40,13 +38,13 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const GRAPHVIZ: &str = "text/vnd.graphviz";
 
+/// The server in log lines.
+const NAME: &str = "admin";
 const CONNECTIONS_MAX: usize = 64;
 /// Time from the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 /// A connection carries one request, so this limits the slowest reader.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
-/// Pause after a failed accept. A lack of file descriptors is the usual cause, and an immediate retry would only spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const UIDS_MAX: usize = 100;
 
 /// The state that a service shows. It is called for every request, so each method must be fast. [`Probe::debug_graph`]
@@ -74,7 +72,7 @@ pub struct Readiness {
 /// with [`crate::tasks::Tasks::spawn_until_end`].
 pub async fn serve(listener: TcpListener, probe: Arc<dyn Probe>) -> anyhow::Result<()> {
     let router = router(probe);
-    answer_all(listener, move |stream, _| answer(stream, router.clone(), None)).await
+    answer_all(listener, NAME, CONNECTIONS_MAX, move |stream, _| answer(stream, router.clone(), None)).await
 }
 
 /// The same server with TLS.
@@ -93,27 +91,7 @@ pub async fn serve_tls(
             }
         }
     };
-    answer_all(listener, secured).await
-}
-
-/// Answers a bounded number of connections at a time.
-async fn answer_all<F>(listener: TcpListener, mut answer: impl FnMut(TcpStream, SocketAddr) -> F) -> anyhow::Result<()>
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let mut connections: Jobs<(), ()> = Jobs::new(CONNECTIONS_MAX);
-    loop {
-        tokio::select! {
-            ((), _end) = connections.next() => {}
-            accepted = listener.accept(), if connections.has_room() => match accepted {
-                Ok((stream, from)) => connections.spawn((), answer(stream, from)),
-                Err(error) => {
-                    tracing::warn!(%error, "the admin server cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-        }
-    }
+    answer_all(listener, NAME, CONNECTIONS_MAX, secured).await
 }
 
 /// The routes, for callers with a listener of their own.

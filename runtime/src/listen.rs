@@ -1,8 +1,16 @@
-//! Binds addresses.
+//! Binds addresses, and accepts connections.
 
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::tasks::Jobs;
+
+/// Pause after a failed accept. A lack of file descriptors is the usual cause, and an immediate retry would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An address that cannot be bound: its flag, and the reason.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +28,32 @@ pub async fn bind(flag: &'static str, address: &str) -> Result<TcpListener, List
         address: address.to_owned(),
         reason: reason(&error),
     })
+}
+
+/// Answers at most `max` connections at a time. Further ones wait in the kernel's queue. `server` names the server in
+/// log lines. Never ends.
+pub async fn answer_all<F>(
+    listener: TcpListener,
+    server: &'static str,
+    max: usize,
+    mut answer: impl FnMut(TcpStream, SocketAddr) -> F,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections: Jobs<(), ()> = Jobs::new(max);
+    loop {
+        tokio::select! {
+            ((), _end) = connections.next() => {}
+            accepted = listener.accept(), if connections.has_room() => match accepted {
+                Ok((stream, from)) => connections.spawn((), answer(stream, from)),
+                Err(error) => {
+                    tracing::warn!(server, %error, "a server cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
 }
 
 fn reason(error: &io::Error) -> String {

@@ -33,3 +33,4 @@ pub use flags::{CallerFlags, ServerFlags};
 pub use identity::{Peer, PeerCertificate};
 pub use metrics::{TlsMetrics, described};
 pub use server::{Accepted, Protocol, ServerTls};
+pub use token::TokenFile;

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All readers.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "metadata-json", read: decoders::metadata_json, short_run: 4_000 },
     Target { name: "metadata-protobuf", read: decoders::metadata_protobuf, short_run: 4_000 },
     Target { name: "watch-frames", read: decoders::watch_frames, short_run: 2_000 },
@@ -35,6 +35,7 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "tokens", read: graph_service::fuzzing::tokens, short_run: 4_000 },
     Target { name: "log-entries", read: graph_service::fuzzing::log_entry, short_run: 4_000 },
     Target { name: "gates", read: graph_service::fuzzing::gates, short_run: 4_000 },
+    Target { name: "audit-events", read: graph_service::fuzzing::audit, short_run: 4_000 },
     Target { name: "flags", read: decoders::flags, short_run: 4_000 },
     Target { name: "recordings", read: decoders::recordings, short_run: 300 },
     Target { name: "from-executors", read: decoders::from_executors, short_run: 4_000 },

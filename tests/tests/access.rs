@@ -248,6 +248,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         election: Election::Fixed(Term { election: "election".into(), number: 1 }),
         access: Access::Reviewed(Reviewed { audience: "ownergraph".to_owned(), ..Reviewed::default() }),
         readers: ReaderThreads::of_machine(),
+        audit: graph_service::AuditSources::default(),
         observer: None,
         progress: false,
     };

@@ -81,6 +81,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         election: Election::Never,
         access: Access::Open,
         readers: ReaderThreads::Shared,
+        audit: graph_service::AuditSources::default(),
         observer: None,
         progress: false,
     };

@@ -135,6 +135,7 @@ async fn with_service_for<T>(
         election: Election::Fixed(term),
         access,
         readers: ReaderThreads::Shared,
+        audit: crate::AuditSources::default(),
         observer: None,
         progress: false,
     };

@@ -52,6 +52,25 @@ fn bad_flags_are_named() {
         (&["--ignore-resources", "x.io/*"], "--ignore-resources"),
         (&["--grpc-web-origins", "*"], "--grpc-web-origins"),
         (&["--grpc-web-origins", "https://a.example,https://b.example/"], "--grpc-web-origins"),
+        (&["--audit-log", "a"], "--audit-log needs --mode observe"),
+        (&["--audit-webhook", "127.0.0.1:7453"], "--audit-webhook needs --mode observe"),
+        (&["--mode", "observe", "--audit-webhook-token-file", "a"], "--audit-webhook"),
+        (
+            &["--mode", "observe", "--audit-webhook", "0.0.0.0:7453", "--audit-webhook-token-file", "a"],
+            "--audit-webhook 0.0.0.0:7453 is not a loopback address, so any sender could invent events",
+        ),
+        (
+            &["--mode", "observe", "--audit-webhook", "0.0.0.0:7453", "--tls-cert", "a", "--tls-key", "b"],
+            "and --audit-webhook-token-file",
+        ),
+        (
+            &["--mode", "observe", "--audit-webhook", "127.0.0.1:7453", "--audit-webhook-token-file", "a"],
+            "--audit-webhook-token-file needs --tls-cert",
+        ),
+        (
+            &["--mode", "observe", "--audit-webhook", "127.0.0.1:7451"],
+            "--admin-listen and --audit-webhook are both 127.0.0.1:7451",
+        ),
         (&["--nonsense"], "--nonsense"),
     ];
     for (flags, expected) in cases {
@@ -70,6 +89,14 @@ fn a_whole_group_can_be_assumed_to_hold_no_dependents() {
 #[test]
 fn plaintext_beyond_loopback_is_allowed_on_request() {
     parse(&["--listen", "0.0.0.0:7450", "--admin-listen", "0.0.0.0:7451", "--insecure"]).unwrap();
+}
+
+#[test]
+fn both_sources_of_audit_events_are_allowed_in_mode_observe() {
+    let observe = ["--mode", "observe", "--audit-log", "/var/log/audit.log", "--audit-webhook"];
+    parse(&[&observe[..], &["127.0.0.1:7453"]].concat()).unwrap();
+    let token = ["0.0.0.0:7453", "--audit-webhook-token-file", "a", "--tls-cert", "b", "--tls-key", "c"];
+    parse(&[&observe[..], &token].concat()).unwrap();
 }
 
 #[test]

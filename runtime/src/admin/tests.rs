@@ -3,8 +3,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http_body_util::BodyExt;
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
+use crate::tasks::Jobs;
 
 /// A service that is healthy until the test changes that.
 #[derive(Default)]

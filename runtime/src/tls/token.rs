@@ -19,8 +19,9 @@ pub(super) enum Token {
     Held(Arc<Mutex<Option<HeaderValue>>>),
 }
 
+/// A token in a file.
 #[derive(Debug)]
-pub(super) struct TokenFile {
+pub struct TokenFile {
     file: File,
     read: Mutex<Read>,
 }
@@ -34,10 +35,7 @@ struct Read {
 
 impl Token {
     pub(super) async fn open(flag: &'static str, path: &Path) -> Result<Token, BadTls> {
-        let file = File::new(flag, path);
-        let header = header(&file, &file.read().await?)?;
-        let read = Mutex::new(Read { header, at: Instant::now(), complaint: None });
-        Ok(Token::File(TokenFile { file, read }))
+        TokenFile::open(flag, path).await.map(Token::File)
     }
 
     /// The current header. `None` if the owner of a token in memory has taken it away.
@@ -50,9 +48,20 @@ impl Token {
 }
 
 impl TokenFile {
+    /// Reads the file. `flag` is its flag, for errors.
+    ///
+    /// # Errors
+    /// The file is not readable, or does not have exactly one token.
+    pub async fn open(flag: &'static str, path: &Path) -> Result<TokenFile, BadTls> {
+        let file = File::new(flag, path);
+        let header = header(&file, &file.read().await?)?;
+        let read = Mutex::new(Read { header, at: Instant::now(), complaint: None });
+        Ok(TokenFile { file, read })
+    }
+
     /// `Bearer …` with the content of the file, at most a few seconds old. If the file is not readable, the earlier
     /// token is returned.
-    async fn header(&self) -> HeaderValue {
+    pub async fn header(&self) -> HeaderValue {
         if let Some(header) = self.lately() {
             return header;
         }

@@ -38,6 +38,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         election: Election::Lease(options.lease()),
         access: Callers::Open,
         readers: ReaderThreads::of_machine(),
+        audit: graph_service::AuditSources::default(),
         observer: None,
         progress: false,
     };

@@ -141,6 +141,7 @@ impl World {
             election: Election::Lease(LeaseOptions::default()),
             access: graph_service::Access::Open,
             readers: graph_service::ReaderThreads::Shared,
+            audit: graph_service::AuditSources::default(),
             observer: None,
             progress: false,
         };
