@@ -52,6 +52,8 @@ const WAIT_MIN: Duration = Duration::from_secs(30);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// The wait is this multiple of the delay of 99 % of the agreed decisions.
 const WAIT_FACTOR: u32 = 10;
+/// The least time between two events with the counts. The next leader misses the counts after the last one.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// The longest wait for facts as of a change. Collections without changes report their position once a minute.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 /// The longest wait for the audited request of a change.
@@ -121,8 +123,10 @@ pub struct Disagreement {
 /// The numbers of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParityView {
-    /// The beginning of the counted time.
+    /// The beginning of the counted time, in this term.
     pub since: Time,
+    /// The time before `since` in which earlier leaders counted.
+    pub before: Duration,
     pub counts: Counts,
     /// Since the beginning of the term, by collection.
     pub collections: Vec<(GroupResource, Row)>,
@@ -149,6 +153,10 @@ pub(crate) struct Parity {
     unknown: BTreeMap<u64, Box<Disagreement>>,
     others: BTreeMap<u64, Box<Disagreement>>,
     last: u64,
+    /// The time before the term in which earlier leaders counted.
+    before: Duration,
+    /// The counts of the last event, and its time.
+    told: (Time, Counts),
 }
 
 impl Parity {
@@ -162,7 +170,32 @@ impl Parity {
             unknown: BTreeMap::new(),
             others: BTreeMap::new(),
             last: 0,
+            before: Duration::ZERO,
+            told: (now, Counts::default()),
         }
+    }
+
+    /// Counts on from the counts of earlier leaders, which began this long ago.
+    pub(crate) fn inherit(&mut self, now: Time, earlier: Counts, lasted: Duration) {
+        let (since, _) = self.tally.of(now, None);
+        self.before = lasted.saturating_sub(now.since(since));
+        self.tally.inherit(earlier);
+        self.told.1 = self.tally.of(now, None).1;
+    }
+
+    /// Whether there are counts that no event has.
+    pub(crate) fn has_news(&self, now: Time) -> bool {
+        self.tally.of(now, None).1 != self.told.1
+    }
+
+    /// The counts for an event, if there are new ones and the last event is old enough.
+    pub(crate) fn tell(&mut self, now: Time) -> Option<ParityView> {
+        if now.since(self.told.0) < TOLD_EVERY || !self.has_news(now) {
+            return None;
+        }
+        let view = self.view(now, None);
+        self.told = (now, view.counts.clone());
+        Some(view)
     }
 
     /// Forgets what waits, because the history that it belongs to is void.
@@ -351,6 +384,7 @@ impl Parity {
         let (since, counts) = self.tally.of(now, window);
         ParityView {
             since,
+            before: if window.is_none() { self.before } else { Duration::ZERO },
             counts,
             collections: self.tally.rows(),
             open: self.open.len(),

@@ -297,6 +297,10 @@ impl Render {
                 tracing::info!(kind, "the guards of the kind are readable again; deletions resume");
             }
             Event::Disagreed(found) => self.disagreed(found),
+            Event::Compared(view) => {
+                let (agreed, comparable) = (view.counts.agreed + view.counts.theirs_first, view.counts.comparable());
+                tracing::debug!(agreed, comparable, "compared decisions with the other collector");
+            }
             Event::Rejected { why } => {
                 // Logged at debug, because a faulty peer could flood the log.
                 self.metrics.rejected.inc();

@@ -37,7 +37,7 @@ pub use field::is_dns_subdomain;
 pub use guard::guard;
 pub use item::kinds;
 pub use labels::{REQUIREMENTS_MAX, VALUES_MAX, is_label_key, is_label_value};
-pub use parity::{disagreed, parity};
+pub use parity::{counts, disagreed, parity};
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, explanation, gone, pending_work, plan, plan_guard, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};

@@ -102,6 +102,7 @@ impl Pseudonyms {
             | Input::WatchResumed { .. }
             | Input::GuardsFollowed { .. }
             | Input::StreamClosed { .. }
+            | Input::ComparedBefore { .. }
             | Input::Wrote { .. }
             | Input::TermGained(_)
             | Input::Stop => {}

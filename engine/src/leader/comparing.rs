@@ -10,8 +10,8 @@ use crate::graph::{Coordinates, NodeId};
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
-    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Disagreement, OWNERS_MAX, Open, Outcome, Owner, Parity,
-    SETTLED_WITHIN,
+    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
+    Parity, SETTLED_WITHIN,
 };
 use crate::verdict::{Standing, own_hold, standing, standings};
 use crate::view::{OwnerStanding, Undecided};
@@ -163,6 +163,13 @@ impl Leader {
         }
     }
 
+    /// Takes over the counts of earlier leaders.
+    pub(super) fn compared_before(&mut self, counts: Counts, lasted: Duration) {
+        if self.compares() {
+            self.parity.inherit(self.cx.now, counts, lasted);
+        }
+    }
+
     /// Judges the changes whose facts are known, and the decisions whose wait is over.
     pub(super) fn compare_due(&mut self) {
         self.comparing = false;
@@ -178,7 +185,10 @@ impl Leader {
         while let Some((uid, open)) = self.parity.overdue(self.cx.now) {
             self.decision_overdue(&uid, open);
         }
-        if self.parity.waits() {
+        if let Some(view) = self.parity.tell(self.cx.now) {
+            self.cx.event(Event::Compared(Box::new(view)));
+        }
+        if self.parity.waits() || self.parity.has_news(self.cx.now) {
             self.look_again();
         }
     }

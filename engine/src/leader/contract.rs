@@ -9,7 +9,7 @@ use crate::guard::{Answered, Guard, GuardId, GuardKind, Question};
 use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
-use crate::parity::Audited;
+use crate::parity::{Audited, Counts};
 use crate::scope::{Objects, Scope};
 use crate::selectors::Table;
 use crate::work::{Protocols, Refusal, Term, ToExecutor, ToLeader};
@@ -194,6 +194,9 @@ pub enum Input {
 
     /// A request from the API server's audit log. Only mode `observe` uses it.
     Audited(Box<Audited>),
+    /// The counts of earlier leaders in the log, which began to count this long ago. The input arrives once per term if
+    /// the log outlives leaders.
+    ComparedBefore { counts: Box<Counts>, lasted: Duration },
 
     /// A message on the stream of an executor. The first message must be a hello.
     Message { stream: StreamId, message: ToLeader },

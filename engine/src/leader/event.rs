@@ -5,7 +5,7 @@ use crate::decision::{Cause, Grounds};
 use crate::evidence::{CheckBy, Proof};
 use crate::guard::{Answer, Cascade, GuardId, GuardKind, HeldBy};
 use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use crate::parity::Disagreement;
+use crate::parity::{Disagreement, ParityView};
 use crate::scope::Scope;
 use crate::work::{ActionKind, Outcome, Term};
 use alloc::boxed::Box;
@@ -312,6 +312,8 @@ pub enum Event {
     },
     /// A decision has no counterpart of the other collector, or a change of it has no decision.
     Disagreed(Box<Disagreement>),
+    /// The counts of the comparison with another collector, at most once a minute.
+    Compared(Box<ParityView>),
     /// The leader ignored an invalid input.
     Rejected {
         why: String,
@@ -365,6 +367,7 @@ impl Event {
             Event::GateAnswered { .. } => "gate answered",
             Event::GateBypassed { .. } => "gate bypassed",
             Event::Disagreed(_) => "disagreed",
+            Event::Compared(_) => "compared",
             Event::Rejected { .. } => "rejected",
         }
     }

@@ -18,6 +18,7 @@ const DELAYS: usize = 23;
 
 /// The numbers of a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
     /// The other collector followed a decision.
     pub agreed: u64,
@@ -125,13 +126,20 @@ impl Row {
 #[derive(Debug)]
 pub(super) struct Tally {
     since: Time,
+    /// The counts of earlier leaders, without delays.
+    earlier: Counts,
     buckets: VecDeque<(Time, Counts)>,
     rows: BTreeMap<GroupResource, Row>,
 }
 
 impl Tally {
     pub(super) fn new(now: Time) -> Tally {
-        Tally { since: now, buckets: VecDeque::new(), rows: BTreeMap::new() }
+        Tally { since: now, earlier: Counts::default(), buckets: VecDeque::new(), rows: BTreeMap::new() }
+    }
+
+    /// Counts on from the counts of earlier leaders.
+    pub(super) fn inherit(&mut self, earlier: Counts) {
+        self.earlier = earlier;
     }
 
     pub(super) fn add(&mut self, now: Time, count: impl FnOnce(&mut Counts)) {
@@ -174,7 +182,7 @@ impl Tally {
     /// The beginning and the numbers of the buckets that the window touches.
     pub(super) fn of(&self, now: Time, window: Option<Duration>) -> (Time, Counts) {
         let touches = |begun: Time| window.is_none_or(|window| now.since(begun) < window.saturating_add(BUCKET));
-        let mut counts = Counts::default();
+        let mut counts = if window.is_none() { self.earlier.clone() } else { Counts::default() };
         let mut since = if window.is_none() { self.since } else { now };
         for (begun, bucket) in self.buckets.iter().filter(|(begun, _)| touches(*begun)) {
             since = since.min(*begun);

@@ -5,10 +5,10 @@ use crate::messages::Control;
 use crate::messages::Leadership;
 use engine::leader::{Input, LOGGED_MAX, Logged, LoggedStep};
 use engine::work::Term;
-use proto::convert::{Standing, standing};
-use proto::decision::v1beta1::{DecisionEvent, Phase, Position};
+use proto::convert::{Standing, counts, standing};
+use proto::decision::v1beta1::{DecisionEvent, GetParityResponse, Phase, Position};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -28,10 +28,17 @@ pub(crate) async fn hand_over(
         let now = leadership.borrow_and_update().clone();
         if let Some(term) = now.term.filter(|term| now.leading && told.as_ref() != Some(term)) {
             told = Some(term.clone());
-            let open = left_open(&log, &term).await;
+            let (open, compared) = left_open(&log, &term).await;
             tracing::info!(decisions = open.len(), "found open decisions of earlier leaders");
             if !open.is_empty() && control.send(Control::Input(Input::OpenAtTermStart(open))).await.is_err() {
                 return Ok(());
+            }
+            let earlier = compared.and_then(|numbers| counts(&numbers, SystemTime::now()));
+            if let Some((counts, lasted)) = earlier {
+                let input = Input::ComparedBefore { counts: Box::new(counts), lasted };
+                if control.send(Control::Input(input)).await.is_err() {
+                    return Ok(());
+                }
             }
         }
         if leadership.changed().await.is_err() {
@@ -40,24 +47,30 @@ pub(crate) async fn hand_over(
     }
 }
 
-/// Decisions of earlier terms without a final step, in the order of their last steps.
-async fn left_open(log: &DecisionLog, term: &Term) -> Vec<Logged> {
+/// Decisions of earlier terms without a final step, in the order of their last steps, and the last numbers of a
+/// comparison with another collector.
+async fn left_open(log: &DecisionLog, term: &Term) -> (Vec<Logged>, Option<GetParityResponse>) {
     log.read_to_the_end().await;
-    let Some(extent) = log.extent() else { return Vec::new() };
+    let Some(extent) = log.extent() else { return (Vec::new(), None) };
+    let mut compared = None;
     let mut open = Open::default();
     let mut at = Position { log_id: extent.log_id, sequence: extent.in_memory.saturating_sub(1) };
     while at.sequence < extent.newest {
         match log.among(&at, STEP).await {
             Ok(events) => {
                 at.sequence += STEP as u64;
-                events.for_each(|event| open.take(&event, term));
+                events.for_each(|mut event| {
+                    open.take(&event, term);
+                    let numbers = event.system.as_mut().and_then(|system| system.parity.take());
+                    compared = numbers.or_else(|| compared.take());
+                });
             }
             Err(Missing::Compacted(now)) => at.sequence = now.in_memory.saturating_sub(1).max(at.sequence + 1),
             Err(Missing::Replaced | Missing::Unreadable(_)) => break,
         }
         tokio::task::yield_now().await;
     }
-    open.into_logged()
+    (open.into_logged(), compared)
 }
 
 /// Decisions by their ids, with the positions of their last steps.
@@ -131,6 +144,7 @@ mod tests {
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
     use prost::Message as _;
+    use proto::decision::v1beta1::SystemEvent;
     use proto::work::v1beta1::{ItemKind, Outcome};
     use runtime::tasks::Tasks;
     use std::sync::Arc;
@@ -190,7 +204,7 @@ mod tests {
     async fn left(events: Vec<DecisionEvent>) -> Vec<(u64, LoggedStep)> {
         let log = mirror(events);
         read_to_its_end(&log);
-        left_open(&log, &term(2)).await.into_iter().map(|logged| (logged.decision, logged.step)).collect()
+        left_open(&log, &term(2)).await.0.into_iter().map(|logged| (logged.decision, logged.step)).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -224,6 +238,21 @@ mod tests {
             (8, LoggedStep::Leased),
         ];
         assert_eq!(left(events).await, open);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_numbers_of_a_comparison_are_found() {
+        let compared = |agreed| DecisionEvent {
+            system: Some(SystemEvent {
+                parity: Some(GetParityResponse { agreed, ..Default::default() }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let log = mirror(vec![compared(3), event(1, Phase::Proposed, 1), compared(5), event(2, Phase::Proposed, 1)]);
+        read_to_its_end(&log);
+        let (open, numbers) = left_open(&log, &term(2)).await;
+        assert_eq!((open.len(), numbers.map(|numbers| numbers.agreed)), (2, Some(5)));
     }
 
     #[tokio::test(start_paused = true)]

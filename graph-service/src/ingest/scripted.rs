@@ -194,6 +194,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
         | Input::Audited(_)
+        | Input::ComparedBefore { .. }
         | Input::GateInvalidated { .. }
         | Input::GateNeedsTime { .. }
         | Input::Message { .. }

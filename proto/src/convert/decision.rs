@@ -127,6 +127,10 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         },
 
         Event::Disagreed(disagreement) => parity::disagreed(disagreement, term, clock),
+        Event::Compared(view) => {
+            let parity = Some(parity::parity((**view).clone(), clock));
+            change(SystemEvent { parity, ..system(Kind::Compared, "", "") })
+        }
 
         Event::GuardTaken { id, scope, reason, actor, problem, .. } => {
             let colon = if reason.is_empty() || problem.is_empty() { "" } else { ": " };

@@ -9,6 +9,7 @@ use crate::work::v1beta1 as work;
 use engine::object::GroupResource;
 use engine::parity;
 use engine::work::Term;
+use std::time::SystemTime;
 
 /// A disagreement as an event.
 pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> DecisionEvent {
@@ -59,7 +60,7 @@ fn wire_class(class: parity::Class) -> disagreement::Class {
 
 /// The numbers of the comparison.
 pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
-    let parity::ParityView { since, counts, collections, open, unsettled, wait, audited } = view;
+    let parity::ParityView { since, before, counts, collections, open, unsettled, wait, audited } = view;
     let duration = |of: std::time::Duration| prost_types::Duration::try_from(of).unwrap_or_default();
     let classes = parity::Class::ALL.into_iter().filter(|&class| counts.of(class) > 0);
     let class = |class: parity::Class| get_parity_response::ClassCount {
@@ -76,7 +77,7 @@ pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
         unknown: row.unknown,
     };
     GetParityResponse {
-        since: Some(clock.timestamp(since)),
+        since: Some(earlier(clock.timestamp(since), before)),
         agreed: counts.agreed,
         theirs_first: counts.theirs_first,
         late: counts.late,
@@ -94,4 +95,31 @@ pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
         collections: collections.into_iter().map(collection).collect(),
         meta: None,
     }
+}
+
+fn earlier(at: prost_types::Timestamp, by: std::time::Duration) -> prost_types::Timestamp {
+    let before = SystemTime::try_from(at).ok().and_then(|at| at.checked_sub(by));
+    before.map_or(at, Into::into)
+}
+
+/// The counts in an event of the log, and the time since they began.
+pub fn counts(of: &GetParityResponse, now: SystemTime) -> Option<(parity::Counts, std::time::Duration)> {
+    let since = SystemTime::try_from(of.since?).ok()?;
+    let lasted = now.duration_since(since).unwrap_or_default();
+    let mut counts = parity::Counts {
+        agreed: of.agreed,
+        theirs_first: of.theirs_first,
+        late: of.late,
+        unattributed: of.unattributed,
+        withdrawn: of.withdrawn,
+        not_compared: of.not_compared,
+        ..parity::Counts::default()
+    };
+    for known in parity::Class::ALL {
+        if let Some(count) = of.classes.iter().find(|count| count.class() == wire_class(known)) {
+            counts.ours_only[known as usize] = count.ours_only;
+            counts.theirs_only[known as usize] = count.theirs_only;
+        }
+    }
+    Some((counts, lasted))
 }

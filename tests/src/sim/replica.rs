@@ -567,6 +567,7 @@ fn brief(input: &Input) -> String {
         | Input::GateAnswered(_)
         | Input::GateReopened { .. }
         | Input::Audited(_)
+        | Input::ComparedBefore { .. }
         | Input::GateInvalidated { .. }
         | Input::GateNeedsTime { .. }
         | Input::Message { .. }

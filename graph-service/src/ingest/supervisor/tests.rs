@@ -130,7 +130,8 @@ impl Running {
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
                 Input::GuardsListed { .. } | Input::GuardsFollowed { .. } | Input::GuardsLost { .. } => None,
                 Input::GuardSeen(_) | Input::GuardGone { .. } | Input::GuardsRead { .. } => None,
-                Input::GateAnswered(_) | Input::GateReopened { .. } | Input::Audited(_) => None,
+                Input::GateAnswered(_) | Input::GateReopened { .. } => None,
+                Input::Audited(_) | Input::ComparedBefore { .. } => None,
                 Input::GateInvalidated { .. } | Input::GateNeedsTime { .. } => None,
                 Input::Wrote { .. }
                 | Input::TermGained(_)
