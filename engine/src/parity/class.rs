@@ -158,9 +158,7 @@ impl Case<'_> {
             ActionKind::RemoveFinalizer => Finding::Unattributed,
             ActionKind::Delete => self.deletion(),
             ActionKind::RemoveOwnerReferences => match self.removal() {
-                Finding::TheirsOnly(_) | Finding::Unattributed if self.other_coordinates => {
-                    Finding::TheirsOnly(Class::OtherCoordinates)
-                }
+                Finding::TheirsOnly(_) if self.other_coordinates => Finding::TheirsOnly(Class::OtherCoordinates),
                 finding => finding,
             },
         }

@@ -95,7 +95,7 @@ fn what_explains_any_change() {
     let owners = stays(&[Standing::Dangling]);
     let held = Case { was_held: true, ..deletion(&owners) };
     assert_eq!(held.finding(), Finding::TheirsOnly(Class::Held));
-    let owners_elsewhere = [(Standing::Solid, true)];
+    let owners_elsewhere = [(OPEN, true), (Standing::Solid, false)];
     let elsewhere =
         Case { action: ActionKind::RemoveOwnerReferences, other_coordinates: true, ..deletion(&owners_elsewhere) };
     assert_eq!(elsewhere.finding(), Finding::TheirsOnly(Class::OtherCoordinates));
