@@ -3,6 +3,7 @@
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
+use crate::flags::Flags;
 use crate::gates::Router;
 use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
@@ -81,6 +82,8 @@ pub struct Config {
     pub traces: Option<traces::Settings>,
     /// Where the inputs of the leader are recorded. `None`: they are not.
     pub record: Option<recorder::Settings>,
+    /// The flags of the process, for bug reports.
+    pub flags: Flags,
 }
 
 /// How the service gets its term.

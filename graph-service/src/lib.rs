@@ -18,6 +18,7 @@
 //! * `threads`: the threads that write the streams of readers
 //! * `traces`: events of the engine as spans of cascades
 //! * `warnings`: Kubernetes events about invalid references
+//! * [`Flags`]: the flags as text, for bug reports
 //! * `recorder`: the inputs of the engine in files
 //! * `readiness`, `dot`: the answers of the admin server, and the progress of the start
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
@@ -29,6 +30,7 @@ mod dot;
 mod driver;
 mod election;
 mod expression;
+mod flags;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gates;
@@ -48,6 +50,7 @@ mod warnings;
 pub use app::{Config, Edges, Election, serve};
 pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
+pub use flags::Flags;
 pub use grpc::access::{Access, Reviewed};
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use grpc::web::Origin;
