@@ -5,7 +5,7 @@ use crate::examples::with_examples;
 use crate::kubectl::flags::{Output, limit};
 use crate::name;
 use clap::builder::BoolishValueParser;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, Parser, Subcommand};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
 use graph_service::options::{DecisionLog, Mode, dns_name, group_resource};
@@ -63,6 +63,12 @@ pub(crate) struct Args {
 pub(crate) fn command() -> clap::Command {
     let command = with_examples(Args::command().bin_name(name::program()));
     if name::is_plugin() { command.name(name::PLUGIN) } else { command }
+}
+
+/// The flags of the command that was found.
+pub(crate) fn as_text(program: &clap::Command, found: &ArgMatches) -> graph_service::Flags {
+    let command = found.subcommand().and_then(|(name, found)| Some((program.find_subcommand(name)?, found)));
+    command.map_or_else(Default::default, |(command, found)| graph_service::Flags::of(command, found))
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -8,7 +8,7 @@ use crate::remote::{LOCAL, NAME_FLAG};
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
-use graph_service::{Access as Callers, Config, Election, LeaseOptions, Reviewed};
+use graph_service::{Access as Callers, Config, Election, Flags, LeaseOptions, Reviewed};
 use kube_api::{Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use uuid::Uuid;
 
 /// Runs until SIGTERM or SIGINT, then drains.
-pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
+pub(crate) async fn run(flags: Collect, text: Flags) -> Result<(), Failure> {
     check(&flags)?;
     telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
     let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
@@ -43,6 +43,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             web_origins: Vec::new(),
             traces: flags.traces.settings(),
             record: flags.record.into(),
+            flags: text,
         },
         election: election(flags.elect),
         admin: Some(admin),

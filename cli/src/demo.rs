@@ -137,6 +137,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             web_origins: Vec::new(),
             traces: None,
             record: None,
+            flags: graph_service::Flags::default(),
         },
         election: election(false),
         admin: None,

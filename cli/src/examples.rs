@@ -185,6 +185,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 33] = [
         &[
             ("export -n shop -o yaml", ""),
             ("export --snapshot shop.zst", "for --from-file"),
+            ("export --bundle", "status, metrics, configuration, recording and decisions, for a bug report"),
+            ("export --bundle - --max-recording 1GiB > bundle.tar.gz", ""),
             ("export -A -o dot | dot -Tsvg", ""),
         ],
     ),
@@ -194,6 +196,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 33] = [
         &[
             ("replay /recordings", "how many inputs and decisions, and how it ends"),
             ("replay /recordings --until 10m --why pod/web-1 -n shop", "why an object stayed, at that time"),
+            ("replay ownergraph-bundle-20260101T120000Z.tar.gz", "the recording of a bug report"),
             ("replay /recordings --decisions > before.ndjson", "with the present version"),
             ("replay /recordings --against before.ndjson", "with another one: what it decides otherwise"),
         ],

@@ -12,6 +12,7 @@
 //! * `targets`: the targets of a deletion
 //! * `service`, `direct`, `rights`: the graph service, or a graph that this process lists itself with the caller's rights
 //! * `snapshot`: a graph in a file
+//! * `bundle`: a file for a bug report
 //! * `questions`: the calls of the graph service, with all pages of the answers
 //! * `conditions`: the state of the shown objects, from the API server
 //! * `selector`, `globs`, `narrow`: filters
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 
 pub(crate) use complete::complete;
 
+mod bundle;
 mod columns;
 mod complete;
 mod conditions;

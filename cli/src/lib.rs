@@ -58,16 +58,16 @@ async fn run() -> ExitCode {
     let found = program.clone().try_get_matches_from(line.words);
     let read = found.and_then(|found| {
         kubectl::remember(&found);
-        Args::from_arg_matches(&found)
+        Ok((Args::from_arg_matches(&found)?.command, found))
     });
-    let command = match read {
-        Ok(args) => args.command,
+    let (command, found) = match read {
+        Ok(read) => read,
         Err(error) => return kubectl::misused(&error),
     };
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Sandbox(flags) => sandbox_command::run(flags).await,
-        Command::Collect(flags) => collect::run(*flags).await,
+        Command::Collect(flags) => collect::run(*flags, args::as_text(&program, &found)).await,
         Command::Try(flags) => trial::run(flags).await,
         Command::Man { directory } => man::run(&directory),
         Command::Ask(command) => return Box::pin(kubectl::run(*command, program)).await,

@@ -4,6 +4,7 @@ use crate::audit::{self, AuditSources};
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
+use crate::flags::Flags;
 use crate::gates::Router;
 use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
@@ -82,6 +83,8 @@ pub struct Config {
     pub traces: Option<traces::Settings>,
     /// Where the inputs of the leader are recorded. `None`: they are not.
     pub record: Option<recorder::Settings>,
+    /// The flags of the process, for bug reports.
+    pub flags: Flags,
 }
 
 /// How the service gets its term.
@@ -208,10 +211,13 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let log = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
     let render = Render::new(metrics.clone(), edges.observer, warnings, Writer::new(&log), clock);
     let (engine_config, seed) = (engine_config(&config, &cluster_uid), seed()?);
+    let configuration = serde_json::json!({ "flags": config.flags, "engine": engine_config }).to_string();
     let record = config
         .record
         .as_ref()
-        .map(|settings| Recorder::start(settings, (&engine_config, seed), clock, metrics.recording.clone()));
+        .map(|settings| Recorder::start(settings, (&engine_config, seed), clock, metrics.recording.clone()))
+        .transpose()?;
+    let recorded = record.as_ref().map(Recorder::recorded);
     let driver = Driver::new(
         Leader::new(engine_config, seed),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
@@ -222,7 +228,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         validity.clone(),
     )
     .traced(traces)
-    .recorded(record.transpose()?);
+    .recorded(record);
     let reader = driver.reader();
     let (leadership, known_leadership) = watch::channel(Leadership::default());
     health.running(Running {
@@ -266,6 +272,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
         replica: config.replica,
         long_reads: grpc::long_reads(),
         authenticator,
+        configuration,
+        recorded,
     };
     let origins = Origins::new(config.web_origins);
     grpc::start(edges.grpc, Arc::new(shared), press, recorder, origins, (edges.readers, shutdown.clone()), &mut tasks);

@@ -8,6 +8,7 @@ use crate::messages::Leadership;
 use crate::messages::SessionInput;
 use crate::metrics::Metrics;
 use crate::readiness::Health;
+use crate::recorder::Recorded;
 use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
 use access::{Authenticator, Visibility};
@@ -122,6 +123,10 @@ pub(crate) struct Shared {
     pub(crate) long_reads: Semaphore,
     /// Authenticates callers. `None` if callers are not authenticated.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
+    /// The configuration of this process as JSON, without secrets.
+    pub(crate) configuration: String,
+    /// The recording of this process; `None` if it records nothing.
+    pub(crate) recorded: Option<Recorded>,
 }
 
 /// Permits for walks, plans, searches and reads of the log. Calls without a permit wait.

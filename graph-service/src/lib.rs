@@ -19,6 +19,7 @@
 //! * `traces`: events of the engine as spans of cascades
 //! * `warnings`: Kubernetes events about invalid references
 //! * `audit`: the audit log of the API server, as inputs of the engine
+//! * [`Flags`]: the flags as text, for bug reports
 //! * `recorder`: the inputs of the engine in files
 //! * `readiness`, `dot`: the answers of the admin server, and the progress of the start
 //! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
@@ -31,6 +32,7 @@ mod dot;
 mod driver;
 mod election;
 mod expression;
+mod flags;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gates;
@@ -51,6 +53,7 @@ pub use app::{Config, Edges, Election, serve};
 pub use audit::{AuditSources, AuditWebhook};
 pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
+pub use flags::Flags;
 pub use grpc::access::{Access, Reviewed};
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use grpc::web::Origin;

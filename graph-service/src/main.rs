@@ -1,9 +1,10 @@
 //! The process of the graph service.
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use graph_service::options::{Audit, Options};
 use graph_service::{
-    Access as Callers, AuditSources, AuditWebhook, Edges, Election, ReaderThreads, Reviewed, accept, accept_tls, serve,
+    Access as Callers, AuditSources, AuditWebhook, Config, Edges, Election, Flags, ReaderThreads, Reviewed, accept,
+    accept_tls, serve,
 };
 use kube_api::connect;
 use prometheus_client::registry::Registry;
@@ -24,11 +25,14 @@ const BAD_START: u8 = 2;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let command = Options::command();
+    let found = command.clone().get_matches();
+    let flags = Flags::of(&command, &found);
+    let options = Options::from_arg_matches(&found).unwrap_or_else(|error| error.exit());
     // One thread reads the watches, decides and answers. There is so little work between these steps that waking
     // another thread costs more. Long work runs on other threads (large answers, streams of readers) or in steps.
     let ended = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(thread) => thread.block_on(run(&options)),
+        Ok(thread) => thread.block_on(run(&options, flags)),
         Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("cannot start the thread"))),
     };
     let (code, error) = match ended {
@@ -46,7 +50,7 @@ enum Failure {
     Other(anyhow::Error),
 }
 
-async fn run(options: &Options) -> Result<(), Failure> {
+async fn run(options: &Options, flags: Flags) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     let signals = shutdown.clone().on_signals();
     let bad = |error: anyhow::Error| Failure::Bad(error);
@@ -92,8 +96,9 @@ async fn run(options: &Options) -> Result<(), Failure> {
         observer: None,
         progress: true,
     };
+    let config = Config { flags, ..options.config(listening) };
     let ended = tokio::select! {
-        ended = serve(options.config(listening), edges, shutdown) => ended,
+        ended = serve(config, edges, shutdown) => ended,
         Err(error) = signals => Err(error),
     };
     ended.map_err(other)

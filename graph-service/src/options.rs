@@ -3,6 +3,7 @@
 use crate::app::Config;
 use crate::decisions::{JetStream, Server};
 use crate::election::LeaseOptions;
+use crate::flags::Flags;
 use crate::grpc::web::Origin;
 use bytesize::ByteSize;
 use clap::builder::{BoolishValueParser, TypedValueParser};
@@ -372,6 +373,7 @@ impl Options {
     }
 
     /// The configuration of the service. `listening` is the bound address, which is the default of `--advertise`.
+    /// It has no text of the flags.
     pub fn config(&self, listening: SocketAddr) -> Config {
         Config {
             mode: self.mode.into(),
@@ -384,6 +386,7 @@ impl Options {
             web_origins: self.grpc_web_origins.clone(),
             traces: self.traces.settings(),
             record: self.record.clone().into(),
+            flags: Flags::default(),
         }
     }
 

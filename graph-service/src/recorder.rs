@@ -17,12 +17,13 @@ use engine::time::Time;
 use recording::{Call, Ended, Header, Limits, Names, Pseudonyms, Round, Writer};
 use runtime::clock::Clock;
 use runtime::version::VERSION;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io};
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,43 @@ pub struct Settings {
     pub names: Names,
 }
 
+/// The files of a recording, for readers while it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) directory: PathBuf,
+    pub(crate) name: String,
+    pub(crate) names: Names,
+    /// Bytes of all files. They end with a whole block.
+    bytes: Arc<AtomicU64>,
+}
+
+impl Recorded {
+    /// The files in order, each with the bytes of its whole blocks. Blocks the thread.
+    ///
+    /// # Errors
+    /// A file is missing or cannot be read.
+    pub(crate) fn files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let mut left = self.bytes.load(Ordering::Relaxed);
+        let mut files = Vec::new();
+        for number in 0.. {
+            if left == 0 {
+                break;
+            }
+            let path = recording::segment(&self.directory, &self.name, number);
+            let metadata = fs::metadata(&path).map_err(|error| unread(&path, &error))?;
+            let bytes = metadata.len().min(left);
+            left -= bytes;
+            files.push((path, bytes));
+        }
+        Ok(files)
+    }
+}
+
+/// The error with the name of its file.
+pub(crate) fn unread(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}
+
 /// The side of the deciding task.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -58,6 +96,7 @@ pub(crate) struct Recorder {
     /// Inputs were lost after the rounds that wait.
     behind: Arc<AtomicBool>,
     thread: JoinHandle<()>,
+    recorded: Recorded,
     /// The calls of this round.
     calls: Vec<Call>,
     /// The last round left effects. The next one takes them, also without a call.
@@ -100,9 +139,22 @@ impl Recorder {
         tracing::info!(%directory, recording, "recording the inputs of the leader");
         let (rounds, queue) = sync_channel(ROUNDS_MAX);
         let (waiting, behind) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let keeper = Keeper { writer, pseudonyms, waiting: Arc::clone(&waiting), behind: Arc::clone(&behind), metrics };
+        let recorded = Recorded {
+            directory: settings.directory.clone(),
+            name: recording,
+            names: settings.names,
+            bytes: Arc::new(AtomicU64::new(writer.bytes())),
+        };
+        let bytes = Arc::clone(&recorded.bytes);
+        let keeper =
+            Keeper { writer, pseudonyms, waiting: Arc::clone(&waiting), behind: Arc::clone(&behind), bytes, metrics };
         let thread = std::thread::Builder::new().name("recording".to_owned()).spawn(move || keeper.run(&queue))?;
-        Ok(Recorder { rounds, waiting, behind, thread, calls: Vec::new(), unfinished: false })
+        Ok(Recorder { rounds, waiting, behind, thread, recorded, calls: Vec::new(), unfinished: false })
+    }
+
+    /// The files of the recording.
+    pub(crate) fn recorded(&self) -> Recorded {
+        self.recorded.clone()
     }
 
     pub(crate) fn input(&mut self, input: &Input) {
@@ -170,6 +222,8 @@ struct Keeper {
     pseudonyms: Option<Pseudonyms>,
     waiting: Arc<AtomicUsize>,
     behind: Arc<AtomicBool>,
+    /// Bytes of all files, for [`Recorded`].
+    bytes: Arc<AtomicU64>,
     metrics: RecordingMetrics,
 }
 
@@ -186,12 +240,15 @@ impl Keeper {
             }
             self.writer.end(&why)
         });
-        if let Err(error) = ended {
-            tracing::error!(%error, "the recording ends here: a file cannot be written; check the space of --record");
+        match ended {
+            Ok(bytes) => self.bytes.store(bytes, Ordering::Relaxed),
+            Err(error) => {
+                tracing::error!(%error, "the recording ends here: a file cannot be written; check the space of --record");
+            }
         }
     }
 
-    fn write(&mut self, queue: &Receiver<Round>) -> std::io::Result<Ended> {
+    fn write(&mut self, queue: &Receiver<Round>) -> io::Result<Ended> {
         let mut flushed = Instant::now();
         loop {
             match queue.recv_timeout(FLUSH_EVERY) {
@@ -217,6 +274,7 @@ impl Keeper {
                 self.writer.flush()?;
                 flushed = Instant::now();
             }
+            self.bytes.store(self.writer.bytes(), Ordering::Relaxed);
             self.metrics.bytes.set(i64::try_from(self.writer.bytes()).unwrap_or(i64::MAX));
         }
     }

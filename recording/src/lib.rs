@@ -124,12 +124,12 @@ enum Written<'a> {
 }
 
 /// The file of a recording with this number.
-fn segment(directory: &Path, recording: &str, number: u32) -> PathBuf {
+pub fn segment(directory: &Path, recording: &str, number: u32) -> PathBuf {
     directory.join(format!("ogr-{recording}-{number:05}.trace"))
 }
 
 /// The recording and the number of a file; `None` if it is no file of a recording.
-fn name_of(file: &Path) -> Option<(String, u32)> {
+pub fn name_of(file: &Path) -> Option<(String, u32)> {
     let name = file.file_name()?.to_str()?;
     let (recording, number) = name.strip_prefix("ogr-")?.strip_suffix(".trace")?.rsplit_once('-')?;
     Some((recording.to_owned(), number.parse().ok()?))

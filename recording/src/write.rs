@@ -107,17 +107,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the recording.
+    /// Ends the recording. Returns the bytes of all its files.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn end(mut self, why: &Ended) -> io::Result<()> {
+    pub fn end(mut self, why: &Ended) -> io::Result<u64> {
         self.append(&Written::End(why))?;
         self.flush()?;
-        self.file.sync_all()
+        self.file.sync_all()?;
+        Ok(self.bytes())
     }
 
-    /// The bytes of all files so far.
+    /// The bytes of all files so far, which end with a whole block.
     pub fn bytes(&self) -> u64 {
         self.before + self.written
     }

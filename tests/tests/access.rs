@@ -238,6 +238,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         web_origins: Vec::new(),
         traces: None,
         record: None,
+        flags: graph_service::Flags::default(),
     };
     let edges = Edges {
         grpc,

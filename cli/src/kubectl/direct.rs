@@ -71,6 +71,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         web_origins: Vec::new(),
         traces: None,
         record: None,
+        flags: graph_service::Flags::default(),
     };
     let edges = Edges {
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),

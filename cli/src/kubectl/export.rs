@@ -1,5 +1,6 @@
-//! `export`: the whole graph.
+//! `export`: the whole graph, a snapshot of it, or a bundle.
 
+use super::bundle;
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
@@ -19,7 +20,10 @@ use std::time::SystemTime;
 
 const FORMATS: [Format; 6] = [Format::Ndjson, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid, Format::Name];
 
-pub(super) async fn run(flags: Export) -> Answered {
+pub(super) async fn run(mut flags: Export) -> Answered {
+    if let Some(file) = flags.bundle.take() {
+        return Box::pin(bundle::run(flags, file)).await;
+    }
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     if let Some(path) = flags.snapshot {

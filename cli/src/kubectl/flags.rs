@@ -1,6 +1,7 @@
 //! The query commands and their flags. Names and meanings are those of kubectl where kubectl has them.
 
 use super::selector::labels;
+use bytesize::ByteSize;
 use clap::{ArgAction, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
 use std::path::PathBuf;
@@ -96,7 +97,7 @@ pub(crate) enum Command {
     /// Prints the collector's CustomResourceDefinitions, for kubectl apply.
     #[command(after_help = EXIT_CODES)]
     Crds,
-    /// Writes the whole graph.
+    /// Writes the whole graph, or one file for a bug report.
     #[command(after_help = EXIT_CODES)]
     Export(Export),
     /// Makes the decisions of a recording once more, with this version.
@@ -310,6 +311,14 @@ pub(crate) struct Export {
     /// with zstd.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["form", "selector", "field_selector", "older_than", "newer_than"])]
     pub(crate) snapshot: Option<PathBuf>,
+    /// Write one file for a bug report instead: status, metrics, configuration without secrets, the recording if the
+    /// service records, and the last decisions. Default file: ownergraph-bundle-TIME.tar.gz; - is standard output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, value_hint = ValueHint::FilePath, conflicts_with_all = ["snapshot", "form", "selector", "field_selector", "older_than", "newer_than", "direct", "from_file"])]
+    #[expect(clippy::option_option, reason = "absent, without a value, and with one")]
+    pub(crate) bundle: Option<Option<PathBuf>>,
+    /// Maximum size of the recording in the bundle, such as 1GiB; at most 4GiB. A larger recording is left out.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = recording_size, requires = "bundle")]
+    pub(crate) max_recording: ByteSize,
     #[command(flatten)]
     pub(crate) selectors: Selectors,
     #[command(flatten)]
@@ -325,4 +334,13 @@ pub(crate) struct Version {
     pub(crate) client: bool,
     #[command(flatten)]
     pub(crate) asking: Asking,
+}
+
+/// Maximum size of the recording of a bundle.
+pub(crate) const RECORDING_MAX_BYTES: u64 = 4 << 30;
+
+fn recording_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|_| "expected a size such as 500MiB or 1GiB")?;
+    let fits = size.as_u64() <= RECORDING_MAX_BYTES;
+    if fits { Ok(size) } else { Err("at most 4GiB; copy the files of a larger recording".to_owned()) }
 }

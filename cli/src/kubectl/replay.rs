@@ -3,6 +3,7 @@
 //! * `differences`: the decisions of another version in a file, compared with those of this one
 //! * `object`: one object of the recorded graph, by its name
 
+use super::bundle::archive::Trace;
 use super::decisions::record::Record;
 use super::document::{Document, Kind, Schema};
 use super::ending::{self, Answered, Ending, Problem};
@@ -34,11 +35,12 @@ const LOG: &str = "replay";
 
 pub(super) fn run(flags: &flags::Replay) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
-    let replay = Replay::open(&flags.trace, flags.until)?;
+    let trace = Trace::open(&flags.trace)?;
+    let replay = Replay::open(&trace.path, flags.until)?;
     match (flags.decisions, &flags.why, &flags.against) {
         (true, _, _) => decisions(replay),
         (false, Some(named), _) => explanation(replay, named, &flags.namespace, &printer),
-        (false, None, Some(other)) => comparison(replay, flags, other, &printer),
+        (false, None, Some(other)) => comparison(replay, (&trace, flags.until), other, &printer),
         (false, None, None) => summary(replay, &printer),
     }
 }
@@ -72,7 +74,7 @@ fn explanation(mut replay: Replay, named: &str, namespace: &str, printer: &Print
 }
 
 /// Compares the decisions with those of a file.
-fn comparison(mut replay: Replay, flags: &flags::Replay, other: &Path, printer: &Printer) -> Answered {
+fn comparison(mut replay: Replay, (trace, stop): (&Trace, Option<Until>), other: &Path, printer: &Printer) -> Answered {
     replay.tells = true;
     let mut differences = Differences::of(other)?;
     while let Some(events) = replay.step() {
@@ -81,7 +83,7 @@ fn comparison(mut replay: Replay, flags: &flags::Replay, other: &Path, printer: 
     // Later decisions of the file are not replayed.
     let origin = i128::from(replay.of.header().origin);
     let until = replay.until.map(|until| origin + until.since_origin().as_nanos() as i128);
-    let explained = differences.explained(until, || Replay::open(&flags.trace, flags.until))?;
+    let explained = differences.explained(until, || Replay::open(&trace.path, stop))?;
     if printer.format == Format::Table {
         printer.print(&explained.text(other))?;
     } else {

@@ -48,12 +48,24 @@ pub(super) async fn run(flags: Status) -> Answered {
         return follow(&way, &printer).await;
     }
     let (replica, status) = ask(&way).await?;
-    let mut graph = GraphServiceClient::new(replica.clone());
-    let searched = Searched {
-        annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
-        observed: count(&mut graph, Code::ObserveOnly, 1).await,
-    };
+    let searched = Searched::of(&replica).await;
     show(replica, &status, searched, &printer).await
+}
+
+/// The replica that [`run`] asks, its status, and the document that it prints.
+pub(super) async fn report(way: &Way) -> Result<(Channel, GetStatusResponse, Result<Document, Problem>), Problem> {
+    let (replica, status) = ask(way).await?;
+    let searched = Searched::of(&replica).await;
+    let about = about(replica.clone()).await;
+    let told = about.and_then(|(collections, guards)| document(&status, guards.as_deref(), &collections, searched));
+    Ok((replica, status, told))
+}
+
+/// The collections and the guards.
+async fn about(replica: Channel) -> Result<(Vec<Collection>, Option<Vec<Guard>>), Problem> {
+    let collections = remote::within(remote::collections(&mut GraphServiceClient::new(replica.clone()))).await?;
+    // An older graph service has pauses only.
+    Ok((collections, guards::known(&mut Admin::new(replica)).await.ok()))
 }
 
 /// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
@@ -64,6 +76,16 @@ struct Searched {
     annotated: Option<usize>,
     /// Objects that mode observe keeps, at least.
     observed: Option<usize>,
+}
+
+impl Searched {
+    async fn of(replica: &Channel) -> Searched {
+        let mut graph = GraphServiceClient::new(replica.clone());
+        Searched {
+            annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
+            observed: count(&mut graph, Code::ObserveOnly, 1).await,
+        }
+    }
 }
 
 /// Prints the status again after each change, until the command is interrupted, without [`Searched`].
@@ -101,9 +123,7 @@ async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
 }
 
 async fn show(replica: Channel, status: &GetStatusResponse, searched: Searched, printer: &Printer) -> Answered {
-    let collections = remote::within(remote::collections(&mut GraphServiceClient::new(replica.clone()))).await?;
-    // An older graph service has pauses only.
-    let guards = guards::known(&mut Admin::new(replica)).await.ok();
+    let (collections, guards) = about(replica).await?;
     let guards = guards.as_deref();
     match printer.format {
         Format::Json | Format::Yaml => printer.print_document(document(status, guards, &collections, searched)?, &[]),

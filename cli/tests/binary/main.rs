@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 mod access;
+mod bundle;
 mod collect;
 mod containers;
 mod decisions;

@@ -263,7 +263,12 @@ impl Leader {
             match now {
                 Standing::Solid if !has_reached => return unverified,
                 Standing::Unverified(Undecided::OwnerUnverified) => {}
-                _ => return now,
+                Standing::Solid
+                | Standing::Dangling
+                | Standing::Waiting
+                | Standing::Orphaning
+                | Standing::Unverified(_)
+                | Standing::InvalidScope => return now,
             }
         }
         if graph.has_orphaned(&object.uid) {
@@ -335,8 +340,10 @@ impl Leader {
                 Class::DroppedReference
             }
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
-            _ if self.parity.log_mut().was_refused(&draft.target) => Class::Refused,
-            _ => Class::Unknown,
+            Action::Delete { .. } | Action::RemoveOwnerReferences { .. } | Action::RemoveFinalizer { .. } => {
+                let was_refused = self.parity.log_mut().was_refused(&draft.target);
+                if was_refused { Class::Refused } else { Class::Unknown }
+            }
         };
         let disagreement = Disagreement {
             number: 0,

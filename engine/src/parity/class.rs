@@ -159,7 +159,7 @@ impl Case<'_> {
             ActionKind::Delete => self.deletion(),
             ActionKind::RemoveOwnerReferences => match self.removal() {
                 Finding::TheirsOnly(_) if self.other_coordinates => Finding::TheirsOnly(Class::OtherCoordinates),
-                finding => finding,
+                finding @ (Finding::Agreed | Finding::TheirsOnly(_) | Finding::Unattributed) => finding,
             },
         }
     }
@@ -197,8 +197,13 @@ impl Case<'_> {
                 let is_early = any_stays && (self.decided.is_none() || self.is_young);
                 if is_early { Finding::Agreed } else { self.another() }
             }
-            _ if removed().all(droppable) => self.same(),
-            _ => self.by_facts(),
+            Weighed::Collectable { .. } | Weighed::Kept { .. } | Weighed::Unowned => {
+                if removed().all(droppable) {
+                    self.same()
+                } else {
+                    self.by_facts()
+                }
+            }
         }
     }
 

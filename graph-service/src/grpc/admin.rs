@@ -18,11 +18,13 @@ use proto::decision::v1beta1::Position;
 use runtime::version::{COMMIT, VERSION};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 mod bounds;
+mod bundle;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -39,12 +41,14 @@ pub(super) struct Admin {
     state: Arc<State>,
     press: Press,
     followers: Followers,
+    /// The permit for the one export of a bundle.
+    exporting: Arc<Semaphore>,
 }
 
 impl Admin {
     pub(super) fn new(shared: Arc<Shared>, press: Press, followers: Followers) -> Admin {
         let state = Arc::new(State { shared: Arc::clone(&shared), last: Mutex::default() });
-        Admin { shared, state, press, followers }
+        Admin { shared, state, press, followers, exporting: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -201,6 +205,19 @@ impl AdminService for Admin {
         let view = bypassed.map_err(|failure| status::bypass(&failure, &order.gate))?;
         let gate = Some(proto::convert::guard(view, wire(self.shared.clock)));
         Ok(Response::new(BypassGateResponse { gate, meta: Some(self.shared.meta()) }))
+    }
+
+    type ExportBundleStream = BoxStream<'static, Result<ExportBundleResponse, Status>>;
+
+    async fn export_bundle(
+        &self,
+        request: Request<ExportBundleRequest>,
+    ) -> Result<Response<Self::ExportBundleStream>, Status> {
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let visibility = self.shared.visibility(request.extensions())?;
+        let turn = Arc::clone(&self.exporting).try_acquire_owned().map_err(|_| status::bundle::busy())?;
+        let export = bundle::Export::of(Arc::clone(&self.shared), request.into_inner(), turn);
+        Ok(Response::new(self.followers.open(connection, &visibility, |reader| export.run(reader))?))
     }
 }
 

@@ -78,6 +78,7 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.admin.v1beta1.AdminService/BypassGate", Needs::ByName(Right { verb: "update", resource: "gates" })),
     row("ownergraph.admin.v1beta1.AdminService/PauseCollection", everywhere("update", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/ResumeCollection", everywhere("update", "pauses")),
+    row("ownergraph.admin.v1beta1.AdminService/ExportBundle", everywhere("get", "bundles")),
     row("grpc.health.v1.Health/Check", Needs::Nothing),
     row("grpc.health.v1.Health/Watch", Needs::Nothing),
     row("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Needs::Nothing),

@@ -124,6 +124,8 @@ pub(super) fn gated(
         replica: "replica-a".to_owned(),
         long_reads: long_reads(),
         authenticator,
+        configuration: "{}".to_owned(),
+        recorded: None,
     })
 }
 

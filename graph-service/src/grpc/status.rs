@@ -20,6 +20,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+pub(super) mod bundle;
 #[cfg(test)]
 mod tests;
 

@@ -124,6 +124,7 @@ async fn with_service_for<T>(
         web_origins: origins.iter().map(|origin| origin.parse().unwrap()).collect(),
         traces: None,
         record: None,
+        flags: crate::Flags::default(),
     };
     let term = Term { election: "election".into(), number: 1 };
     let edges = Edges {

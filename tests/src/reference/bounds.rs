@@ -1,7 +1,7 @@
 //! The bounds of the API in one table, each with the test that reaches it.
 
 /// The bounded resource, its limit, and the name of the test.
-pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
+pub(super) const BOUNDS: [(&str, &str, &str); 26] = [
     (
         "One event of the log",
         "256 KiB; `reasons` and `owners` the first 20, `cause_chain` 32, all with counts",
@@ -93,6 +93,11 @@ pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
         "Other calls at a time",
         "256 of each service; an answer takes at most 30 s",
         "calls_beyond_the_bound_are_refused_at_once_and_slow_ones_in_time_but_for_pauses",
+    ),
+    (
+        "Bundles at a time",
+        "one of each replica, in messages of 256 KiB, within half an hour",
+        "a_second_export_is_refused_until_the_first_one_has_ended",
     ),
     (
         "References of an object that the collector looks at",

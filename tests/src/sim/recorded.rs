@@ -53,5 +53,6 @@ pub fn record(seed: u64, options: &Options, directory: &Path) -> anyhow::Result<
     for round in &rounds {
         writer.round(round)?;
     }
-    Ok(writer.end(&Ended::Stopped)?)
+    writer.end(&Ended::Stopped)?;
+    Ok(())
 }

@@ -131,6 +131,7 @@ impl World {
             web_origins: Vec::new(),
             traces: None,
             record: None,
+            flags: graph_service::Flags::default(),
         };
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),

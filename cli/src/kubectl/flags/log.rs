@@ -209,7 +209,8 @@ pub(crate) struct Progress {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Replay {
-    /// The directory of a recording, or its first file: what `graph-service --record` has written.
+    /// The directory of a recording, or its first file: what `graph-service --record` has written. Or a bundle, which
+    /// `export --bundle` has written.
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
     /// Stop at this time: a time such as 2026-01-01T12:00:00Z, or a time since the begin of the recording, such as 10m.

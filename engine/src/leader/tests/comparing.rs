@@ -373,7 +373,8 @@ fn a_leader_counts_on_from_the_log() {
     assert_eq!(told(&bench), 1, "nothing new is told");
 
     let mut next = family();
-    let counts = alloc::boxed::Box::new(Counts { theirs_first: 7, ..bench.counts() });
+    let mut counts = alloc::boxed::Box::new(bench.counts());
+    counts.theirs_first = 7;
     next.input(Input::ComparedBefore { counts, lasted: Duration::from_secs(1000) });
     next.deleted("things", "o", 103);
     next.deleted("configmaps", "a", 104);

@@ -15,6 +15,7 @@ use proto::admin::v1beta1::watch_status_response::{Event, GoingAway};
 use runtime::tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 
+mod bundle;
 mod bypass;
 
 type Answers = BoxStream<'static, Result<WatchStatusResponse, Status>>;
@@ -59,7 +60,10 @@ fn world(pauses: impl IntoIterator<Item = Guard>) -> World {
         leader.handle(Time::ZERO, Input::GuardSeen(pause));
     }
     let (leadership, known) = watch::channel(Leadership::default());
-    let shared = shared(leader, DecisionLog::in_memory(), known);
+    serving(shared(leader, DecisionLog::in_memory(), known), leadership)
+}
+
+fn serving(shared: Arc<Shared>, leadership: watch::Sender<Leadership>) -> World {
     let nowhere = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
     });

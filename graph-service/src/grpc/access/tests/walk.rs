@@ -166,7 +166,7 @@ fn sample(rpc: &str) -> Sample {
         "WatchDecisions" => placed(Code::Ok, |at| WatchDecisionsRequest { include: about(at), ..Default::default() }),
         "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned(), before: None }),
         "WaitForFreshness" | "ListCoverage" | "GetStatus" | "WatchStatus" | "ListExecutors" | "ListPauses"
-        | "ListGuards" => whole(Code::Ok, &()),
+        | "ListGuards" | "ExportBundle" => whole(Code::Ok, &()),
         "PauseCollection" => {
             let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
             // The definition of pauses is not installed.

@@ -1,0 +1,199 @@
+//! What only the graph service can give: metrics, configuration and recording.
+
+use super::archive::{Archive, RECORDING, SEGMENT_MAX_BYTES, is_segment};
+use super::readme::{About, CONFIGURATION, METRICS};
+use crate::kubectl::document;
+use crate::kubectl::ending::Problem;
+use crate::kubectl::flags::RECORDING_MAX_BYTES;
+use crate::remote::{ANSWER_WITHIN, Admin, said};
+use bytesize::ByteSize;
+use executor_service::Channel;
+use indicatif::{ProgressBar, ProgressStyle};
+use proto::admin::v1beta1::export_bundle_response::{File, Header, Part, Recording};
+use proto::admin::v1beta1::{ExportBundleRequest, ExportBundleResponse};
+use std::io::Write;
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+/// The name of the configuration on the wire.
+const WIRE_CONFIGURATION: &str = "configuration.json";
+/// Maximum number of files in a bundle.
+const FILES_MAX: usize = 1000;
+/// What a recording may grow by until it is exported again.
+const MARGIN_BYTES: u64 = 64 << 20;
+
+/// Adds what the replica sends. An error of the replica is no error of the bundle.
+pub(super) async fn add<W: Write>(
+    replica: Channel,
+    max_recording: u64,
+    archive: &mut Archive<W>,
+    about: &mut About,
+) -> Result<(), Problem> {
+    let mut received = Received { max_recording, header: None, file: None, recorded: 0, bar: bar() };
+    let request = ExportBundleRequest { max_recording_bytes: max_recording };
+    let failed = match in_time(Admin::new(replica).export_bundle(request)).await {
+        Ok(answer) => received.read(answer.into_inner(), archive).await?,
+        Err(status) => Some(in_words(&status)),
+    };
+    received.bar.finish_and_clear();
+    received.say_what_is_missing(failed, archive, about);
+    about.recording = received.header.and_then(|header| header.recording);
+    Ok(())
+}
+
+/// Why the parts are not read to their end.
+enum Stop {
+    /// The replica sends what it must not send.
+    Unexpected(String),
+    Unwritten(Problem),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Stop {
+        Stop::Unwritten(problem)
+    }
+}
+
+struct Received {
+    max_recording: u64,
+    header: Option<Header>,
+    /// The file that is being received, with its data so far.
+    file: Option<(File, Vec<u8>)>,
+    /// Bytes of the recording in whole files.
+    recorded: u64,
+    bar: ProgressBar,
+}
+
+impl Received {
+    /// Reads to the end. Returns why the stream ended early, if it did.
+    async fn read<W: Write>(
+        &mut self,
+        mut parts: Streaming<ExportBundleResponse>,
+        archive: &mut Archive<W>,
+    ) -> Result<Option<String>, Problem> {
+        loop {
+            let part = match in_time(parts.message()).await {
+                Ok(Some(ExportBundleResponse { part: Some(part) })) => part,
+                // A part that this version does not know.
+                Ok(Some(ExportBundleResponse { part: None })) => continue,
+                Ok(None) => return Ok(self.file.is_some().then(|| "the stream ended within a file".to_owned())),
+                Err(status) => return Ok(Some(in_words(&status))),
+            };
+            match self.take(part, archive) {
+                Ok(()) => {}
+                Err(Stop::Unexpected(why)) => return Ok(Some(why)),
+                Err(Stop::Unwritten(problem)) => return Err(problem),
+            }
+        }
+    }
+
+    /// Takes a part. Adds a file when it is whole, so that the archive has no file that was cut.
+    fn take<W: Write>(&mut self, part: Part, archive: &mut Archive<W>) -> Result<(), Stop> {
+        match part {
+            Part::Header(header) => {
+                self.bar.set_length(header.recording.as_ref().map_or(0, |recording| recording.size_bytes));
+                self.header = Some(header);
+            }
+            Part::File(file) => {
+                let is_known = [METRICS, WIRE_CONFIGURATION].contains(&file.name.as_str());
+                let is_recorded = file.name.strip_prefix(RECORDING).is_some_and(is_segment);
+                let fits = file.size_bytes <= SEGMENT_MAX_BYTES
+                    && (is_known || self.recorded + file.size_bytes <= self.max_recording)
+                    && archive.files().len() < FILES_MAX;
+                if self.file.is_some() || !(is_known || is_recorded) || !fits {
+                    return Err(Stop::Unexpected(format!("the service sent the file {:?} out of turn", file.name)));
+                }
+                self.file = Some((file, Vec::new()));
+            }
+            Part::Data(bytes) => {
+                let Some((file, data)) = &mut self.file else {
+                    return Err(Stop::Unexpected("the service sent data without a file".to_owned()));
+                };
+                if data.len() as u64 + bytes.len() as u64 > file.size_bytes {
+                    return Err(Stop::Unexpected(format!("the service sent more of {:?} than it said", file.name)));
+                }
+                if file.name.starts_with(RECORDING) {
+                    self.bar.inc(bytes.len() as u64);
+                }
+                data.extend(bytes);
+            }
+        }
+        self.finish_file(archive)
+    }
+
+    fn finish_file<W: Write>(&mut self, archive: &mut Archive<W>) -> Result<(), Stop> {
+        let is_whole = |(file, data): &mut (File, Vec<u8>)| data.len() as u64 == file.size_bytes;
+        let Some((file, data)) = self.file.take_if(is_whole) else { return Ok(()) };
+        if file.name == WIRE_CONFIGURATION {
+            let Ok(value) = serde_json::from_slice(&data) else {
+                return Err(Stop::Unexpected("the configuration is not JSON".to_owned()));
+            };
+            archive.add(CONFIGURATION, document::yaml(&value)?.as_bytes())?;
+        } else {
+            archive.add(&file.name, &data)?;
+            if file.name.starts_with(RECORDING) {
+                self.recorded += file.size_bytes;
+            }
+        }
+        Ok(())
+    }
+
+    fn say_what_is_missing<W: Write>(&self, failed: Option<String>, archive: &Archive<W>, about: &mut About) {
+        let why = failed.unwrap_or_else(|| "the service did not send it".to_owned());
+        for name in [METRICS, CONFIGURATION] {
+            if !archive.files().iter().any(|file| file == name) {
+                about.lacks(name, why.clone());
+            }
+        }
+        let Some(header) = &self.header else { return about.lacks(RECORDING, why) };
+        let Some(recording) = &header.recording else {
+            let why = "the service records nothing; start it with --record DIR before the next report".to_owned();
+            return about.lacks(RECORDING, why);
+        };
+        if !recording.problem.is_empty() {
+            let advice = "check the volume of --record";
+            about.lacks(RECORDING, format!("the service cannot read its recording: {}; {advice}", recording.problem));
+        } else if !recording.included {
+            let replica = header.meta.as_ref().map_or("", |meta| meta.replica.as_str());
+            about.lacks(RECORDING, too_large(recording, replica, self.max_recording));
+        } else if self.recorded < recording.size_bytes {
+            about.lacks(&format!("the end of {RECORDING}"), why);
+        }
+    }
+}
+
+pub(super) fn too_large(Recording { name, directory, size_bytes, .. }: &Recording, replica: &str, max: u64) -> String {
+    let (size, max) = (ByteSize(*size_bytes).display().iec(), ByteSize(max).display().iec());
+    // The recording goes on growing.
+    let enough = size_bytes.saturating_add(MARGIN_BYTES);
+    let how = match enough <= RECORDING_MAX_BYTES {
+        true => format!("to copy it from there: ownergraph export --bundle --max-recording {}MiB", enough >> 20),
+        false => {
+            format!("a bundle has at most 4 GiB: copy the files ogr-{name}-*.trace from the volume of that directory")
+        }
+    };
+    format!(
+        "the recording {name} in {directory} of replica {replica} has {size}, more than --max-recording {max}, and a replay needs the whole of it; {how}"
+    )
+}
+
+/// Makes a call with a time limit.
+async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let silent = || Status::unavailable(format!("the graph service sent nothing for {} s", ANSWER_WITHIN.as_secs()));
+    timeout(ANSWER_WITHIN, call).await.unwrap_or_else(|_| Err(silent()))
+}
+
+pub(super) fn in_words(status: &Status) -> String {
+    if status.code() == Code::Unimplemented {
+        return "the graph service is of a version that does not export it; upgrade it".to_owned();
+    }
+    said(status)
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    bar
+}
