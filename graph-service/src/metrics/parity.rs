@@ -16,13 +16,7 @@ pub(super) struct ParityMetrics {
     delays: Family<Labels<1>, Gauge<f64, AtomicU64>>,
 }
 
-const OUTCOMES: [(&str, fn(&Counts) -> u64); 5] = [
-    ("agreed", |counts| counts.agreed),
-    ("theirs_first", |counts| counts.theirs_first),
-    ("unattributed", |counts| counts.unattributed),
-    ("withdrawn", |counts| counts.withdrawn),
-    ("not_compared", |counts| counts.not_compared),
-];
+const OUTCOMES: [&str; 5] = ["agreed", "theirs_first", "unattributed", "withdrawn", "not_compared"];
 const QUANTILES: [(&str, u64); 2] = [("0.5", 500), ("0.99", 990)];
 
 impl ParityMetrics {
@@ -31,7 +25,7 @@ impl ParityMetrics {
         ParityMetrics {
             outcomes: book.put(
                 "ownergraph_parity_outcomes",
-                [Label::of("outcome", OUTCOMES.map(|(word, _)| word))],
+                [Label::of("outcome", OUTCOMES)],
                 (
                     "Compared decisions and changes since the term began, in mode observe beside another collector",
                     "`agreed` and `theirs_first` are equal decisions. A person or a controller made `unattributed` changes.",
@@ -69,8 +63,10 @@ impl ParityMetrics {
         let none = Counts::default();
         let counts = view.map_or(&none, |view| &view.counts);
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (outcome, of) in OUTCOMES {
-            self.outcomes.get_or_create(&[("outcome", outcome)]).set(number(of(counts)));
+        let Counts { agreed, theirs_first, unattributed, withdrawn, not_compared, .. } = *counts;
+        for (outcome, count) in OUTCOMES.into_iter().zip([agreed, theirs_first, unattributed, withdrawn, not_compared])
+        {
+            self.outcomes.get_or_create(&[("outcome", outcome)]).set(number(count));
         }
         for class in Class::ALL {
             for (side, by_class) in [(Outcome::OursOnly, &counts.ours_only), (Outcome::TheirsOnly, &counts.theirs_only)]

@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::item::item_kind;
-use super::parity;
+use super::parity::{disagreed, parity};
 use super::query::cause;
 use crate::decision::v1beta1::system_event::Kind;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase, SystemEvent};
@@ -126,10 +126,10 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             ..about(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
         },
 
-        Event::Disagreed(disagreement) => parity::disagreed(disagreement, term, clock),
+        Event::Disagreed(disagreement) => disagreed(disagreement, term, clock),
         Event::Compared(view) => {
-            let parity = Some(parity::parity((**view).clone(), clock));
-            change(SystemEvent { parity, ..system(Kind::Compared, "", "") })
+            let numbers = parity((**view).clone(), clock);
+            change(SystemEvent { parity: Some(numbers), ..system(Kind::Compared, "", "") })
         }
 
         Event::GuardTaken { id, scope, reason, actor, problem, .. } => {

@@ -106,15 +106,13 @@ fn earlier(at: prost_types::Timestamp, by: std::time::Duration) -> prost_types::
 pub fn counts(of: &GetParityResponse, now: SystemTime) -> Option<(parity::Counts, std::time::Duration)> {
     let since = SystemTime::try_from(of.since?).ok()?;
     let lasted = now.duration_since(since).unwrap_or_default();
-    let mut counts = parity::Counts {
-        agreed: of.agreed,
-        theirs_first: of.theirs_first,
-        late: of.late,
-        unattributed: of.unattributed,
-        withdrawn: of.withdrawn,
-        not_compared: of.not_compared,
-        ..parity::Counts::default()
-    };
+    let mut counts = parity::Counts::default();
+    counts.agreed = of.agreed;
+    counts.theirs_first = of.theirs_first;
+    counts.late = of.late;
+    counts.unattributed = of.unattributed;
+    counts.withdrawn = of.withdrawn;
+    counts.not_compared = of.not_compared;
     for known in parity::Class::ALL {
         if let Some(count) = of.classes.iter().find(|count| count.class() == wire_class(known)) {
             counts.ours_only[known as usize] = count.ours_only;
