@@ -52,7 +52,7 @@ async fn both_collectors_decide_the_same() -> anyhow::Result<()> {
 async fn churn(beside: &Beside<'_>, seed: &mut u64, lasts: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + lasts;
     loop {
-        beside.churn(*seed..*seed + BATCH, *seed / BATCH % 5 == 0).await?;
+        beside.churn(*seed..*seed + BATCH, (*seed / BATCH).is_multiple_of(5)).await?;
         *seed += BATCH;
         if Instant::now() >= until {
             return Ok(());
@@ -87,12 +87,8 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     beside
         .restart_ours_behind(|parts: &Parts| {
             let body = "404 page not found".to_owned();
-            parts.uri.path().contains("/widgets").then(|| Lie::Answer {
-                status: 404,
-                content_type: "text/plain",
-                retry_after: None,
-                body,
-            })
+            let answer = Lie::Answer { status: 404, content_type: "text/plain", retry_after: None, body };
+            Some(answer).filter(|_| parts.uri.path().contains("/widgets"))
         })
         .await?;
     create(&client, &maps, &configmap("owned-by-hidden", &[reference_to(&hidden)])).await?;

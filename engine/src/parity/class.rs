@@ -157,10 +157,16 @@ impl Case<'_> {
             ActionKind::RemoveFinalizer if self.actor == Actor::Collector => Finding::TheirsOnly(Class::Timing),
             ActionKind::RemoveFinalizer => Finding::Unattributed,
             ActionKind::Delete => self.deletion(),
-            ActionKind::RemoveOwnerReferences => match self.removal() {
-                Finding::TheirsOnly(_) if self.other_coordinates => Finding::TheirsOnly(Class::OtherCoordinates),
-                finding @ (Finding::Agreed | Finding::TheirsOnly(_) | Finding::Unattributed) => finding,
-            },
+            ActionKind::RemoveOwnerReferences => {
+                let is_of_living =
+                    self.owners.iter().any(|&(standing, removed)| removed && standing == Standing::Solid);
+                match self.removal() {
+                    Finding::TheirsOnly(_) | Finding::Unattributed if self.other_coordinates && !is_of_living => {
+                        Finding::TheirsOnly(Class::OtherCoordinates)
+                    }
+                    finding @ (Finding::Agreed | Finding::TheirsOnly(_) | Finding::Unattributed) => finding,
+                }
+            }
         }
     }
 
