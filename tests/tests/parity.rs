@@ -4,14 +4,18 @@
 //! `MINUTES=n` keeps both busy for this time, and restarts ours after two thirds of it. `FIRST_SEED=n` sets the first world. `RECORD=DIR` records the inputs of our
 //! collector.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use http::Method;
 use http::request::Parts;
+use kube::Client;
 use serde_json::json;
 use std::io::{self, Write as _};
 use std::time::Duration;
-use tests::controlplane::{Options, require};
+use tests::controlplane::{Options, User, require};
 use tests::differential::{Beside, Compared};
-use tests::load::{configmap, configmaps, create, delete, reference_to, until};
+use tests::load::{configmap, configmaps, create, delete, families, get, reference_to, send, until};
+use tests::process::Directory;
 use tests::proxy::Lie;
 use tests::service::Programs;
 use tokio::time::Instant;
@@ -119,3 +123,98 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     write!(io::stderr(), "{compared}")?;
     Ok(())
 }
+
+/// What the script of the audit log does to the dependents of one owner.
+const DEPENDENTS: usize = 4;
+const FAMILIES: usize = 25;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_log_tells_a_collector_a_person_and_a_controller_apart() -> anyhow::Result<()> {
+    const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+    const PERSON: &str = "alice";
+    const CONTROLLER: &str = "system:serviceaccount:shop:controller";
+    let Some(binaries) = require() else { return Ok(()) };
+    let programs = Programs::build()?;
+    let directory = Directory::create()?;
+    let [policy, log] = ["policy.yaml", "audit.log"].map(|file| directory.path().join(file));
+    std::fs::write(&policy, AUDIT_POLICY)?;
+    let users = [COLLECTOR, PERSON, CONTROLLER];
+    let masters = |name: &str| User { name: name.to_owned(), groups: vec!["system:masters".to_owned()] };
+    let options = Options {
+        apiserver_flags: vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+        ],
+        users: users.map(masters).into(),
+        ..Options::default()
+    };
+    let flags = [format!("--audit-log={}", log.display())];
+    let mut beside = Beside::start(&binaries, &programs, options, &flags).await?;
+    // The script plays the collector.
+    beside.stop_upstream();
+    let client = beside.client().clone();
+    let [collector, person, controller] = {
+        let plane = beside.plane();
+        [plane.client_of(COLLECTOR).await?, plane.client_of(PERSON).await?, plane.client_of(CONTROLLER).await?]
+    };
+    let maps = configmaps("default");
+    let at = |name: String| format!("{maps}/{name}");
+    // Before the first request of the log, the collector does not know that there is one.
+    create(&client, &maps, &configmap("first", &[])).await?;
+    delete(&client, &at("first".to_owned()), "Background").await?;
+    let dead = families(&client, "default", "dead", FAMILIES, DEPENDENTS).await?;
+    let alive = families(&client, "default", "alive", FAMILIES, DEPENDENTS).await?;
+    for owner in &dead {
+        delete(&client, &at(owner.clone()), "Background").await?;
+    }
+    // The collector and a person delete what is garbage, and all three delete what is not, at the same time.
+    let by = |client: &Client, owners: &[String], dependent: usize| {
+        let paths: Vec<String> = owners.iter().map(|owner| at(format!("{owner}-{dependent}"))).collect();
+        let client = client.clone();
+        async move { try_join_all(paths.iter().map(|path| delete(&client, path, "Background"))).await }
+    };
+    tokio::try_join!(
+        by(&collector, &dead, 0),
+        by(&person, &dead, 1),
+        by(&collector, &dead, 2),
+        by(&person, &dead, 3),
+        by(&collector, &alive, 0),
+        by(&person, &alive, 1),
+        by(&controller, &alive, 2),
+    )?;
+    // The controller releases an object, whose owner lives.
+    let released = at(format!("{}-3", alive[0]));
+    let mut object = get(&client, released.as_str()).await?.context("an object with an owner")?;
+    object["metadata"]["ownerReferences"] = json!([]);
+    send(&controller, Method::PUT, &released, Some(&object)).await?;
+
+    let n = FAMILIES as u64;
+    let all = |compared: &Compared| {
+        let numbers = &compared.numbers;
+        let theirs_only: u64 = numbers.classes.iter().map(|of| of.theirs_only).sum();
+        numbers.agreed + numbers.theirs_first + numbers.unattributed + theirs_only >= 7 * n + 1
+    };
+    let compared = until("every change is judged", Duration::from_secs(200), || beside.compared(), all).await?;
+    let numbers = &compared.numbers;
+    ensure!(numbers.audited, "the log is read");
+    ensure!(numbers.agreed + numbers.theirs_first == 2 * n, "what the collector deletes of the garbage: {compared}");
+    ensure!(numbers.unattributed == 4 * n + 1, "what others do: {compared}");
+    let unknown = compared.unknown();
+    ensure!(unknown.len() as u64 == n, "what the collector must not delete: {compared}");
+    for event in unknown {
+        let user = event.disagreement.clone().unwrap_or_default().user;
+        let name = event.target.clone().unwrap_or_default().name;
+        ensure!(user == COLLECTOR && name.starts_with("alive-") && name.ends_with("-0"), "{name} by {user}");
+    }
+    Ok(())
+}
+
+/// Who deletes and changes objects.
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    verbs: [delete, deletecollection, patch, update]
+";

@@ -234,10 +234,10 @@ async fn observer(
     number: usize,
 ) -> anyhow::Result<Service> {
     let kubeconfig = kubeconfig.display().to_string();
-    let mut arguments = vec!["collect", "--kubeconfig", &kubeconfig, "--mode", "observe", "--listen", grpc];
+    let mut arguments = vec!["--kubeconfig", &kubeconfig, "--mode", "observe", "--listen", grpc];
     arguments.extend(flags.iter().map(String::as_str));
     let mut service =
-        Service::start(programs, "ownergraph", &format!("observer-{number}"), directory.path(), &arguments)?;
+        Service::start(programs, "graph-service", &format!("observer-{number}"), directory.path(), &arguments)?;
     service.ready().await?;
     Ok(service)
 }
