@@ -43,7 +43,7 @@ pub(super) async fn run(flags: Parity) -> Answered {
     };
     let mut disagreements = service.disagreements(request).await?;
     if flags.since.is_some() {
-        let begin = numbers.since.map_or(0, |since| since.seconds - BEFORE_S);
+        let begin = numbers.since.map_or(0, |since| since.seconds.saturating_sub(BEFORE_S));
         disagreements.retain(|event| event.event_time.is_some_and(|at| at.seconds >= begin));
     }
     let has_unknown = unknown(&numbers) > 0;

@@ -44,7 +44,7 @@ pub(super) fn unknown(numbers: &GetParityResponse) -> u64 {
 /// The disagreements of some classes.
 pub(super) fn disagreed(numbers: &GetParityResponse, wanted: impl Fn(Class) -> bool) -> u64 {
     let counts = numbers.classes.iter().filter(|count| wanted(count.class()));
-    counts.map(|count| count.ours_only + count.theirs_only).sum()
+    counts.map(|count| count.ours_only.saturating_add(count.theirs_only)).fold(0, u64::saturating_add)
 }
 
 /// Whether nothing has been compared yet.
@@ -63,7 +63,7 @@ fn share(numbers: &GetParityResponse) -> Option<String> {
 
 /// `128 ms`, `2.0 s`, `65 s`; a dash for zero.
 fn delay(of: Option<prost_types::Duration>) -> String {
-    let millis = of.map_or(0, |of| of.seconds * 1000 + i64::from(of.nanos) / 1_000_000);
+    let millis = of.map_or(0, |of| of.seconds.saturating_mul(1000).saturating_add(i64::from(of.nanos) / 1_000_000));
     match millis {
         ..=0 => "-".to_owned(),
         1..1000 => format!("{millis} ms"),
@@ -80,7 +80,7 @@ pub(super) fn minute(at: Option<prost_types::Timestamp>) -> String {
 
 pub(super) fn headlines(numbers: &GetParityResponse) -> [Headline; 3] {
     let unknown = unknown(numbers);
-    let both = numbers.agreed + numbers.theirs_first;
+    let both = numbers.agreed.saturating_add(numbers.theirs_first);
     let agreed = match share(numbers) {
         Some(_) => format!("{} of {} that both could decide", grouped(both), grouped(numbers.comparable)),
         None => "nothing that both could decide".to_owned(),
@@ -229,7 +229,7 @@ pub(super) fn classes(numbers: &GetParityResponse) -> Vec<[String; 4]> {
 /// unknown, unattributed.
 pub(super) fn collections(numbers: &GetParityResponse) -> Vec<[String; 6]> {
     let mut all: Vec<&CollectionCount> = numbers.collections.iter().collect();
-    all.sort_by_key(|of| Reverse((of.unknown, of.ours_only + of.theirs_only, of.agreed)));
+    all.sort_by_key(|of| Reverse((of.unknown, of.ours_only.saturating_add(of.theirs_only), of.agreed)));
     let name = |of: GroupResource| match of.resource.as_str() {
         "" => "(all others)".to_owned(),
         _ => listing(&[of]),

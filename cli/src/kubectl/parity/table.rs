@@ -68,7 +68,7 @@ fn cells(event: &DecisionEvent, now: i64) -> Vec<Cell> {
     let more = usize::try_from(event.owner_count).unwrap_or(usize::MAX).saturating_sub(owners.len());
     owners.extend((more > 0).then(|| format!("and {more} more")));
     vec![
-        Cell::plain(event.event_time.map(|at| span(now - at.seconds)).unwrap_or_default()),
+        Cell::plain(event.event_time.map(|at| span(now.saturating_sub(at.seconds))).unwrap_or_default()),
         Cell::bold(event.target.as_ref().map(shown).unwrap_or_default()),
         Cell::plain(ours),
         Cell::plain(theirs),

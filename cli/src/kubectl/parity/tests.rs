@@ -184,6 +184,19 @@ fn a_document_has_the_numbers_and_the_disagreements() {
 }
 
 #[test]
+fn no_number_of_a_service_is_too_large() {
+    let mut report = report("a");
+    let numbers = &mut report.numbers;
+    (numbers.agreed, numbers.theirs_first) = (u64::MAX, u64::MAX);
+    numbers.delay_p50 = Some(prost_types::Duration { seconds: i64::MAX, nanos: i32::MAX });
+    numbers.classes.iter_mut().for_each(|count| (count.ours_only, count.theirs_only) = (u64::MAX, u64::MAX));
+    (numbers.collections[0].ours_only, numbers.collections[0].theirs_only) = (u64::MAX, u64::MAX);
+    report.disagreements[0].event_time = Some(prost_types::Timestamp { seconds: i64::MIN, nanos: 0 });
+    assert!(html::page(&report).contains("18,446,744,073,709,551,615 unknown"));
+    assert!(table::text(&report, table::SHORT, true).contains("18,446,744,073,709,551,615 unknown"));
+}
+
+#[test]
 fn an_older_service_is_named_as_such() {
     let problem = crate::kubectl::questions::problem(tonic::Status::unimplemented("unknown"));
     assert!(problem.to_string().starts_with("this graph service does not know the call"), "{problem}");
