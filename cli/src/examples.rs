@@ -4,7 +4,7 @@ use crate::name;
 use clap::Command;
 
 /// The examples of the command at a path, without the program's name, each with an optional note.
-const EXAMPLES: [(&str, &[(&str, &str)]); 33] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 34] = [
     (
         "",
         &[
@@ -124,6 +124,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 33] = [
     ),
     ("queue", &[("queue -A", ""), ("queue -n shop --by root", "by the object whose deletion began the cascade")]),
     ("progress", &[("progress deploy/web -n shop", ""), ("progress deploy/web --timeout 5m -o json", "")]),
+    (
+        "parity",
+        &[
+            ("parity", "the numbers, and the newest disagreements with the other collector"),
+            ("parity --since 1d --class unknown -o wide", "all disagreements of a day that nothing explains"),
+            ("parity -o html > parity.html", "a page with the evidence"),
+        ],
+    ),
     (
         "status",
         &[

@@ -52,6 +52,7 @@ mod jsonpath;
 pub(crate) mod line;
 mod naming;
 mod narrow;
+mod parity;
 mod path;
 mod pausing;
 mod picture;
@@ -116,6 +117,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Decisions(flags) => decisions::run(flags).await,
         Command::Queue(flags) => queue::run(flags).await,
         Command::Progress(flags) => progress::run(flags).await,
+        Command::Parity(flags) => parity::run(flags).await,
         Command::Status(flags) => status::run(flags).await,
         Command::Pause(flags) => pausing::pause(flags).await,
         Command::Resume(flags) => pausing::resume(flags).await,

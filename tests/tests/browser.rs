@@ -1,5 +1,5 @@
-//! The example of a web page, in Chromium. A page of a known origin shows each decision of a cascade. A page of another
-//! origin shows none.
+//! Pages in Chromium: the example of a web page, and the report of the comparison with another collector. An example of a
+//! known origin shows each decision of a cascade. One of another origin shows none.
 
 use crate::subscribers::head;
 use anyhow::{Context, ensure};
@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tests::embedded::Api;
 use tests::examples::{Example, fetched};
-use tests::load::{configmaps, count, delete, families, until};
-use tests::process::{Directory, Process};
-use tests::service::{Fleet, Programs};
+use tests::load::{configmaps, count, delete, delete_all, families, list, until};
+use tests::process::{Directory, Process, free_port};
+use tests::service::{Fleet, Programs, Service};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
@@ -43,6 +44,13 @@ const SOON: Duration = Duration::from_secs(60);
 const SHOWN: &str = r##"
     const of = (selector) => document.querySelector(selector);
     [of("#count")?.value, of("#events td")?.textContent, of("#events")?.rows.length, of("#state")?.textContent]
+"##;
+
+/// What the report shows: the three numbers, their size, and how many files and scripts the page asks for.
+const REPORT: &str = r##"
+    const numbers = [...document.querySelectorAll(".number strong")];
+    [numbers.map((number) => number.innerText), numbers.map((number) => parseFloat(getComputedStyle(number).fontSize)),
+        performance.getEntriesByType("resource").length + document.scripts.length]
 "##;
 
 /// A browser that the test asks by the DevTools protocol.
@@ -83,7 +91,9 @@ impl Browser {
             let message = debugger.next().await.context("the browser has ended")??;
             let Message::Text(text) = message else { continue };
             let answer: Value = serde_json::from_str(&text)?;
-            // Events have no id.
+            // Events have no id. Only pages whose log is enabled report errors.
+            let logged = &answer["params"]["entry"];
+            ensure!(logged["level"] != "error", "the page logs {logged}");
             if answer["id"] == json!(id) {
                 ensure!(answer["error"].is_null(), "{method}: {answer}");
                 return Ok(answer["result"].clone());
@@ -98,10 +108,14 @@ impl Browser {
         Ok(Page(attached["sessionId"].as_str().context("a session")?.to_owned()))
     }
 
+    async fn evaluate(&self, page: &Page, expression: &str) -> anyhow::Result<Value> {
+        let wanted = json!({ "expression": expression, "returnByValue": true, "replMode": true });
+        Ok(self.ask(Some(page), "Runtime.evaluate", wanted).await?["result"]["value"].take())
+    }
+
     /// Returns the number of events, the newest position, the number of rows, and the state.
     async fn shown(&self, page: &Page) -> anyhow::Result<(u64, u64, u64, String)> {
-        let wanted = json!({ "expression": SHOWN, "returnByValue": true, "replMode": true });
-        let shown = self.ask(Some(page), "Runtime.evaluate", wanted).await?["result"]["value"].take();
+        let shown = self.evaluate(page, SHOWN).await?;
         let number = |at: usize| shown[at].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
         let state = shown[3].as_str().unwrap_or_default().to_owned();
         Ok((number(0), number(1), shown[2].as_u64().unwrap_or_default(), state))
@@ -150,5 +164,40 @@ async fn a_page_of_a_known_origin_shows_each_decision_and_another_page_none() ->
     let (events, newest, rows, state) =
         until("the other page cannot call", SOON, || browser.shown(&other), refused).await?;
     ensure!((events, newest, rows) == (0, 0, 0), "a page of another origin shows {events} events: {state}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_of_a_comparison_needs_no_other_file() -> anyhow::Result<()> {
+    let directory = Directory::create()?;
+    let Some(browser) = fetched(Browser::start(directory.path()).await)? else { return Ok(()) };
+    let (programs, api) = (Programs::build()?, Api::start(directory.path()).await?);
+    let server = format!("127.0.0.1:{}", free_port()?);
+    let flags = ["collect", "--kubeconfig", &api.flag, "--mode", "observe", "--listen", &server];
+    let mut collector = Service::start(&programs, "ownergraph", "collect", directory.path(), &flags)?;
+    collector.ready().await?;
+    let maps = configmaps("default");
+    let owners = families(&api.client, "default", "o", 1, 3).await?;
+    delete(&api.client, &format!("{maps}/{}", owners[0]), "Background").await?;
+    let decided = || collector.total_of("ownergraph_decisions_total", "action=\"delete\"");
+    until("three deletions are decided", SOON, decided, |count| *count == 3.0).await?;
+    // The test is the other collector.
+    let dependents = list(&api.client, maps.as_str()).await?;
+    let names = dependents.iter().filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()));
+    delete_all(&api.client, &maps, names.collect()).await?;
+    let agreed = || collector.total_of("ownergraph_parity_outcomes", "outcome=\"agreed\"");
+    until("the comparison has all", SOON, agreed, |count| *count == 3.0).await?;
+    let arguments = ["parity", "-o", "html", "--server", &server, "--kubeconfig", &api.flag];
+    let report = Command::new(programs.path("ownergraph")).args(arguments).output().await?;
+    ensure!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let file = directory.path().join("parity.html");
+    std::fs::write(&file, &report.stdout)?;
+    let page = browser.open(&format!("file://{}", file.display())).await?;
+    browser.ask(Some(&page), "Log.enable", json!({})).await?;
+    let read = || browser.evaluate(&page, REPORT);
+    let shown = until("the page is there", SOON, read, |shown| shown[0][2].is_string()).await?;
+    ensure!(shown[0][0] == "100.00 %" && shown[0][1] == "0", "{shown}");
+    ensure!(shown[1].as_array().is_some_and(|sizes| sizes.iter().all(|size| size.as_f64() >= Some(32.0))), "{shown}");
+    ensure!(shown[2] == 0, "the page asks for other files or has a script: {shown}");
     Ok(())
 }

@@ -25,6 +25,11 @@ impl Cell {
         Cell { style: Style::new().bold(), ..Cell::plain(text) }
     }
 
+    /// A cell for what a person has to look at.
+    pub(super) fn alarming(text: impl Into<String>) -> Cell {
+        Cell { style: AnsiColor::Red.on_default().bold(), ..Cell::plain(text) }
+    }
+
     /// A cell for a state, in green, yellow, red or grey.
     pub(super) fn state(word: &str) -> Cell {
         let colour = match word {

@@ -36,7 +36,9 @@ fn write(session: &Session, found: &[Cycle]) -> Result<(), Problem> {
         }
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
-        Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson => session.print(&text(found)),
+        Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson | Format::Html => {
+            session.print(&text(found))
+        }
     }
 }
 

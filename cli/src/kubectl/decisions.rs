@@ -320,7 +320,7 @@ impl Out {
                     lines.push(line(&record, wide));
                 }
                 Format::Json | Format::Yaml => self.document.push(record.item(&self.schema)?),
-                Format::Ndjson | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+                Format::Ndjson | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Html => {
                     text.push_str(&document::line(&record.item(&self.schema)?));
                 }
             }

@@ -35,6 +35,7 @@ pub(crate) enum Kind {
     OrphanCountList,
     OrphanList,
     Owners,
+    ParityReport,
     Path,
     Pause,
     Protection,

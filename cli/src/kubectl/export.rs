@@ -98,7 +98,7 @@ fn write(session: &Session, all: &Exported) -> Result<(), Problem> {
                 |node: &&proto::graph::v1beta1::Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
             session.print(&nodes.iter().map(name).collect::<String>())
         }
-        Format::Ndjson | Format::Table | Format::Wide | Format::Tree => {
+        Format::Ndjson | Format::Table | Format::Wide | Format::Tree | Format::Html => {
             let schema = Schema::load()?;
             let lines = all.nodes.iter().map(|node| schema.value("Node", node).map(|value| document::line(&value)));
             session.print(&lines.collect::<Result<String, _>>()?)

@@ -12,6 +12,7 @@ pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use guards::{Approve, Budget, Gates, Limit, OnExceeded, Preset, Protect, Release, ScopeFlags};
 pub(crate) use log::{Decisions, Group, Progress, Queue, Replay, Sink, Until};
+pub(crate) use parity::Parity;
 pub(crate) use spans::limit;
 
 mod asking;
@@ -19,6 +20,7 @@ mod brake;
 mod filters;
 mod guards;
 mod log;
+mod parity;
 mod spans;
 
 const EXIT_CODES: &str = "\
@@ -70,6 +72,10 @@ pub(crate) enum Command {
     /// Follows a cascade to its end.
     #[command(after_help = EXIT_CODES)]
     Progress(Progress),
+    /// Compares the decisions with another collector of the cluster, in mode observe. The numbers are those of the whole
+    /// cluster. -n narrows the list of disagreements; without it, all namespaces are listed.
+    #[command(after_help = EXIT_CODES)]
+    Parity(Parity),
     /// Shows the state of the collector: queue, executors, guards.
     #[command(after_help = EXIT_CODES)]
     Status(Status),

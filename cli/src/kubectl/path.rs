@@ -59,7 +59,7 @@ pub(super) async fn run(flags: Path) -> Answered {
             let document = Document::new(Kind::Path).with("nodes", schema.values("Node", &nodes)?);
             session.print_document(document.with("edges", schema.values("Edge", &edges)?))?;
         }
-        Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson => {
+        Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson | Format::Html => {
             session.print(&lines(&nodes, &edges))?
         }
     }

@@ -164,7 +164,8 @@ fn show(pause: &wire::Pause, printer: &Printer) -> Result<(), Problem> {
     match printer.format {
         Format::Json | Format::Yaml => return printer.print_document(document(pause)?, &[]),
         Format::Name => return printer.print(&format!("{}\n", visible::line(&pause.name))),
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {}
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
+        }
     }
     printer.print_table(&table(std::slice::from_ref(pause)))?;
     if !pause.pending.is_empty() {

@@ -55,7 +55,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
             let line = |entry: &Entry| format!("{}\n", by_type(&entry.r#ref.clone().unwrap_or_default()));
             session.print(&going.map(line).collect::<String>())?;
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
             let (cascade, digest) = (flags.targets.cascade.as_str(), line(&plan.digest));
             let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", command());

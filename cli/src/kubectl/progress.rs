@@ -85,7 +85,7 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
             session.print_document(burn.document())?;
         }
         Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
-        Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+        Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Html => {
             session.print(&burn.summary(left))?;
         }
     }
@@ -143,7 +143,13 @@ async fn watch(
             match session.format {
                 Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
                 Format::Json | Format::Yaml => {}
-                Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+                Format::Table
+                | Format::Wide
+                | Format::Tree
+                | Format::Name
+                | Format::Dot
+                | Format::Mermaid
+                | Format::Html => {
                     session.print(&format!("{line}{pace}\n"))?;
                 }
             }

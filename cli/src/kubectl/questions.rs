@@ -3,11 +3,14 @@
 use super::ending::Problem;
 use super::service::Service;
 use super::snapshot::Exported;
+use crate::name::command;
 use crate::remote;
+use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityResponse, ListDisagreementsRequest};
 use proto::error_reason::FIELD;
 use proto::graph::v1beta1::export_graph_response::Part;
 use proto::graph::v1beta1::*;
 use proto::r#type::v1beta1::{GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
+use runtime::version::VERSION;
 use std::future::Future;
 use std::time::Duration;
 use tonic::{Code, Response, Status};
@@ -16,6 +19,8 @@ use tonic_types::StatusExt as _;
 const PAGE_SIZE: i32 = 1000;
 /// The reason of an error about an invalid expression.
 const EXPRESSION_INVALID: &str = "EXPRESSION_INVALID";
+/// The reason of an error about a comparison in mode enforce.
+const NOT_OBSERVING: &str = "NOT_OBSERVING";
 
 /// An object of a walk, its distance, and its references within the walk.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,6 +160,29 @@ impl Service {
         }
     }
 
+    /// The numbers of the comparison with another collector.
+    pub(super) async fn parity(&mut self, window: Option<Duration>) -> Result<GetParityResponse, Problem> {
+        let window = window.and_then(|window| prost_types::Duration::try_from(window).ok());
+        answered(self.within, self.decisions.get_parity(GetParityRequest { window })).await
+    }
+
+    /// The disagreements of the comparison, the newest first.
+    pub(super) async fn disagreements(
+        &mut self,
+        request: ListDisagreementsRequest,
+    ) -> Result<Vec<DecisionEvent>, Problem> {
+        let mut request = ListDisagreementsRequest { page_size: PAGE_SIZE, ..request };
+        let mut all = Vec::new();
+        loop {
+            let page = answered(self.within, self.decisions.list_disagreements(request.clone())).await?;
+            all.extend(page.events);
+            if page.next_page_token.is_empty() {
+                return Ok(all);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
     /// Whether the graph leaves the collection of this object out: it is ignored by configuration, or cannot be watched.
     pub(super) async fn leaves_out(&mut self, object: &ObjectRef) -> Result<bool, Problem> {
         let collections = answered(self.within, remote::collections(&mut self.graph)).await?;
@@ -222,7 +250,18 @@ pub(super) fn problem(status: Status) -> Problem {
     if status.code() == Code::NotFound {
         return Problem::Other(Unknown(status.message().to_owned()).into());
     }
+    if status.code() == Code::Unimplemented {
+        return Problem::sentence(format!(
+            "this graph service does not know the call, because it is older than this program: upgrade it to {VERSION}"
+        ));
+    }
     let details = status.get_error_details();
+    if details.error_info().is_some_and(|info| info.reason == NOT_OBSERVING) {
+        return Problem::sentence(format!(
+            "this collector carries its decisions out, and only one in mode observe compares them with another collector (docs/parity.md); its own decisions: {} decisions -A",
+            command()
+        ));
+    }
     if let Some(info) = details.error_info().filter(|info| info.reason == EXPRESSION_INVALID) {
         // The message names the flag instead of the request field.
         let field = info.metadata.get(FIELD).map_or("", String::as_str);

@@ -39,7 +39,7 @@ pub(super) async fn run(flags: Queue) -> Answered {
             let line = |event: &DecisionEvent| format!("{}\n", by_type(&event.target.clone().unwrap_or_default()));
             session.print(&open.iter().map(line).collect::<String>())?;
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if open.is_empty() {
                 session.note(&format!("nothing waits {}", session.where_searched()));
             } else {

@@ -81,7 +81,7 @@ fn write_counts(session: &Session, all: &Exported) -> Result<(), Problem> {
             session.print(&without(all).map(name).collect::<String>())
         }
         Format::Wide => session.print_table(&objects(all)),
-        Format::Table | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             let row = |(kind, (all, without)): (&String, &(usize, usize))| {
                 vec![Cell::bold(kind.as_str()), Cell::plain(all.to_string()), Cell::plain(without.to_string())]
             };
@@ -150,7 +150,7 @@ fn report(session: &Session, kind: Kind, found: &[Finding<'_>]) -> Answered {
                 .collect();
             session.print(&names.into_iter().collect::<String>())?;
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if !found.is_empty() {
                 session.print_table(&table(found))?;
             }

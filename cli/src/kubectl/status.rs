@@ -5,7 +5,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Status};
 use super::printer::Printer;
 use super::service::Way;
-use super::{guards, pausing, way};
+use super::{guards, parity, pausing, way};
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::remote::{self, Admin, Reach as _};
@@ -15,6 +15,8 @@ use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{
     DecisionLogStatus, GetStatusRequest, GetStatusResponse, Guard, Obstacle, UntrueReports, WatchStatusRequest,
 };
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::{GetParityRequest, GetParityResponse};
 use proto::graph::v1beta1::FindStuckObjectsRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::{Collection, State};
@@ -70,12 +72,14 @@ async fn about(replica: Channel) -> Result<(Vec<Collection>, Option<Vec<Guard>>)
 
 /// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
 /// namespaces.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Searched {
     /// Objects that the annotation holds.
     annotated: Option<usize>,
     /// Objects that mode observe keeps, at least.
     observed: Option<usize>,
+    /// The comparison with another collector, if the service compares.
+    parity: Option<GetParityResponse>,
 }
 
 impl Searched {
@@ -84,6 +88,7 @@ impl Searched {
         Searched {
             annotated: count(&mut graph, Code::HoldAnnotation, usize::MAX).await,
             observed: count(&mut graph, Code::ObserveOnly, 1).await,
+            parity: compared(replica.clone()).await,
         }
     }
 }
@@ -127,9 +132,14 @@ async fn show(replica: Channel, status: &GetStatusResponse, searched: Searched, 
     let guards = guards.as_deref();
     match printer.format {
         Format::Json | Format::Yaml => printer.print_document(document(status, guards, &collections, searched)?, &[]),
-        Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Ndjson => {
-            printer.print(&lines(status, guards, &collections, searched))
-        }
+        Format::Table
+        | Format::Wide
+        | Format::Tree
+        | Format::Name
+        | Format::Dot
+        | Format::Mermaid
+        | Format::Html
+        | Format::Ndjson => printer.print(&lines(status, guards, &collections, searched)),
     }?;
     Ok(if is_broken(status, &collections) { Ending::Findings } else { Ending::Fine })
 }
@@ -181,6 +191,12 @@ async fn count(graph: &mut GraphServiceClient<Channel>, code: Code, enough: usiz
         }
         request.page_token = page.next_page_token;
     }
+}
+
+/// The comparison of mode observe. `None` from an older service, in mode enforce, and if the caller may not read it.
+async fn compared(replica: Channel) -> Option<GetParityResponse> {
+    let mut decisions = DecisionServiceClient::new(replica);
+    remote::within(decisions.get_parity(GetParityRequest::default())).await.ok()
 }
 
 fn role(status: &GetStatusResponse) -> &'static str {
@@ -334,6 +350,9 @@ fn lines(
     );
     if searched.observed.is_some_and(|count| count > 0) {
         line("mode", "observe: decisions are published, and not carried out".to_owned());
+    }
+    if let Some(numbers) = &searched.parity {
+        line("parity", parity::summary(numbers));
     }
     if let Some(annotated) = searched.annotated.filter(|count| *count > 0) {
         line(
@@ -584,9 +603,10 @@ mod tests {
             &GetStatusResponse::default(),
             None,
             &collections,
-            Searched { annotated: Some(2), observed: Some(1) },
+            Searched { annotated: Some(2), observed: Some(1), parity: Some(GetParityResponse::default()) },
         );
         assert!(text.contains("mode        observe: ") && text.contains("annotated   2 to be deleted"), "{text}");
+        assert!(text.contains("parity      nothing compared yet, since "), "{text}");
         let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
         assert!(text.contains(expected), "{text}");
         let told = document(&GetStatusResponse::default(), None, &collections, Searched::default())

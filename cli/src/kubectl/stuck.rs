@@ -61,8 +61,12 @@ fn write(session: &Session, found: &[Found], waiting: &[Waiting]) -> Result<(), 
             };
             session.print(&found.iter().map(name).collect::<String>())
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid if found.is_empty() => Ok(()),
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html
+            if found.is_empty() =>
+        {
+            Ok(())
+        }
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html => {
             session.print_table(&table(found, waiting, now()))
         }
     }

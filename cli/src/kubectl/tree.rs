@@ -194,7 +194,7 @@ fn write(session: &Session, root: &Node, sides: &[(Side, Walked)]) -> Result<(),
             let lines = nodes.iter().map(|node| schema.value("Node", *node).map(|value| document::line(&value)));
             session.print(&lines.collect::<Result<String, _>>()?)
         }
-        Format::Json | Format::Yaml | Format::Tree | Format::Table | Format::Wide => {
+        Format::Json | Format::Yaml | Format::Tree | Format::Table | Format::Wide | Format::Html => {
             session.print_document(document(root, sides)?)
         }
     }

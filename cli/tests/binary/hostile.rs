@@ -170,7 +170,7 @@ async fn no_command_writes_what_acts_on_a_terminal() {
     cluster.api.create("root", &[]).await;
     cluster.api.create("leaf", &[]).await;
     let service = Hostile::start().await;
-    let questions: [&[&str]; 36] = [
+    let questions: [&[&str]; 39] = [
         &["tree", "cm/root"],
         &["tree", "cm/root", "--both", "--no-fold"],
         &["tree", "cm/root", "-o", "wide"],
@@ -197,6 +197,9 @@ async fn no_command_writes_what_acts_on_a_terminal() {
         &["orphans", "--dangling"],
         &["decisions"],
         &["decisions", "-o", "wide", "--oldest"],
+        &["parity"],
+        &["parity", "-o", "html"],
+        &["parity", "-o", "yaml"],
         &["queue", "--by", "root"],
         &["queue", "--by", "namespace"],
         &["status"],

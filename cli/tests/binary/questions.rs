@@ -430,3 +430,26 @@ async fn a_tree_is_followed() {
     }
     follower.logged("ConfigMap default/root is gone, and no dependent of it is left").await;
 }
+
+#[tokio::test]
+async fn a_comparison_says_what_it_needs() {
+    let world = World::start().await;
+    let said = world.ask(&["parity"]).await;
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stderr.contains("nothing has been compared yet: delete an object"), "{}", said.stderr);
+    assert!(said.stdout.contains("\nattributed    by facts: no audit log\n"), "{}", said.stdout);
+    let page = world.ask(&["parity", "-o", "html", "-n", "shop"]).await;
+    assert!(
+        page.stdout.starts_with("<!doctype html>\n") && page.stdout.contains("in namespace shop"),
+        "{}",
+        page.stdout
+    );
+    let status = world.ask(&["status"]).await;
+    assert!(status.stdout.contains("\nparity      nothing compared yet, since "), "{}", status.stdout);
+    let world = World::with("enforce").await;
+    let said = world.ask(&["parity"]).await;
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.starts_with("error: this collector carries its decisions out"), "{}", said.stderr);
+    let status = world.ask(&["status"]).await;
+    assert!(!status.stdout.contains("\nparity "), "{}", status.stdout);
+}

@@ -150,6 +150,10 @@ impl Leader {
             was_held,
             was_terminating: node.is_terminating(),
         };
+        if was_held {
+            // The decision waited for nothing.
+            self.parity.end(&uid);
+        }
         if let Some(early) = self.parity.changed(self.cx.now, change) {
             self.judge_change(early, true);
         }

@@ -1,7 +1,6 @@
 //! Converts the comparison with another collector to messages.
 
 use super::clock::Clock;
-use super::decision::bounded;
 use crate::decision::v1beta1::{
     DecisionEvent, Disagreement, GetParityResponse, Phase, disagreement, get_parity_response,
 };
@@ -11,10 +10,10 @@ use engine::parity;
 use engine::work::Term;
 use std::time::SystemTime;
 
-/// A disagreement as an event.
+/// A disagreement as an event, without a bound on its size.
 pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> DecisionEvent {
     let (user, audit_id) = found.audited.as_ref().map_or(("", ""), |(user, id)| (user, id));
-    bounded(DecisionEvent {
+    DecisionEvent {
         event_time: Some(clock.timestamp(found.at)),
         phase: Phase::Disagreed.into(),
         kind: work::ItemKind::from(found.action).into(),
@@ -32,7 +31,7 @@ pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> Dec
             audit_id: audit_id.to_owned(),
         }),
         ..DecisionEvent::default()
-    })
+    }
 }
 
 fn wire_outcome(outcome: parity::Outcome) -> disagreement::Outcome {

@@ -10,6 +10,7 @@ use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::Data;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
+use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position, SystemEvent};
 use proto::graph::v1beta1::OwnerStanding;
@@ -195,7 +196,7 @@ pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-fn action_word(kind: ItemKind) -> &'static str {
+pub(in crate::kubectl) fn action_word(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Unspecified => "-",
         ItemKind::Delete => "delete",
@@ -203,6 +204,11 @@ fn action_word(kind: ItemKind) -> &'static str {
         ItemKind::UnblockOwnerReferences => "unblock",
         ItemKind::RemoveFinalizer => "unfinalize",
     }
+}
+
+/// A class of disagreements as one word.
+pub(in crate::kubectl) fn class_word(class: Class) -> String {
+    class.as_str_name().trim_start_matches("CLASS_").to_lowercase()
 }
 
 /// A reference with the uid of an object that is somewhere else, or something else. No owner went.
@@ -213,12 +219,20 @@ fn wrong_reference(event: &DecisionEvent) -> Option<String> {
     Some(format!("no owner {} ({})", shown(owner), standing(wrong.standing())))
 }
 
-/// The cause, and the root of the cascade. For a failed attempt, the error.
+/// The cause, and the root of the cascade. For a failed attempt, the error; for a disagreement, its class.
 fn cause_words(event: &DecisionEvent) -> String {
     if matches!(event.phase(), Phase::Failed | Phase::Parked) {
         let report = event.report.clone().unwrap_or_default();
         let word = report.outcome().as_str_name().to_lowercase().replace("outcome_", "").replace('_', " ");
         return if report.message.is_empty() { word } else { format!("{word}: {}", report.message) };
+    }
+    if let Some(found) = &event.disagreement {
+        let side = match found.outcome() {
+            Outcome::OursOnly => "ours only: ",
+            Outcome::TheirsOnly => "theirs only: ",
+            Outcome::Unspecified => "",
+        };
+        return format!("{side}{}", class_word(found.class()));
     }
     let words = match event.cause() {
         Cause::Unspecified => "-",

@@ -3,7 +3,7 @@ use prost_reflect::{Kind as FieldKind, MessageDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What documents are made of, beside the fields that the commands add.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "ownergraph.graph.v1beta1.Node",
     "ownergraph.graph.v1beta1.Edge",
     "ownergraph.graph.v1beta1.ListDependentsResponse.Dependent",
@@ -13,6 +13,7 @@ const PARTS: [&str; 11] = [
     "ownergraph.graph.v1beta1.FindStuckObjectsResponse.Stuck",
     "ownergraph.graph.v1beta1.FindCyclesResponse.Cycle",
     "ownergraph.decision.v1beta1.DecisionEvent",
+    "ownergraph.decision.v1beta1.GetParityResponse",
     "ownergraph.admin.v1beta1.Guard",
     "ownergraph.admin.v1beta1.Cascade",
 ];

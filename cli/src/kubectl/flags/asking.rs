@@ -131,6 +131,8 @@ pub(crate) enum Format {
     Mermaid,
     /// One JSON object a line.
     Ndjson,
+    /// One page that needs no other file.
+    Html,
 }
 
 /// A format, and its template if it has one.

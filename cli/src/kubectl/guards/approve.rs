@@ -146,7 +146,7 @@ fn list(session: &Session, guards: &[Guard]) -> Answered {
                 &waiting.iter().map(|(cascade, _)| format!("{}\n", by_type(&root(cascade)))).collect::<String>(),
             )?;
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if waiting.is_empty() {
                 session.note(&nothing(session));
             } else {

@@ -136,7 +136,7 @@ async fn create(session: &Session, kind: GuardKind, name: &str, spec: &Value, sc
             session.print_document(Document::new(document).with_fields(created))?;
         }
         Format::Name => session.print(&format!("{}/{}\n", kind.plural(), line(name)))?,
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             session.print(&text(&id, spec, scope))?;
         }
     }

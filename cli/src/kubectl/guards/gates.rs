@@ -36,7 +36,7 @@ pub(crate) async fn run(flags: Gates) -> Answered {
         Format::Name => {
             session.print(&gates.iter().map(|gate| format!("{}\n", line(&gate.name))).collect::<String>())?;
         }
-        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if gates.is_empty() {
                 session.note("there are no gates");
             } else {

@@ -55,7 +55,7 @@ impl Decisions {
         while found.len() <= size && bytes <= pages::BYTES_MAX {
             let some: Vec<DecisionEvent> = self.shared.reader.with(|queries| {
                 let kept = queries.disagreements(Some(before)).take(DECODED_MAX);
-                kept.map(|kept| convert::disagreed(kept, &term, clock)).collect()
+                kept.map(|kept| convert::bounded(convert::disagreed(kept, &term, clock))).collect()
             });
             let Some(last) = some.last().and_then(|event| event.disagreement.as_ref()) else { break };
             before = last.number;

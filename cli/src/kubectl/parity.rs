@@ -1,0 +1,91 @@
+//! `parity`: how the decisions compare with another collector of the cluster, in mode observe.
+//!
+//! * `report`: the numbers and the disagreements in words
+//! * `table`, `html`: the report as text and as a page
+
+use super::columns::now;
+use super::decisions::record::Record;
+use super::document::{self, Document, Kind, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Format, Parity};
+use super::service::{Need, Service};
+use super::session::Session;
+use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, ListDisagreementsRequest};
+use proto::r#type::v1beta1::ObjectFilter;
+pub(super) use report::summary;
+use report::{Report, is_empty, unknown};
+use serde_json::Value;
+
+mod html;
+mod report;
+mod table;
+#[cfg(test)]
+mod tests;
+
+const FORMATS: [Format; 6] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Html, Format::Ndjson];
+/// The numbers cover whole buckets of a quarter of an hour, and a decision is counted at the end of its wait. So a
+/// counted disagreement may have begun this much before the counted time.
+const BEFORE_S: i64 = 900;
+
+pub(super) async fn run(flags: Parity) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let mut service = Service::connect(&mut session, Need::Leader).await?;
+    let numbers = service.parity(flags.since).await?;
+    let namespace = session.searched().filter(|_| session.namespace_is_given()).map(str::to_owned);
+    let narrowed = narrowed(namespace.as_deref(), !flags.classes.is_empty() || !flags.outcomes.is_empty());
+    let only = |name| ObjectFilter { namespaces: vec![name], ..Default::default() };
+    let filter = |target| DecisionFilter { targets: vec![target], ..Default::default() };
+    let request = ListDisagreementsRequest {
+        include: namespace.map(only).map(filter).into_iter().collect(),
+        outcomes: flags.outcomes.into_iter().map(Into::into).collect(),
+        classes: flags.classes.into_iter().map(Into::into).collect(),
+        ..Default::default()
+    };
+    let mut disagreements = service.disagreements(request).await?;
+    if flags.since.is_some() {
+        let begin = numbers.since.map_or(0, |since| since.seconds.saturating_sub(BEFORE_S));
+        disagreements.retain(|event| event.event_time.is_some_and(|at| at.seconds >= begin));
+    }
+    let has_unknown = unknown(&numbers) > 0;
+    let report = Report { numbers, disagreements, narrowed, now: now() };
+    write(&session, &report)?;
+    if is_empty(&report.numbers) {
+        session.note(report::NOTHING_YET);
+    }
+    Ok(if has_unknown { Ending::Findings } else { Ending::Fine })
+}
+
+/// What the list of disagreements is narrowed to, in words.
+fn narrowed(namespace: Option<&str>, is_filtered: bool) -> String {
+    let place = namespace.map(|name| format!("in namespace {name}"));
+    let kinds = is_filtered.then(|| "of the chosen classes and outcomes".to_owned());
+    kinds.into_iter().chain(place).collect::<Vec<_>>().join(" ")
+}
+
+fn write(session: &Session, report: &Report) -> Result<(), Problem> {
+    match session.format {
+        Format::Json | Format::Yaml => session.print_document(document(report)?),
+        Format::Ndjson => session.print(&lines(&report.disagreements)?),
+        Format::Html => session.print(&html::page(report)),
+        Format::Wide => session.print(&table::text(report, usize::MAX, session.headings())),
+        Format::Table | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+            session.print(&table::text(report, table::SHORT, session.headings()))
+        }
+    }
+}
+
+fn document(report: &Report) -> Result<Document, Problem> {
+    const EVENT: &str = "ownergraph.decision.v1beta1.DecisionEvent";
+    let schema = Schema::load()?;
+    let fields = schema.message("ownergraph.decision.v1beta1.GetParityResponse", &report.numbers)?;
+    let disagreements = report.disagreements.iter().map(|event| schema.message(EVENT, event));
+    let disagreements = disagreements.collect::<Result<Vec<Value>, _>>()?;
+    Ok(Document::new(Kind::ParityReport).with_fields(fields).with("disagreements", disagreements.into()))
+}
+
+/// One document for each disagreement.
+fn lines(disagreements: &[DecisionEvent]) -> Result<String, Problem> {
+    let schema = Schema::load()?;
+    let line = |event: &DecisionEvent| Record::of(event.clone()).item(&schema).map(|value| document::line(&value));
+    disagreements.iter().map(line).collect()
+}
