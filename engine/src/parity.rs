@@ -43,6 +43,10 @@ use tally::Tally;
 const OPEN_MAX: usize = 262_144;
 /// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
 const CHANGES_MAX: usize = 16_384;
+/// Maximum number of objects that are known to have just been created or changed.
+const RESHAPED_MAX: usize = 256;
+/// A decision this shortly after a change of its object follows from it. Questions about owners take longer.
+const OWN_CHANGE: Duration = Duration::from_millis(100);
 /// Maximum number of kept disagreements of unknown class, and of all other classes.
 const KEPT_MAX: usize = 1000;
 /// Maximum number of references of an object that are compared and kept as evidence.
@@ -64,6 +68,8 @@ pub(crate) const AUDITED_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Open {
     pub(crate) action: ActionKind,
     pub(crate) since: Time,
+    /// It follows from a change of the object itself, and not of an owner.
+    pub(crate) is_own_change: bool,
     /// The disagreement that reports it, once the wait is over.
     late: Option<u64>,
 }
@@ -144,6 +150,8 @@ pub struct ParityView {
 #[derive(Debug)]
 pub(crate) struct Parity {
     open: BTreeMap<Uid, Open>,
+    /// Objects that were created, or whose references changed, within [`OWN_CHANGE`].
+    reshaped: VecDeque<(Time, Uid)>,
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
@@ -163,6 +171,7 @@ impl Parity {
     pub(crate) fn new(now: Time) -> Parity {
         Parity {
             open: BTreeMap::new(),
+            reshaped: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
             log: Log::default(),
@@ -218,6 +227,15 @@ impl Parity {
         &mut self.log
     }
 
+    /// Takes a new object, or a change of the references of an object.
+    pub(crate) fn reshaped(&mut self, now: Time, uid: Uid) {
+        while self.reshaped.pop_front_if(|(at, _)| now.since(*at) > OWN_CHANGE).is_some() {}
+        if self.reshaped.len() == RESHAPED_MAX {
+            self.reshaped.pop_front();
+        }
+        self.reshaped.push_back((now, uid));
+    }
+
     /// Takes a new decision. A decision to do the same for other facts keeps its time.
     pub(crate) fn decided(&mut self, now: Time, uid: Uid, action: ActionKind) {
         let known = self.open.get(&uid);
@@ -227,8 +245,10 @@ impl Parity {
         if known.is_none() && self.open.len() >= OPEN_MAX {
             return self.tally.add(now, |counts| counts.not_compared += 1);
         }
+        let is_recent = |(at, of): &(Time, Uid)| *of == uid && now.since(*at) <= OWN_CHANGE;
+        let is_own_change = self.reshaped.iter().rev().any(is_recent);
         self.waiting.push_back((now, uid.clone()));
-        self.open.insert(uid, Open { action, since: now, late: None });
+        self.open.insert(uid, Open { action, since: now, is_own_change, late: None });
     }
 
     /// Takes the end of a decision that no change ended.

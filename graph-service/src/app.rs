@@ -240,7 +240,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     });
     tasks.spawn("driver", driver.run());
     if log.is_shared() {
-        let handing_over = hand_over(log.clone(), known_leadership.clone(), control.clone());
+        let handing_over = hand_over(log.clone(), known_leadership.clone(), control.clone(), clock);
         tasks.spawn_until_end("decisions of earlier leaders", handing_over);
     }
 

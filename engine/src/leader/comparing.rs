@@ -82,7 +82,8 @@ impl Leader {
         let mut removed = Vec::new();
         let mut unblocked = false;
         // Objects with more references than the collector reads have none here.
-        if facts.excess.is_none() && !node.has_references(&facts.owners) {
+        let is_reshaped = !node.has_references(&facts.owners);
+        if facts.excess.is_none() && is_reshaped {
             for (at, reference) in node.references().enumerate().take(OWNERS_MAX) {
                 match stays(at) {
                     None => removed.push(at),
@@ -106,6 +107,16 @@ impl Leader {
         }
         if unblocked {
             self.compare(id, ActionKind::UnblockOwnerReferences, version, &[]);
+        }
+        if is_reshaped {
+            self.parity.reshaped(self.cx.now, next.uid.clone());
+        }
+    }
+
+    /// Takes an object that was not known.
+    pub(super) fn compare_creation(&mut self, next: &Object) {
+        if self.compares() && !next.facts.owners.is_empty() {
+            self.parity.reshaped(self.cx.now, next.uid.clone());
         }
     }
 
@@ -344,6 +355,7 @@ impl Leader {
                 Class::DroppedReference
             }
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
+            Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if open.is_own_change => Class::OwnChange,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } | Action::RemoveFinalizer { .. } => {
                 let was_refused = self.parity.log_mut().was_refused(&draft.target);
                 if was_refused { Class::Refused } else { Class::Unknown }

@@ -323,8 +323,9 @@ impl Leader {
         {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
-        if let Some(id) = known {
-            self.compare_change(id, &object);
+        match known {
+            Some(id) => self.compare_change(id, &object),
+            None => self.compare_creation(&object),
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.upsert(kind, list, shown, object);

@@ -55,12 +55,15 @@ pub enum Class {
     /// Intended: a reference has the uid of an owner under another name, kind or namespace, and the other collector
     /// takes it for a reference to that owner.
     OtherCoordinates,
+    /// Intended: the object was created, or its references changed, under an owner that was already gone or in deletion.
+    /// The other collector judges an object when an owner changes.
+    OwnChange,
     /// Intended: the object has more references than the collector reads.
     TooManyReferences,
 }
 
 impl Class {
-    pub const ALL: [Class; 11] = [
+    pub const ALL: [Class; 12] = [
         Class::Unknown,
         Class::Timing,
         Class::Refused,
@@ -71,6 +74,7 @@ impl Class {
         Class::Cycle,
         Class::OtherVersion,
         Class::OtherCoordinates,
+        Class::OwnChange,
         Class::TooManyReferences,
     ];
 
@@ -87,6 +91,7 @@ impl Class {
             Class::Cycle => "cycle",
             Class::OtherVersion => "other_version",
             Class::OtherCoordinates => "other_coordinates",
+            Class::OwnChange => "own_change",
             Class::TooManyReferences => "too_many_references",
         }
     }
@@ -184,32 +189,32 @@ impl Case<'_> {
     }
 
     fn removal(&self) -> Finding {
-        let removed = || self.owners.iter().filter(|&&(_, removed)| removed).map(|&(standing, _)| standing);
-        let droppable = |standing: Standing| match standing {
-            Standing::Orphaning => true,
-            Standing::Dangling | Standing::Waiting => !self.was_terminating,
-            Standing::Solid | Standing::Unverified(_) | Standing::InvalidScope => false,
-        };
-        if removed().any(|standing| matches!(standing, Standing::Solid | Standing::InvalidScope)) {
+        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let removed = || (0..self.owners.len()).filter(|&at| self.owners[at].1);
+        if removed().any(|at| matches!(standings[at], Standing::Solid | Standing::InvalidScope)) {
             return self.by_facts();
         }
-        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let is_orphaned = |at: usize| standings[at] == Standing::Orphaning;
+        if self.was_terminating {
+            return if removed().all(is_orphaned) { self.same() } else { self.by_facts() };
+        }
         match weigh(&standings) {
             Weighed::Undecided(cause) => self.unsettled(cause),
-            Weighed::Collectable { .. } if !self.was_terminating => {
+            Weighed::Collectable { .. } => {
                 // A collector that sees one of the other owners alive removes the reference. Their ends are behind the
                 // decision here.
-                let any_stays = self.owners.iter().any(|&(_, removed)| !removed);
+                let any_stays = removed().count() < self.owners.len();
                 let is_early = any_stays && (self.decided.is_none() || self.is_young);
                 if is_early { Finding::Agreed } else { self.another() }
             }
-            Weighed::Collectable { .. } | Weighed::Kept { .. } | Weighed::Unowned => {
-                if removed().all(droppable) {
+            Weighed::Kept { drop } => {
+                if removed().all(|at| drop.contains(&at)) {
                     self.same()
                 } else {
                     self.by_facts()
                 }
             }
+            Weighed::Unowned => self.by_facts(),
         }
     }
 

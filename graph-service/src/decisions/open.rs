@@ -1,14 +1,16 @@
 //! Finds the decisions that earlier leaders left open in the shared log, and gives them to the new leader.
 
 use super::{DecisionLog, Missing};
+use crate::clock::wire;
 use crate::messages::Control;
 use crate::messages::Leadership;
 use engine::leader::{Input, LOGGED_MAX, Logged, LoggedStep};
 use engine::work::Term;
 use proto::convert::{Standing, counts, standing};
 use proto::decision::v1beta1::{DecisionEvent, GetParityResponse, Phase, Position};
+use runtime::clock::Clock;
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -22,6 +24,7 @@ pub(crate) async fn hand_over(
     log: DecisionLog,
     mut leadership: watch::Receiver<Leadership>,
     control: mpsc::Sender<Control>,
+    clock: Clock,
 ) -> anyhow::Result<()> {
     let mut told = None;
     loop {
@@ -33,7 +36,7 @@ pub(crate) async fn hand_over(
             if !open.is_empty() && control.send(Control::Input(Input::OpenAtTermStart(open))).await.is_err() {
                 return Ok(());
             }
-            let earlier = compared.and_then(|numbers| counts(&numbers, SystemTime::now()));
+            let earlier = compared.and_then(|numbers| counts(&numbers, wire(clock).calendar));
             if let Some((counts, lasted)) = earlier {
                 let input = Input::ComparedBefore { counts: Box::new(counts), lasted };
                 if control.send(Control::Input(input)).await.is_err() {
@@ -261,7 +264,7 @@ mod tests {
         let (leadership, known) = watch::channel(Leadership::default());
         let (control, mut orders) = mpsc::channel(4);
         let mut tasks = Tasks::new();
-        tasks.spawn_until_end("hand over", hand_over(log.clone(), known, control));
+        tasks.spawn_until_end("hand over", hand_over(log.clone(), known, control, Clock::start()));
         leadership.send_modify(|leadership| (leadership.leading, leadership.term) = (true, Some(term(2))));
         tokio::task::yield_now().await;
         assert!(orders.try_recv().is_err(), "what the mirror has not read may end it");

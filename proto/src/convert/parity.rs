@@ -53,6 +53,7 @@ fn wire_class(class: parity::Class) -> disagreement::Class {
         parity::Class::Cycle => disagreement::Class::Cycle,
         parity::Class::OtherVersion => disagreement::Class::OtherVersion,
         parity::Class::OtherCoordinates => disagreement::Class::OtherCoordinates,
+        parity::Class::OwnChange => disagreement::Class::OwnChange,
         parity::Class::TooManyReferences => disagreement::Class::TooManyReferences,
     }
 }

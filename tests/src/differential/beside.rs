@@ -1,11 +1,11 @@
 //! Our collector in mode observe beside upstream's, on one control plane: users keep both busy, and our collector
 //! compares itself with upstream.
 
-use super::execute::{Running, SOON, crd, perform};
+use super::execute::{REQUESTS_PER_SECOND, SOON, crd, perform};
+use super::generate;
 use super::user::User;
 use super::world::Program;
-use super::{Collector, Pace, generate};
-use crate::controlplane::{Binaries, ControlPlane, Options};
+use crate::controlplane::{Binaries, CollectorOptions, ControlPlane, Options, UpstreamCollector, User as Account};
 use crate::load::{delete, families, namespace, until};
 use crate::process::{Directory, free_port};
 use crate::proxy::{Lie, Proxy};
@@ -17,14 +17,26 @@ use kube::Client;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::decision::v1beta1::disagreement::Class;
 use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityResponse, ListDisagreementsRequest};
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
+use std::{fmt, fs};
+use tonic::Code;
 
+/// The user of all controllers of kube-controller-manager.
+const UPSTREAM: &str = "system:kube-controller-manager";
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+    verbs: [delete, deletecollection, patch, update]
+";
 /// Users pause this long between the phases of their programs.
 const BETWEEN_PHASES: Duration = Duration::from_millis(1_500);
 /// The objects of one spike of load.
 const SPIKE: usize = 400;
+const LEADS_WITHIN: Duration = Duration::from_secs(60);
 /// Everything is compared this long after the last write. Collections without changes report their position once a
 /// minute.
 const COMPARED_WITHIN: Duration = Duration::from_secs(240);
@@ -34,7 +46,7 @@ pub struct Beside<'a> {
     plane: ControlPlane,
     client: Client,
     programs: &'a Programs,
-    upstream: Option<Running>,
+    upstream: Option<UpstreamCollector>,
     ours: Service,
     flags: Vec<String>,
     grpc: String,
@@ -58,23 +70,36 @@ impl fmt::Debug for Beside<'_> {
 }
 
 impl<'a> Beside<'a> {
-    /// Starts a control plane with both collectors. `flags` are further flags of ours.
+    /// Starts a control plane with both collectors. Ours reads the audit log. `users` have all rights, and `flags` are
+    /// further flags of ours.
     pub async fn start(
         binaries: &Binaries,
         programs: &'a Programs,
-        options: Options,
+        users: &[&str],
         flags: &[String],
     ) -> anyhow::Result<Beside<'a>> {
+        let directory = Directory::create()?;
+        let [policy, log] = ["policy.yaml", "audit.log"].map(|file| directory.path().join(file));
+        fs::write(&policy, AUDIT_POLICY)?;
+        let all_rights = |name: &&str| Account { name: (*name).to_owned(), groups: vec!["system:masters".to_owned()] };
+        let options = Options {
+            apiserver_flags: vec![
+                format!("--audit-policy-file={}", policy.display()),
+                format!("--audit-log-path={}", log.display()),
+            ],
+            users: [UPSTREAM].iter().chain(users).map(all_rights).collect(),
+            ..Options::default()
+        };
         let plane = ControlPlane::start_with(binaries, options).await?;
         let client = plane.client().await?;
         crd(&client, "widgets", "Widget", "Namespaced").await?;
         crd(&client, "realms", "Realm", "Cluster").await?;
-        let directory = Directory::create()?;
         let grpc = format!("127.0.0.1:{}", free_port()?);
-        let upstream = Some(Running::start(&plane, Collector::Upstream(Pace::Free)).await?);
-        let ours = observer(plane.kubeconfig(), programs, &directory, &grpc, flags, 0).await?;
-        let flags = flags.to_vec();
-        Ok(Beside { plane, client, programs, upstream, ours, flags, grpc, directory, proxy: None, started: 1 })
+        let upstream = Some(upstream(&plane).await?);
+        let mut all = vec![format!("--audit-log={}", log.display())];
+        all.extend_from_slice(flags);
+        let ours = observer(plane.kubeconfig(), programs, &directory, &grpc, &all, 0).await?;
+        Ok(Beside { plane, client, programs, upstream, ours, flags: all, grpc, directory, proxy: None, started: 1 })
     }
 
     pub fn client(&self) -> &Client {
@@ -88,7 +113,7 @@ impl<'a> Beside<'a> {
     /// Ends upstream's collector, and starts it again.
     pub async fn restart_upstream(&mut self) -> anyhow::Result<()> {
         drop(self.upstream.take());
-        self.upstream = Some(Running::start(&self.plane, Collector::Upstream(Pace::Free)).await?);
+        self.upstream = Some(upstream(&self.plane).await?);
         Ok(())
     }
 
@@ -225,6 +250,13 @@ impl fmt::Display for Compared {
     }
 }
 
+/// Starts upstream's collector with its usual user.
+async fn upstream(plane: &ControlPlane) -> anyhow::Result<UpstreamCollector> {
+    let kubeconfig = Some(plane.kubeconfig_of(UPSTREAM)?);
+    let requests_per_second = Some(REQUESTS_PER_SECOND);
+    plane.start_upstream_collector(&CollectorOptions { kubeconfig, requests_per_second, ..Default::default() }).await
+}
+
 async fn observer(
     kubeconfig: &Path,
     programs: &Programs,
@@ -239,5 +271,18 @@ async fn observer(
     let mut service =
         Service::start(programs, "graph-service", &format!("observer-{number}"), directory.path(), &arguments)?;
     service.ready().await?;
+    // The Lease of a killed predecessor has to expire.
+    until("our collector leads", LEADS_WITHIN, || numbers(grpc), Option::is_some).await?;
     Ok(service)
+}
+
+/// The numbers of the comparison; `None` while our collector does not lead.
+async fn numbers(grpc: &str) -> anyhow::Result<Option<GetParityResponse>> {
+    let mut decisions =
+        DecisionServiceClient::connect(format!("http://{grpc}")).await.context("our collector's gRPC")?;
+    match decisions.get_parity(GetParityRequest::default()).await {
+        Ok(numbers) => Ok(Some(numbers.into_inner())),
+        Err(status) if status.code() == Code::Unavailable => Ok(None),
+        Err(status) => Err(status.into()),
+    }
 }

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) const SOON: Duration = Duration::from_secs(15);
 
 /// The client limits of upstream, so high that they have no effect.
-const REQUESTS_PER_SECOND: u32 = 5_000;
+pub(super) const REQUESTS_PER_SECOND: u32 = 5_000;
 
 /// The collector under test.
 #[derive(Clone, Copy, Debug)]
@@ -141,14 +141,13 @@ pub(super) async fn execute(
 }
 
 /// A running collector. Dropping it ends it.
-#[derive(Debug)]
-pub(super) enum Running {
+enum Running {
     Ours { _service: Service, _directory: Directory },
     Upstream { collector: UpstreamCollector, pace: Pace },
 }
 
 impl Running {
-    pub(super) async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
+    async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
         match collector {
             Collector::Upstream(pace) => {
                 let (requests_per_second, workers) = (Some(REQUESTS_PER_SECOND), pace.workers());

@@ -383,3 +383,19 @@ fn a_leader_counts_on_from_the_log() {
     let recent = next.leader.queries().parity(Some(Duration::from_secs(3600))).unwrap();
     assert_eq!((recent.counts.agreed, recent.before), (1, Duration::ZERO), "a window has only this term");
 }
+
+#[test]
+fn an_object_whose_own_references_change_is_not_judged_by_the_other_collector() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101).terminating("foregroundDeletion"));
+    bench.seen("configmaps", child(102));
+    bench.seen("things", object("things", "p", 103));
+    bench.seen("things", object("things", "q", 104));
+    bench.seen("configmaps", object("configmaps", "b", 105).owned_by("things", "p").owned_by("things", "q"));
+    bench.seen("things", object("things", "q", 106).terminating("foregroundDeletion"));
+    bench.pass(A_MOMENT);
+    bench.seen("configmaps", object("configmaps", "b", 107).owned_by("things", "q"));
+    bench.pass(Duration::from_secs(40));
+    let expected = ["ours_only delete b: own_change", "ours_only delete a: own_change"];
+    assert_eq!(bench.disagreements()[..2], expected);
+}

@@ -79,6 +79,7 @@ fn removed_references() {
         (Dangling, Some(Solid), Some(Delete), false, false, true, theirs(Class::Unknown)),
         (Dangling, None, None, true, false, false, theirs(Class::Timing)),
         (Dangling, None, None, true, true, false, Finding::Unattributed),
+        (Standing::Waiting, Some(Standing::InvalidScope), None, false, false, false, Finding::Unattributed),
         (Solid, None, None, false, false, false, Finding::Unattributed),
         (OPEN, None, None, false, false, false, theirs(Class::Timing)),
     ];
