@@ -43,10 +43,6 @@ use tally::Tally;
 const OPEN_MAX: usize = 262_144;
 /// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
 const CHANGES_MAX: usize = 16_384;
-/// Maximum number of objects that are known to have just been created or changed.
-const RESHAPED_MAX: usize = 256;
-/// A decision this shortly after a change of its object follows from it. Questions about owners take longer.
-const OWN_CHANGE: Duration = Duration::from_millis(100);
 /// Maximum number of kept disagreements of unknown class, and of all other classes.
 const KEPT_MAX: usize = 1000;
 /// Maximum number of references of an object that are compared and kept as evidence.
@@ -150,8 +146,6 @@ pub struct ParityView {
 #[derive(Debug)]
 pub(crate) struct Parity {
     open: BTreeMap<Uid, Open>,
-    /// Objects that were created, or whose references changed, within [`OWN_CHANGE`].
-    reshaped: VecDeque<(Time, Uid)>,
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
@@ -171,7 +165,6 @@ impl Parity {
     pub(crate) fn new(now: Time) -> Parity {
         Parity {
             open: BTreeMap::new(),
-            reshaped: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
             log: Log::default(),
@@ -227,17 +220,8 @@ impl Parity {
         &mut self.log
     }
 
-    /// Takes a new object, or a change of the references of an object.
-    pub(crate) fn reshaped(&mut self, now: Time, uid: Uid) {
-        while self.reshaped.pop_front_if(|(at, _)| now.since(*at) > OWN_CHANGE).is_some() {}
-        if self.reshaped.len() == RESHAPED_MAX {
-            self.reshaped.pop_front();
-        }
-        self.reshaped.push_back((now, uid));
-    }
-
     /// Takes a new decision. A decision to do the same for other facts keeps its time.
-    pub(crate) fn decided(&mut self, now: Time, uid: Uid, action: ActionKind) {
+    pub(crate) fn decided(&mut self, now: Time, uid: Uid, action: ActionKind, is_own_change: bool) {
         let known = self.open.get(&uid);
         if known.is_some_and(|known| known.action == action) {
             return;
@@ -245,8 +229,6 @@ impl Parity {
         if known.is_none() && self.open.len() >= OPEN_MAX {
             return self.tally.add(now, |counts| counts.not_compared += 1);
         }
-        let is_recent = |(at, of): &(Time, Uid)| *of == uid && now.since(*at) <= OWN_CHANGE;
-        let is_own_change = self.reshaped.iter().rev().any(is_recent);
         self.waiting.push_back((now, uid.clone()));
         self.open.insert(uid, Open { action, since: now, is_own_change, late: None });
     }

@@ -6,7 +6,7 @@
 
 use super::closing::Left;
 use super::{Event, Leader, Mode, Timer};
-use crate::graph::{Coordinates, NodeId};
+use crate::graph::{Coordinates, Known, NodeId};
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
@@ -51,9 +51,27 @@ impl Leader {
     /// Takes a decision.
     pub(super) fn compare_decision(&mut self, uid: &Uid, action: ActionKind) {
         if self.compares() {
-            self.parity.decided(self.cx.now, uid.clone(), action);
+            let is_own_change = self.follows_own_change(uid);
+            self.parity.decided(self.cx.now, uid.clone(), action, is_own_change);
             self.look_again();
         }
+    }
+
+    /// Whether the known state of an object is newer than that of all its owners, so that the decision follows from a
+    /// change of the object.
+    fn follows_own_change(&self, uid: &Uid) -> bool {
+        let graph = self.world.graph();
+        let Some(node) = graph.primary(uid).map(|id| graph.node(id)) else { return false };
+        let Some(version) = node.resource_version() else { return false };
+        let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
+        owners.peek().is_some()
+            && owners.all(|owner| match owner.known() {
+                Known::Absent(proof) => proof.version().is_some_and(|gone| gone.is_before(&version)),
+                Known::Observed | Known::Read { .. } => {
+                    owner.resource_version().is_some_and(|seen| seen.is_before(&version))
+                }
+                Known::Virtual { .. } => false,
+            })
     }
 
     /// Takes a withdrawn decision.
@@ -82,8 +100,7 @@ impl Leader {
         let mut removed = Vec::new();
         let mut unblocked = false;
         // Objects with more references than the collector reads have none here.
-        let is_reshaped = !node.has_references(&facts.owners);
-        if facts.excess.is_none() && is_reshaped {
+        if facts.excess.is_none() && !node.has_references(&facts.owners) {
             for (at, reference) in node.references().enumerate().take(OWNERS_MAX) {
                 match stays(at) {
                     None => removed.push(at),
@@ -107,16 +124,6 @@ impl Leader {
         }
         if unblocked {
             self.compare(id, ActionKind::UnblockOwnerReferences, version, &[]);
-        }
-        if is_reshaped {
-            self.parity.reshaped(self.cx.now, next.uid.clone());
-        }
-    }
-
-    /// Takes an object that was not known.
-    pub(super) fn compare_creation(&mut self, next: &Object) {
-        if self.compares() && !next.facts.owners.is_empty() {
-            self.parity.reshaped(self.cx.now, next.uid.clone());
         }
     }
 

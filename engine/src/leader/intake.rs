@@ -323,9 +323,8 @@ impl Leader {
         {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
-        match known {
-            Some(id) => self.compare_change(id, &object),
-            None => self.compare_creation(&object),
+        if let Some(id) = known {
+            self.compare_change(id, &object);
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.upsert(kind, list, shown, object);
