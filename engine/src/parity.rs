@@ -18,7 +18,6 @@
 
 use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
-use crate::verdict::Standing;
 use crate::view::EdgeView;
 use crate::work::ActionKind;
 use alloc::boxed::Box;
@@ -27,6 +26,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 mod audited;
+mod change;
 mod class;
 mod log;
 mod tally;
@@ -35,6 +35,7 @@ pub use audited::{Audited, AuditedVerb, USER_MAX};
 pub use class::{CLASSES, Class, Outcome};
 pub use tally::{Counts, Row};
 
+pub(crate) use change::{Change, Open, Owner};
 pub(crate) use class::{Actor, Case, Finding};
 pub(crate) use log::Log;
 use tally::Tally;
@@ -58,45 +59,6 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 /// The longest wait for the audited request of a change.
 pub(crate) const AUDITED_WITHIN: Duration = Duration::from_secs(30);
-
-/// A decision that waits for its change.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
-    pub(crate) action: ActionKind,
-    pub(crate) since: Time,
-    /// It follows from a change of the object itself, and not of an owner.
-    pub(crate) is_own_change: bool,
-    /// The disagreement that reports it, once the wait is over.
-    late: Option<u64>,
-}
-
-/// A change that looks like one of a collector.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) target: ObjectRef,
-    pub(crate) action: ActionKind,
-    pub(crate) at: Time,
-    /// The version that shows the change; `None` if a list without the object shows it.
-    pub(crate) version: Option<ResourceVersion>,
-    /// The references before the change, at most [`OWNERS_MAX`].
-    pub(crate) owners: Vec<Owner>,
-    pub(crate) owner_count: usize,
-    /// The decision about the object at the time of the change.
-    pub(crate) decided: Option<Open>,
-    /// The object was not judged yet, or facts were missing.
-    pub(crate) was_undecided: bool,
-    pub(crate) was_held: bool,
-    pub(crate) was_terminating: bool,
-}
-
-/// A reference of a changed object.
-#[derive(Debug)]
-pub(crate) struct Owner {
-    pub(crate) view: EdgeView,
-    pub(crate) standing: Standing,
-    /// The change removes the reference.
-    pub(crate) removed: bool,
-}
 
 /// A decision without its change, or a change without its decision.
 #[derive(Clone, Debug, PartialEq)]

@@ -195,7 +195,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     };
     let questions = ingest::questions(clients.clone());
     let (gates, answers) = Router::new(metrics.gates.clone());
-    audit::start(edges.audit, tls.clone(), &facts, &metrics.audit, &mut tasks);
+    audit::start(edges.audit, tls.clone(), &facts, &metrics.audit, clock, &mut tasks);
     let outlets = Outlets { inputs: facts, control: control.clone(), gates: gates.clone() };
     let ingest = Ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
 

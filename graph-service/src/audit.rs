@@ -8,12 +8,16 @@
 //! | [`follower`] | The queue of facts is full | The reader waits |
 //! | [`webhook`] | The queue of facts is full | The answer is 429. The API server sends the events again |
 
+use crate::clock::wire;
 use crate::metrics::audit::AuditMetrics;
 use anyhow::Context as _;
 use engine::leader::Input;
 use engine::parity::Audited;
-use event::Reading;
+use engine::time::Time;
+use event::{Found, Reading};
 use follower::{Follower, Line};
+use prost_types::Timestamp;
+use runtime::clock::Clock;
 use runtime::tasks::Tasks;
 use runtime::tls::{ServerTls, TokenFile};
 use std::collections::hash_map::RandomState;
@@ -61,10 +65,11 @@ pub(crate) fn start(
     tls: Option<Arc<ServerTls>>,
     facts: &mpsc::Sender<Input>,
     metrics: &AuditMetrics,
+    clock: Clock,
     tasks: &mut Tasks,
 ) {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let inlet = |source: String| Inlet::new(source, facts.clone(), Arc::clone(&seen), metrics.clone());
+    let inlet = |source: String| Inlet::new(source, facts.clone(), Arc::clone(&seen), metrics.clone(), clock);
     if let Some(path) = sources.log {
         let inlet = inlet(format!("--audit-log {}", path.display()));
         tasks.spawn_until_end("audit log", follow(Follower::new(path), inlet));
@@ -102,7 +107,7 @@ fn read(line: &Line) -> Reading {
 /// Events that were read together.
 #[derive(Debug, Default)]
 struct Batch {
-    used: Vec<Audited>,
+    used: Vec<Found>,
     irrelevant: usize,
     unreadable: usize,
     /// Why the first one of them is not readable.
@@ -112,7 +117,7 @@ struct Batch {
 impl Batch {
     fn take(&mut self, reading: Reading) {
         match reading {
-            Ok(Some(audited)) => self.used.push(audited),
+            Ok(Some(found)) => self.used.push(found),
             Ok(None) => self.irrelevant += 1,
             Err(why) => {
                 self.unreadable += 1;
@@ -138,20 +143,27 @@ struct Inlet {
     facts: mpsc::Sender<Input>,
     seen: Arc<Mutex<Seen>>,
     metrics: AuditMetrics,
+    clock: Clock,
     /// An event that is not readable has been logged.
     is_said: AtomicBool,
 }
 
 impl Inlet {
-    fn new(source: String, facts: mpsc::Sender<Input>, seen: Arc<Mutex<Seen>>, metrics: AuditMetrics) -> Inlet {
-        Inlet { source, facts, seen, metrics, is_said: AtomicBool::new(false) }
+    fn new(
+        source: String,
+        facts: mpsc::Sender<Input>,
+        seen: Arc<Mutex<Seen>>,
+        metrics: AuditMetrics,
+        clock: Clock,
+    ) -> Inlet {
+        Inlet { source, facts, seen, metrics, clock, is_said: AtomicBool::new(false) }
     }
 
     /// Waits for room.
     async fn send(&self, batch: Batch) -> Result<(), NoRoom> {
         self.count(&batch);
-        for audited in batch.used {
-            if let Some(input) = self.input(audited) {
+        for found in batch.used {
+            if let Some(input) = self.input(found) {
                 self.facts.send(input).await.map_err(|_| NoRoom::Closed)?;
             }
         }
@@ -165,20 +177,29 @@ impl Inlet {
             mpsc::error::TrySendError::Closed(()) => NoRoom::Closed,
         })?;
         self.count(&batch);
-        let inputs: Vec<Input> = batch.used.into_iter().filter_map(|audited| self.input(audited)).collect();
+        let inputs: Vec<Input> = batch.used.into_iter().filter_map(|found| self.input(found)).collect();
         inputs.into_iter().zip(room).for_each(|(input, place)| place.send(input));
         Ok(())
     }
 
     /// The input of an event that is new.
-    fn input(&self, audited: Audited) -> Option<Input> {
+    fn input(&self, Found { audited, stage_time }: Found) -> Option<Input> {
         let is_new = self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_new(&audited);
         if is_new {
             self.metrics.used.inc();
         } else {
             self.metrics.irrelevant.inc();
         }
-        is_new.then(|| Input::Audited(Box::new(audited)))
+        let at = self.time_of(stage_time);
+        is_new.then(|| Input::Audited(Box::new(Audited { at, ..audited })))
+    }
+
+    /// The time of an event, by the clock of the API server. Without one, or with one in the future: now.
+    fn time_of(&self, stage_time: Option<Timestamp>) -> Time {
+        let clock = wire(self.clock);
+        let stage_time = stage_time.and_then(|time| time.try_into().ok());
+        let age = stage_time.and_then(|time| clock.calendar.duration_since(time).ok()).unwrap_or_default();
+        Time::from_origin(clock.now.since_origin().saturating_sub(age))
     }
 
     fn count(&self, batch: &Batch) {
@@ -208,7 +229,7 @@ impl Seen {
     /// Whether the event is not among the last ones. A client may choose one audit id for several requests, so the
     /// request counts, too.
     fn is_new(&mut self, audited: &Audited) -> bool {
-        let Audited { verb, collection, namespace, name, uid: _, user, by_collector: _, status, id } = audited;
+        let Audited { verb, collection, namespace, name, user, status, id, .. } = audited;
         let verb = std::mem::discriminant(verb);
         let hash = self.keys.hash_one((id, verb, collection, namespace, name, user, status));
         if !self.known.insert(hash) {

@@ -233,7 +233,7 @@ impl Leader {
         let mut audited = None;
         let mut actor = Actor::Unknown;
         if self.parity.is_audited() {
-            match self.parity.log_mut().take(&change.target, change.action, change.at) {
+            match self.parity.log_mut().take(&change) {
                 Some((by, user, id)) => (actor, audited) = (by, Some((user, id))),
                 None if age < AUDITED_WITHIN && !early => return Some(change),
                 None => {}

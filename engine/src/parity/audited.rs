@@ -1,6 +1,7 @@
 //! Requests from the API server's audit log.
 
-use crate::object::{GroupResource, Name, Uid};
+use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::time::Time;
 
 /// Maximum length of a user name, in bytes. The reader of the log truncates longer names.
 pub const USER_MAX: usize = 128;
@@ -17,6 +18,10 @@ pub struct Audited {
     pub name: Name,
     /// The uid of the object, if the log has the uid.
     pub uid: Option<Uid>,
+    /// The version of the object after the request, if the log has the answer.
+    pub resource_version: Option<ResourceVersion>,
+    /// When the API server had answered.
+    pub at: Time,
     /// The user, at most [`USER_MAX`] bytes.
     pub user: Name,
     /// The request is one of the garbage collector of kube-controller-manager.

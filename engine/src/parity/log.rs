@@ -1,8 +1,9 @@
 //! Recent requests of the audit log, by object.
 
 use super::audited::{Audited, AuditedVerb};
+use super::change::Change;
 use super::class::Actor;
-use crate::object::{Name, ObjectRef};
+use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
 use crate::work::ActionKind;
 use alloc::boxed::Box;
@@ -25,7 +26,6 @@ pub(crate) struct Log {
 
 #[derive(Debug)]
 struct Request {
-    at: Time,
     audited: Box<Audited>,
     /// A change belongs to it. A deletion of a collection has many.
     used: bool,
@@ -39,39 +39,48 @@ impl Log {
 
     pub(crate) fn put(&mut self, now: Time, audited: Box<Audited>) {
         self.fed = true;
-        let drops = |request: &mut Request| now.since(request.at) > REQUEST_AGE_MAX;
+        let drops = |request: &mut Request| now.since(request.audited.at) > REQUEST_AGE_MAX;
         while self.requests.pop_front_if(drops).is_some() {}
         if self.requests.len() == REQUESTS_MAX {
             self.requests.pop_front();
         }
-        self.requests.push_back(Request { at: now, audited, used: false });
+        self.requests.push_back(Request { audited, used: false });
     }
 
-    /// Takes the request that made a change: the first unused one that fits. A deletion of the object goes before one of
-    /// its collection. Among changes, a request of the collector goes first, because a log without bodies does not say
-    /// what a request changed.
-    pub(crate) fn take(&mut self, target: &ObjectRef, action: ActionKind, at: Time) -> Option<(Actor, Name, Name)> {
-        let near = |request: &Request| request.at.since(at).max(at.since(request.at)) <= APART_MAX;
-        let rank = |request: &Request| {
-            let audited = &*request.audited;
-            let here = audited.collection.group == target.group
-                && audited.collection.resource == target.resource
-                && (audited.namespace == target.namespace || (audited.namespace.is_empty() && audited.name.is_empty()));
-            let named = audited.name == target.name && audited.uid.as_ref().is_none_or(|uid| *uid == target.uid);
+    /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the one
+    /// that is nearest in time. A deletion of the object goes before one of its collection.
+    pub(crate) fn take(&mut self, change: &Change) -> Option<(Actor, Name, Name)> {
+        let fits = |request: &Request| {
+            let Request { audited, used } = request;
+            let target = &change.target;
+            let here = audited.collection.group == target.group && audited.collection.resource == target.resource;
+            let apart = audited.at.since(change.at).max(change.at.since(audited.at));
             let accepted = (200..300).contains(&audited.status);
-            if !here || !accepted || !near(request) {
+            if !here || !accepted || apart > APART_MAX {
                 return None;
             }
-            match (audited.verb, action) {
-                (AuditedVerb::Delete, ActionKind::Delete) if named && !request.used => Some(0),
-                (AuditedVerb::DeleteCollection, ActionKind::Delete) if audited.name.is_empty() => Some(1),
-                (AuditedVerb::Change, ActionKind::Delete) => None,
-                (AuditedVerb::Change, _) if named && !request.used => Some(u8::from(!audited.by_collector)),
-                _ => None,
+            let is_collection = audited.verb == AuditedVerb::DeleteCollection && change.action == ActionKind::Delete;
+            if is_collection && (audited.namespace == target.namespace || audited.namespace.is_empty()) {
+                return Some((1, apart));
+            }
+            let is_other = |uid: &Uid| *uid != target.uid;
+            let named = audited.namespace == target.namespace && audited.name == target.name;
+            if *used || !named || audited.uid.as_ref().is_some_and(is_other) {
+                return None;
+            }
+            let is_deletion = change.action == ActionKind::Delete;
+            // The answer to a deletion that finishes at once has no version.
+            let versions = audited.resource_version.as_ref().zip(change.version.as_ref());
+            match (audited.verb, versions) {
+                (AuditedVerb::Delete, Some((one, other))) if is_deletion => (one == other).then_some((0, apart)),
+                (AuditedVerb::Delete, None) if is_deletion => Some((0, apart)),
+                (AuditedVerb::Change, Some((one, other))) if !is_deletion => (one == other).then_some((0, apart)),
+                (AuditedVerb::Change, None) if !is_deletion => Some((0, apart)),
+                (AuditedVerb::Delete | AuditedVerb::DeleteCollection | AuditedVerb::Change, _) => None,
             }
         };
         let places = self.requests.iter().enumerate();
-        let (_, place) = places.filter_map(|(place, request)| Some((rank(request)?, place))).min()?;
+        let (_, place) = places.filter_map(|(place, request)| Some((fits(request)?, place))).min()?;
         let request = self.requests.get_mut(place)?;
         request.used = true;
         let actor = if request.audited.by_collector { Actor::Collector } else { Actor::Other };

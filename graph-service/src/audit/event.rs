@@ -4,8 +4,10 @@
 //! run has no effect and does not count. Its mark is in the query, or in the body of a deletion, which events have from
 //! level `Request` on.
 
-use engine::object::{GroupResource, Uid, clip};
+use engine::object::{GroupResource, ResourceVersion, Uid, clip};
 use engine::parity::{Audited, AuditedVerb, USER_MAX};
+use engine::time::Time;
+use prost_types::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -25,7 +27,16 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 const COLLECTOR_AGENT: &str = "/generic-garbage-collector";
 
 /// What an event says, `None` if it does not count, or the reason why it is not readable.
-pub(super) type Reading = Result<Option<Audited>, String>;
+pub(super) type Reading = Result<Option<Found>, String>;
+
+/// An event that counts.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found {
+    /// Its time is zero.
+    pub(super) audited: Audited,
+    /// When the API server had answered, by the clock of the API server.
+    pub(super) stage_time: Option<Timestamp>,
+}
 
 /// Reads one line of an audit log.
 pub(super) fn line(text: &[u8]) -> Reading {
@@ -83,6 +94,8 @@ struct Event<'a> {
     #[serde(borrow, default)]
     stage: Cow<'a, str>,
     #[serde(borrow, default)]
+    stage_timestamp: Cow<'a, str>,
+    #[serde(borrow, default)]
     verb: Cow<'a, str>,
     #[serde(borrow, default, rename = "requestURI")]
     request_uri: Cow<'a, str>,
@@ -134,11 +147,14 @@ struct Status<'a> {
     details: Identity<'a>,
 }
 
-/// The uid in metadata, in preconditions, or in the details of a status.
+/// The uid in metadata, in preconditions, or in the details of a status. The version counts in metadata.
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Identity<'a> {
     #[serde(borrow, default)]
     uid: Cow<'a, str>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
 }
 
 /// An object, the options of a deletion, or a status.
@@ -162,7 +178,7 @@ impl<'a> Body<'a> {
 }
 
 impl Event<'_> {
-    fn audited(&self) -> Option<Audited> {
+    fn audited(&self) -> Option<Found> {
         let verb = match &*self.verb {
             "delete" => AuditedVerb::Delete,
             "deletecollection" => AuditedVerb::DeleteCollection,
@@ -193,17 +209,22 @@ impl Event<'_> {
             &request.metadata.uid,
         ];
         let user = &self.impersonated_user.as_ref().unwrap_or(&self.user).username;
-        Some(Audited {
+        let audited = Audited {
             verb,
             collection: GroupResource { group: (&*of.api_group).into(), resource: (&*of.resource).into() },
             namespace: namespace.into(),
             name: name.into(),
             uid: uids.into_iter().filter(|uid| uid.len() <= PART_MAX).find_map(|uid| Uid::parse(uid)),
+            resource_version: Some(response.metadata.resource_version)
+                .filter(|version| !version.is_empty() && version.len() <= PART_MAX)
+                .map(|version| ResourceVersion::parse(&version)),
+            at: Time::ZERO,
             user: clip(user, USER_MAX).into(),
             by_collector: is_collector(user, &self.user_agent),
             status: u16::try_from(self.response_status.code).unwrap_or_default(),
             id: clip(&self.audit_id, ID_MAX).into(),
-        })
+        };
+        Some(Found { audited, stage_time: self.stage_timestamp.parse().ok() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fuzz entry point of the readers of audit events.
 
-use super::event;
+use super::event::{self, Found};
 use super::follower::Lines;
 use engine::parity::USER_MAX;
 
@@ -23,7 +23,9 @@ pub(crate) fn audit(bytes: &[u8]) {
 
 fn check(reading: event::Reading) {
     match reading {
-        Ok(Some(audited)) => assert!(audited.user.len() <= USER_MAX && !audited.collection.resource.is_empty()),
+        Ok(Some(Found { audited, .. })) => {
+            assert!(audited.user.len() <= USER_MAX && !audited.collection.resource.is_empty());
+        }
         Ok(None) => {}
         Err(why) => assert!(!why.is_empty() && why.len() <= REASON_MAX_BYTES, "a reason of {} bytes", why.len()),
     }

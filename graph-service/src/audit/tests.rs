@@ -8,7 +8,7 @@ use std::io::Write as _;
 pub(super) fn inlet(room: usize) -> (Inlet, mpsc::Receiver<Input>) {
     let metrics = AuditMetrics::register(&mut Book::new(&mut Registry::default()));
     let (facts, inputs) = mpsc::channel(room);
-    (Inlet::new("a test".to_owned(), facts, Arc::default(), metrics), inputs)
+    (Inlet::new("a test".to_owned(), facts, Arc::default(), metrics, Clock::start()), inputs)
 }
 
 /// Used, irrelevant and unreadable events.
@@ -32,6 +32,8 @@ fn deleted(id: &str, name: &str) -> Audited {
         namespace: "shop".into(),
         name: name.into(),
         uid: None,
+        resource_version: None,
+        at: Time::ZERO,
         user: "jane".into(),
         by_collector: false,
         status: 200,
@@ -40,7 +42,8 @@ fn deleted(id: &str, name: &str) -> Audited {
 }
 
 fn batch(used: Vec<Audited>) -> Batch {
-    Batch { used, ..Batch::default() }
+    let found = |audited| Found { audited, stage_time: None };
+    Batch { used: used.into_iter().map(found).collect(), ..Batch::default() }
 }
 
 #[tokio::test]
@@ -111,4 +114,15 @@ async fn a_followed_file_becomes_inputs() {
     ended.unwrap();
     assert_eq!(found, ["a", "b"]);
     assert_eq!(metrics.unreadable.get(), 2, "the long line, and the object without a kind");
+}
+
+#[test]
+fn the_time_of_an_event_is_that_of_the_api_server() {
+    let (inlet, _inputs) = inlet(1);
+    let now = wire(inlet.clock);
+    let at = |time: &str| inlet.time_of(time.parse().ok());
+    assert_eq!(at("2020-01-01T00:00:00.000000Z"), Time::ZERO, "from before the process");
+    for now_instead in ["2999-01-01T00:00:00Z", "", "yesterday"] {
+        assert!(at(now_instead) >= now.now, "{now_instead}");
+    }
 }

@@ -29,7 +29,7 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-  - level: Metadata
+  - level: RequestResponse
     verbs: [delete, deletecollection, patch, update]
 ";
 /// Users pause this long between the phases of their programs.

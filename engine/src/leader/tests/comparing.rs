@@ -53,6 +53,8 @@ impl Bench {
             namespace: "ns".into(),
             name: name.into(),
             uid: None,
+            resource_version: None,
+            at: self.now,
             user: user.into(),
             by_collector: user == "collector",
             status: 200,
@@ -309,6 +311,8 @@ fn a_collector_that_removes_what_is_refused_is_not_wrong() {
         namespace: "ns".into(),
         name: "a".into(),
         uid: None,
+        resource_version: None,
+        at: bench.now,
         user: "collector".into(),
         by_collector: true,
         status: 403,
@@ -399,5 +403,41 @@ fn an_object_whose_own_references_change_is_not_judged_by_the_other_collector() 
     let ours = bench.disagreements();
     for object in ["a", "b"] {
         assert!(ours.contains(&format!("ours_only delete {object}: own_change")), "{ours:?}");
+    }
+}
+
+#[test]
+fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
+    let audited = |bench: &Bench, user: &str, rv: Option<u64>| Audited {
+        verb: AuditedVerb::Change,
+        collection: collection("configmaps"),
+        namespace: "ns".into(),
+        name: "a".into(),
+        uid: None,
+        resource_version: rv.map(version),
+        at: bench.now,
+        user: user.into(),
+        by_collector: user == "collector",
+        status: 200,
+        id: "id".into(),
+    };
+    for by_version in [true, false] {
+        let mut bench = observing();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("things", object("things", "p", 102));
+        bench.seen("configmaps", child(103).owned_by("things", "p"));
+        bench.deleted("things", "o", 104);
+        let early = audited(&bench, "alice", by_version.then_some(90));
+        bench.input(Input::Audited(alloc::boxed::Box::new(early)));
+        bench.pass(A_MOMENT);
+        bench.seen("configmaps", object("configmaps", "a", 105).owned_by("things", "p"));
+        let right = audited(&bench, "collector", by_version.then_some(105));
+        bench.pass(A_MOMENT);
+        let late = audited(&bench, "alice", by_version.then_some(106));
+        bench.input(Input::Audited(alloc::boxed::Box::new(late)));
+        bench.input(Input::Audited(alloc::boxed::Box::new(right)));
+        bench.pass(A_MOMENT);
+        let expected = if by_version { [1, 0, 0, 0, 0] } else { [0, 0, 0, 0, 1] };
+        assert_eq!(bench.sums(), expected, "without versions, an earlier look finds another request: {by_version}");
     }
 }

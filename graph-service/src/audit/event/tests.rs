@@ -28,7 +28,7 @@ fn read(fields: Value) -> Reading {
 }
 
 fn used(fields: Value) -> Audited {
-    read(fields).unwrap().unwrap()
+    read(fields).unwrap().unwrap().audited
 }
 
 #[test]
@@ -39,6 +39,8 @@ fn an_event_says_who_did_what() {
         namespace: "shop".into(),
         name: "web".into(),
         uid: None,
+        resource_version: None,
+        at: Time::ZERO,
         user: "jane".into(),
         by_collector: false,
         status: 200,
@@ -54,6 +56,19 @@ fn an_event_says_who_did_what() {
     assert_eq!((selected.verb, &*selected.namespace, &*selected.name), (AuditedVerb::DeleteCollection, "shop", ""));
     let namespace = used(json!({"objectRef": {"resource": "namespaces", "namespace": "shop", "name": "shop"}}));
     assert_eq!((&*namespace.namespace, &*namespace.name), ("", "shop"), "a Namespace is in no namespace");
+}
+
+#[test]
+fn an_event_with_bodies_has_the_version_after_the_request() {
+    let fields = json!({
+        "verb": "patch",
+        "stageTimestamp": "2026-11-26T17:00:00.123456Z",
+        "responseObject": {"metadata": {"uid": "u", "resourceVersion": "17"}},
+    });
+    let found = read(fields).unwrap().unwrap();
+    let version = found.audited.resource_version.map(|version| version.to_string());
+    assert_eq!((version.as_deref(), found.stage_time.map(|time| time.nanos)), (Some("17"), Some(123_456_000)));
+    assert_eq!((used(json!({})).resource_version, read(json!({})).unwrap().unwrap().stage_time), (None, None));
 }
 
 #[test]

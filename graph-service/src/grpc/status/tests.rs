@@ -198,6 +198,7 @@ fn each_error_has_the_code_that_is_documented_for_its_reason() {
         pause(&press::Failure::Observes, "a"),
         pause(&press::Failure::Refused("a".to_owned()), "a"),
         not_leader(&leadership(None, "")),
+        not_observing(),
     ]);
     let mut documented = documented();
     // Any code: the library itself ended the call.

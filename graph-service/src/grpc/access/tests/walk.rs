@@ -15,7 +15,8 @@ use prost::Message;
 use proto::admin::v1beta1::{BypassGateRequest, GetPauseRequest, PauseCollectionRequest, ResumeCollectionRequest};
 use proto::decision::v1beta1::stream_verdicts_request::{Hello, Message as FromEngine};
 use proto::decision::v1beta1::{
-    DecisionFilter, GetDecisionRequest, ListDecisionsRequest, StreamVerdictsRequest, WatchDecisionsRequest,
+    DecisionFilter, GetDecisionRequest, ListDecisionsRequest, ListDisagreementsRequest, StreamVerdictsRequest,
+    WatchDecisionsRequest,
 };
 use proto::graph::v1beta1::*;
 use proto::r#type::v1beta1::{ObjectFilter, ObjectRef};
@@ -152,6 +153,10 @@ fn sample(rpc: &str) -> Sample {
             placed(Code::Ok, |at| WatchDependentsRequest { include: within(at), ..Default::default() })
         }
         "ListDecisions" => placed(Code::Ok, |at| ListDecisionsRequest { include: about(at), ..Default::default() }),
+        "GetParity" => whole(Code::FailedPrecondition, &()),
+        "ListDisagreements" => {
+            placed(Code::FailedPrecondition, |at| ListDisagreementsRequest { include: about(at), ..Default::default() })
+        }
         "StreamVerdicts" => whole(
             Code::NotFound,
             &StreamVerdictsRequest {

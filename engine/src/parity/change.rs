@@ -1,0 +1,47 @@
+//! What waits to be matched: open decisions, and changes.
+
+use crate::object::{ObjectRef, ResourceVersion};
+use crate::time::Time;
+use crate::verdict::Standing;
+use crate::view::EdgeView;
+use crate::work::ActionKind;
+use alloc::vec::Vec;
+
+/// A decision that waits for its change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) action: ActionKind,
+    pub(crate) since: Time,
+    /// It follows from a change of the object itself, and not of an owner.
+    pub(crate) is_own_change: bool,
+    /// The disagreement that reports it, once the wait is over.
+    pub(super) late: Option<u64>,
+}
+
+/// A change that looks like one of a collector.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) target: ObjectRef,
+    pub(crate) action: ActionKind,
+    pub(crate) at: Time,
+    /// The version that shows the change; `None` if a list without the object shows it.
+    pub(crate) version: Option<ResourceVersion>,
+    /// The references before the change, at most [`super::OWNERS_MAX`].
+    pub(crate) owners: Vec<Owner>,
+    pub(crate) owner_count: usize,
+    /// The decision about the object at the time of the change.
+    pub(crate) decided: Option<Open>,
+    /// The object was not judged yet, or facts were missing.
+    pub(crate) was_undecided: bool,
+    pub(crate) was_held: bool,
+    pub(crate) was_terminating: bool,
+}
+
+/// A reference of a changed object.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) view: EdgeView,
+    pub(crate) standing: Standing,
+    /// The change removes the reference.
+    pub(crate) removed: bool,
+}
