@@ -44,6 +44,10 @@ use tally::Tally;
 const OPEN_MAX: usize = 262_144;
 /// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
 const CHANGES_MAX: usize = 16_384;
+/// Maximum number of decisions that were just withdrawn.
+const PAST_MAX: usize = 1024;
+/// The other collector may have begun to act on the facts before a decision that is younger than this.
+pub(crate) const YOUNG: Duration = Duration::from_secs(10);
 /// Maximum number of kept disagreements of unknown class, and of all other classes.
 const KEPT_MAX: usize = 1000;
 /// Maximum number of references of an object that are compared and kept as evidence.
@@ -108,6 +112,8 @@ pub struct ParityView {
 #[derive(Debug)]
 pub(crate) struct Parity {
     open: BTreeMap<Uid, Open>,
+    /// Decisions that were withdrawn within [`YOUNG`].
+    past: VecDeque<(Time, Uid, Open)>,
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
@@ -127,6 +133,7 @@ impl Parity {
     pub(crate) fn new(now: Time) -> Parity {
         Parity {
             open: BTreeMap::new(),
+            past: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
             log: Log::default(),
@@ -197,13 +204,27 @@ impl Parity {
 
     /// Takes the end of a decision that no change ended.
     pub(crate) fn withdrawn(&mut self, now: Time, uid: &Uid) {
-        if self.open.remove(uid).is_some_and(|open| open.late.is_none()) {
-            self.tally.add(now, |counts| counts.withdrawn += 1);
+        let Some(open) = self.open.remove(uid).filter(|open| open.late.is_none()) else { return };
+        self.tally.add(now, |counts| counts.withdrawn += 1);
+        while self.past.pop_front_if(|(at, ..)| now.since(*at) > YOUNG).is_some() {}
+        if self.past.len() == PAST_MAX {
+            self.past.pop_front();
         }
+        self.past.push_back((now, uid.clone(), open));
     }
 
-    pub(crate) fn open(&self, uid: &Uid) -> Option<Open> {
-        self.open.get(uid).copied()
+    /// The decision about an object that a change belongs to: the open one. If that is another one, a decision to make
+    /// this change counts that was withdrawn just before, because the other collector may have acted on the same facts.
+    pub(crate) fn decision(&mut self, now: Time, uid: &Uid, action: ActionKind) -> Option<Open> {
+        let open = self.open.get(uid).copied();
+        if open.is_some_and(|open| open.action == action) {
+            return open;
+        }
+        let is_it = |(at, of, past): &(Time, Uid, Open)| of == uid && past.action == action && now.since(*at) <= YOUNG;
+        let Some(place) = self.past.iter().rposition(is_it) else { return open };
+        let (_, _, past) = self.past.remove(place)?;
+        self.tally.add(now, |counts| counts.withdrawn = counts.withdrawn.saturating_sub(1));
+        Some(past)
     }
 
     /// Begins the wait of a held decision again.
@@ -222,7 +243,10 @@ impl Parity {
     /// Takes a change. Returns a change that has to be judged at once.
     pub(crate) fn changed(&mut self, now: Time, change: Change) -> Option<Change> {
         if change.decided.is_some_and(|open| open.action == change.action) {
-            self.open.remove(&change.target.uid);
+            let is_it = |open: &Open| open.action == change.action;
+            if self.open.get(&change.target.uid).is_some_and(is_it) {
+                self.open.remove(&change.target.uid);
+            }
             if !self.is_audited() {
                 self.agreed(now, &change);
                 return None;

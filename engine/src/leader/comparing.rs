@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
-    Parity, SETTLED_WITHIN,
+    Parity, SETTLED_WITHIN, YOUNG,
 };
 use crate::verdict::{Standing, own_hold, standing, standings};
 use crate::view::{OwnerStanding, Undecided};
@@ -22,8 +22,6 @@ use core::time::Duration;
 
 /// Time between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The other collector may have begun to act on the facts before a decision that is younger than this.
-const YOUNG: Duration = Duration::from_secs(10);
 
 impl Leader {
     /// Whether this replica compares its decisions.
@@ -163,7 +161,7 @@ impl Leader {
             version,
             owners: owners.map(owner).collect(),
             owner_count: node.excess().map_or(node.references().len(), |excess| excess.count as usize),
-            decided: self.parity.open(&uid).filter(|_| !was_held),
+            decided: self.parity.decision(self.cx.now, &uid, action).filter(|_| !was_held),
             was_undecided: node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid),
             was_held,
             was_terminating: node.is_terminating(),
@@ -250,8 +248,8 @@ impl Leader {
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.is_some_and(|open| change.at.since(open.since) < YOUNG),
             other_coordinates: change.owners.iter().any(|owner| {
-                let elsewhere = [OwnerStanding::WrongNamespace, OwnerStanding::CoordinatesMismatch];
-                owner.removed && elsewhere.contains(&owner.view.standing)
+                use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
+                owner.removed && matches!(owner.view.standing, CoordinatesMismatch | InvalidScope | WrongNamespace)
             }),
             has_dependents,
             too_many: change.owner_count > change.owners.len(),

@@ -52,8 +52,8 @@ pub enum Class {
     /// Intended: the reference names its owner by a version that is not the preferred one, which the other collector
     /// may not resolve.
     OtherVersion,
-    /// Intended: a reference has the uid of an owner under another name, kind or namespace, and the other collector
-    /// takes it for a reference to that owner.
+    /// Intended: a reference has the uid of an owner under another name, kind, namespace or scope, and the other
+    /// collector takes it for a reference to that owner.
     OtherCoordinates,
     /// Intended: the object was created, or its references changed, under an owner that was already gone or in deletion.
     /// The other collector judges an object when an owner changes.
@@ -134,7 +134,7 @@ pub(crate) struct Case<'a> {
     pub(crate) facts_came: bool,
     /// The decision is so young that the other collector may have acted on the facts before it.
     pub(crate) is_young: bool,
-    /// The change removes a reference with the uid of an owner under other coordinates.
+    /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
     pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
     pub(crate) has_dependents: bool,
@@ -194,9 +194,16 @@ impl Case<'_> {
         if removed().any(|at| matches!(standings[at], Standing::Solid | Standing::InvalidScope)) {
             return self.by_facts();
         }
-        let is_orphaned = |at: usize| standings[at] == Standing::Orphaning;
         if self.was_terminating {
-            return if removed().all(is_orphaned) { self.same() } else { self.by_facts() };
+            let is_orphaned = |at: usize| standings[at] == Standing::Orphaning;
+            // The collector may have acted on the object as it was before its deletion mark.
+            let is_early = self.actor == Actor::Collector
+                && matches!(weigh(&standings), Weighed::Kept { drop } if removed().all(|at| drop.contains(&at)));
+            return match removed().all(is_orphaned) {
+                true => self.same(),
+                false if is_early => Finding::Agreed,
+                false => self.by_facts(),
+            };
         }
         match weigh(&standings) {
             Weighed::Undecided(cause) => self.unsettled(cause),

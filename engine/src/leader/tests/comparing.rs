@@ -441,3 +441,22 @@ fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
         assert_eq!(bench.sums(), expected, "without versions, an earlier look finds another request: {by_version}");
     }
 }
+
+#[test]
+fn a_decision_that_was_just_withdrawn_counts_as_followed() {
+    // The finalizer of the owner agrees in both cases.
+    for (pause, agreed, unattributed) in [(1, 2, 0), (11, 1, 1)] {
+        let mut bench = family();
+        bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion").with_finalizer("held"));
+        let mut released = object("things", "o", 104);
+        released.facts.terminating = true;
+        bench.seen("things", released.with_finalizer("held"));
+        bench.pass(Duration::from_secs(pause));
+        bench.deleted("configmaps", "a", 105);
+        bench.bookmark("things", 110);
+        bench.pass(A_MOMENT);
+        let counts = bench.counts();
+        assert_eq!((counts.agreed + counts.theirs_first, counts.unattributed), (agreed, unattributed), "{pause} s");
+        assert_eq!(counts.withdrawn, u64::from(pause > 10), "{pause} s");
+    }
+}
