@@ -44,7 +44,7 @@ use tally::Tally;
 const OPEN_MAX: usize = 262_144;
 /// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
 const CHANGES_MAX: usize = 16_384;
-/// Maximum number of decisions that were just withdrawn.
+/// Maximum number of decisions that have just ended.
 const PAST_MAX: usize = 1024;
 /// The other collector may have begun to act on the facts before a decision that is younger than this.
 pub(crate) const YOUNG: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ pub struct ParityView {
 #[derive(Debug)]
 pub(crate) struct Parity {
     open: BTreeMap<Uid, Open>,
-    /// Decisions that were withdrawn within [`YOUNG`].
+    /// Decisions that were withdrawn, replaced or followed within [`YOUNG`].
     past: VecDeque<(Time, Uid, Open)>,
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
@@ -190,41 +190,66 @@ impl Parity {
     }
 
     /// Takes a new decision. A decision to do the same for other facts keeps its time.
-    pub(crate) fn decided(&mut self, now: Time, uid: Uid, action: ActionKind, is_own_change: bool) {
-        let known = self.open.get(&uid);
-        if known.is_some_and(|known| known.action == action) {
-            return;
-        }
-        if known.is_none() && self.open.len() >= OPEN_MAX {
-            return self.tally.add(now, |counts| counts.not_compared += 1);
+    pub(crate) fn decided(&mut self, now: Time, uid: Uid, mut open: Open) {
+        match self.open.get(&uid) {
+            Some(known) if known.action == open.action => {
+                (open.since, open.is_own_change, open.late) = (known.since, known.is_own_change, known.late);
+                if known.removes != open.removes {
+                    let replaced = known.clone();
+                    self.passed(now, uid.clone(), Open { late: None, ..replaced });
+                }
+                self.open.insert(uid, open);
+                return;
+            }
+            Some(replaced) => {
+                let replaced = replaced.clone();
+                self.passed(now, uid.clone(), replaced);
+            }
+            None if self.open.len() >= OPEN_MAX => return self.tally.add(now, |counts| counts.not_compared += 1),
+            None => {}
         }
         self.waiting.push_back((now, uid.clone()));
-        self.open.insert(uid, Open { action, since: now, is_own_change, late: None });
+        self.open.insert(uid, open);
     }
 
     /// Takes the end of a decision that no change ended.
     pub(crate) fn withdrawn(&mut self, now: Time, uid: &Uid) {
         let Some(open) = self.open.remove(uid).filter(|open| open.late.is_none()) else { return };
         self.tally.add(now, |counts| counts.withdrawn += 1);
+        self.passed(now, uid.clone(), Open { counted: true, ..open });
+    }
+
+    /// Remembers a decision for a while.
+    fn passed(&mut self, now: Time, uid: Uid, open: Open) {
         while self.past.pop_front_if(|(at, ..)| now.since(*at) > YOUNG).is_some() {}
         if self.past.len() == PAST_MAX {
             self.past.pop_front();
         }
-        self.past.push_back((now, uid.clone(), open));
+        self.past.push_back((now, uid, open));
     }
 
-    /// The decision about an object that a change belongs to: the open one. If that is another one, a decision to make
-    /// this change counts that was withdrawn just before, because the other collector may have acted on the same facts.
-    pub(crate) fn decision(&mut self, now: Time, uid: &Uid, action: ActionKind) -> Option<Open> {
-        let open = self.open.get(uid).copied();
-        if open.is_some_and(|open| open.action == action) {
-            return open;
+    /// The decision about an object that a change belongs to, and whether the change carries it out. If the open decision
+    /// is another one, a decision counts that was withdrawn, replaced or followed in part just before, because the other
+    /// collector may have acted on the same facts.
+    pub(crate) fn decision(
+        &mut self,
+        now: Time,
+        uid: &Uid,
+        action: ActionKind,
+        removed: &[Uid],
+    ) -> (Option<Open>, bool) {
+        let open = self.open.get(uid);
+        if open.is_some_and(|open| open.covers(action, removed)) {
+            return (open.cloned(), true);
         }
-        let is_it = |(at, of, past): &(Time, Uid, Open)| of == uid && past.action == action && now.since(*at) <= YOUNG;
-        let Some(place) = self.past.iter().rposition(is_it) else { return open };
-        let (_, _, past) = self.past.remove(place)?;
-        self.tally.add(now, |counts| counts.withdrawn = counts.withdrawn.saturating_sub(1));
-        Some(past)
+        let is_it =
+            |(at, of, past): &(Time, Uid, Open)| of == uid && past.covers(action, removed) && now.since(*at) <= YOUNG;
+        let place = self.past.iter().rposition(is_it);
+        let Some((_, _, past)) = place.and_then(|place| self.past.remove(place)) else { return (open.cloned(), false) };
+        if past.counted {
+            self.tally.add(now, |counts| counts.withdrawn = counts.withdrawn.saturating_sub(1));
+        }
+        (Some(past), true)
     }
 
     /// Begins the wait of a held decision again.
@@ -242,10 +267,14 @@ impl Parity {
 
     /// Takes a change. Returns a change that has to be judged at once.
     pub(crate) fn changed(&mut self, now: Time, change: Change) -> Option<Change> {
-        if change.decided.is_some_and(|open| open.action == change.action) {
-            let is_it = |open: &Open| open.action == change.action;
-            if self.open.get(&change.target.uid).is_some_and(is_it) {
-                self.open.remove(&change.target.uid);
+        if change.follows {
+            let uid = &change.target.uid;
+            if let Some(open) = self.open.remove(uid) {
+                if open.action != change.action {
+                    self.open.insert(uid.clone(), open);
+                } else if open.action == ActionKind::RemoveOwnerReferences {
+                    self.passed(now, uid.clone(), Open { late: None, ..open });
+                }
             }
             if !self.is_audited() {
                 self.agreed(now, &change);
@@ -265,7 +294,7 @@ impl Parity {
     }
 
     fn agreed(&mut self, now: Time, change: &Change) {
-        let Some(open) = change.decided.filter(|open| open.action == change.action) else {
+        let Some(open) = change.decided.as_ref().filter(|_| change.follows) else {
             self.tally.add(now, |counts| counts.theirs_first += 1);
             return self.tally.row(&change.target, |row| row.agreed += 1);
         };
@@ -295,7 +324,7 @@ impl Parity {
         match finding {
             Finding::Agreed => self.agreed(now, &change),
             Finding::Unattributed => {
-                if let Some(number) = change.decided.and_then(|open| open.late) {
+                if let Some(number) = change.decided.as_ref().and_then(|open| open.late) {
                     self.take_back(number);
                 }
                 self.tally.add(now, |counts| counts.unattributed += 1);
@@ -331,7 +360,8 @@ impl Parity {
         let wait = self.wait();
         while let Some((since, uid)) = self.waiting.pop_front_if(|(since, _)| now.since(*since) >= wait) {
             if let Some(open) = self.open.get(&uid).filter(|open| open.since == since && open.late.is_none()) {
-                return Some((uid, *open));
+                let open = open.clone();
+                return Some((uid, open));
             }
         }
         None

@@ -29,6 +29,8 @@ pub struct Tombstone {
     pub deletion_time: Option<NonZeroU32>,
     /// The object was in foreground deletion.
     pub deleted_dependents: bool,
+    /// The object was in orphaning deletion.
+    pub orphaned_dependents: bool,
 }
 
 /// In the order of deletion. For an object that was deleted twice, the last time counts.

@@ -49,8 +49,18 @@ impl Leader {
     /// Takes a decision.
     pub(super) fn compare_decision(&mut self, uid: &Uid, action: ActionKind) {
         if self.compares() {
+            let removes = match self.dispatcher.queue().get(uid).map(|item| &item.draft.action) {
+                Some(Action::RemoveOwnerReferences { owner_uids, entries }) => {
+                    owner_uids.iter().chain(entries.iter().map(|entry| &entry.uid)).cloned().collect()
+                }
+                Some(
+                    Action::Delete { .. } | Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. },
+                )
+                | None => [].into(),
+            };
             let is_own_change = self.follows_own_change(uid);
-            self.parity.decided(self.cx.now, uid.clone(), action, is_own_change);
+            let open = Open::new(action, removes, self.cx.now, is_own_change);
+            self.parity.decided(self.cx.now, uid.clone(), open);
             self.look_again();
         }
     }
@@ -64,7 +74,11 @@ impl Leader {
         let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
         owners.peek().is_some()
             && owners.all(|owner| match owner.known() {
-                Known::Absent(proof) => proof.version().is_some_and(|gone| gone.is_before(&version)),
+                Known::Absent(proof) => {
+                    let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
+                    let deleted = buried.and_then(|gone| gone.deleted.as_ref());
+                    deleted.or(proof.version()).is_some_and(|gone| gone.is_before(&version))
+                }
                 Known::Observed | Known::Read { .. } => {
                     owner.resource_version().is_some_and(|seen| seen.is_before(&version))
                 }
@@ -152,19 +166,30 @@ impl Leader {
         let was_held =
             own_hold(graph, node).is_some() || self.holding().on(&target).any(|hold| matches!(hold, Hold::Guard(_)));
         let views = self.world.first_edges(id, OWNERS_MAX);
+        let uids: Vec<Uid> =
+            removed.iter().filter_map(|&at| views.get(at)).map(|view| view.reference.uid.clone()).collect();
         let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
         let owner = |(at, (view, standing))| Owner { view, standing, removed: removed.contains(&at) };
+        let excess = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
+        let was_undecided = node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid);
+        let was_terminating = node.is_terminating();
+        let owners = owners.map(owner).collect();
+        let (decided, follows) = match was_held {
+            true => (None, false),
+            false => self.parity.decision(self.cx.now, &uid, action, &uids),
+        };
         let change = Change {
             target,
             action,
             at: self.cx.now,
             version,
-            owners: owners.map(owner).collect(),
-            owner_count: node.excess().map_or(node.references().len(), |excess| excess.count as usize),
-            decided: self.parity.decision(self.cx.now, &uid, action).filter(|_| !was_held),
-            was_undecided: node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid),
+            owners,
+            owner_count: excess,
+            decided,
+            follows,
+            was_undecided,
             was_held,
-            was_terminating: node.is_terminating(),
+            was_terminating,
         };
         if was_held {
             // The decision waited for nothing.
@@ -203,7 +228,7 @@ impl Leader {
         }
         self.parity.put_back(waiting);
         while let Some((uid, open)) = self.parity.overdue(self.cx.now) {
-            self.decision_overdue(&uid, open);
+            self.decision_overdue(&uid, &open);
         }
         if let Some(view) = self.parity.tell(self.cx.now) {
             self.cx.event(Event::Compared(Box::new(view)));
@@ -223,8 +248,7 @@ impl Leader {
             standing == Standing::Unverified(Undecided::OwnerUnverified)
                 || standing == Standing::Unverified(Undecided::CollectionUnsynced)
         };
-        let same = change.decided.is_some_and(|open| open.action == change.action);
-        let unsettled = !same && (has_dependents || settled.iter().any(open_question));
+        let unsettled = !change.follows && (has_dependents || settled.iter().any(open_question));
         if unsettled && age < SETTLED_WITHIN && !early {
             return Some(change);
         }
@@ -240,16 +264,20 @@ impl Leader {
         let finding = Case {
             action: change.action,
             actor,
-            decided: change.decided.map(|open| open.action),
+            decided: change.decided.as_ref().map(|open| open.action),
+            follows: change.follows,
             was_undecided: change.was_undecided,
             was_held: change.was_held,
             was_terminating: change.was_terminating,
             owners: &settled,
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
-            is_young: change.decided.is_some_and(|open| change.at.since(open.since) < YOUNG),
-            other_coordinates: change.owners.iter().any(|owner| {
+            is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
+            other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
-                owner.removed && matches!(owner.view.standing, CoordinatesMismatch | InvalidScope | WrongNamespace)
+                let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;
+                let is_elsewhere =
+                    |owner: &Owner| matches!(owner.view.standing, CoordinatesMismatch | InvalidScope | WrongNamespace);
+                change.owners.iter().any(|owner| is_it(owner) && is_elsewhere(owner))
             }),
             has_dependents,
             too_many: change.owner_count > change.owners.len(),
@@ -299,6 +327,9 @@ impl Leader {
             gone.kind == object.kind && gone.namespace == object.namespace && gone.name == object.name
         };
         if let Some(gone) = gone.filter(|gone| is_same(&gone.object)) {
+            if gone.orphaned_dependents {
+                return Standing::Orphaning;
+            }
             let before = |deleted: &ResourceVersion| change.version.as_ref().is_none_or(|at| deleted.is_before(at));
             return match &gone.deleted {
                 Some(deleted) if !before(deleted) && gone.deleted_dependents => Standing::Waiting,
@@ -333,7 +364,7 @@ impl Leader {
     }
 
     /// Reports a decision that the other collector did not follow in time.
-    fn decision_overdue(&mut self, uid: &Uid, open: Open) {
+    fn decision_overdue(&mut self, uid: &Uid, open: &Open) {
         let Some(item) = self.dispatcher.queue().get(uid) else { return self.parity.end(uid) };
         let draft = item.draft.clone();
         let node = self.world.graph().primary(uid);

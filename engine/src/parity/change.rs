@@ -1,21 +1,40 @@
 //! What waits to be matched: open decisions, and changes.
 
-use crate::object::{ObjectRef, ResourceVersion};
+use crate::object::{ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::verdict::Standing;
 use crate::view::EdgeView;
 use crate::work::ActionKind;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// A decision that waits for its change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) action: ActionKind,
+    /// The owners whose references it removes.
+    pub(crate) removes: Arc<[Uid]>,
     pub(crate) since: Time,
     /// It follows from a change of the object itself, and not of an owner.
     pub(crate) is_own_change: bool,
+    /// It counts as withdrawn.
+    pub(super) counted: bool,
     /// The disagreement that reports it, once the wait is over.
     pub(super) late: Option<u64>,
+}
+
+impl Open {
+    /// A new decision. `removes` are the owners whose references it removes.
+    pub(crate) fn new(action: ActionKind, removes: Arc<[Uid]>, since: Time, is_own_change: bool) -> Open {
+        Open { action, removes, since, is_own_change, counted: false, late: None }
+    }
+
+    /// Whether a change carries the decision out, or a part of it: a collector may remove references one owner at a
+    /// time.
+    pub(super) fn covers(&self, action: ActionKind, removed: &[Uid]) -> bool {
+        let is_part = || removed.iter().all(|uid| self.removes.contains(uid));
+        self.action == action && (action != ActionKind::RemoveOwnerReferences || is_part())
+    }
 }
 
 /// A change that looks like one of a collector.
@@ -31,6 +50,8 @@ pub(crate) struct Change {
     pub(crate) owner_count: usize,
     /// The decision about the object at the time of the change.
     pub(crate) decided: Option<Open>,
+    /// The change carries this decision out.
+    pub(crate) follows: bool,
     /// The object was not judged yet, or facts were missing.
     pub(crate) was_undecided: bool,
     pub(crate) was_held: bool,

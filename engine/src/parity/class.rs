@@ -125,6 +125,8 @@ pub(crate) struct Case<'a> {
     pub(crate) action: ActionKind,
     pub(crate) actor: Actor,
     pub(crate) decided: Option<ActionKind>,
+    /// The change carries the decision out.
+    pub(crate) follows: bool,
     pub(crate) was_undecided: bool,
     pub(crate) was_held: bool,
     pub(crate) was_terminating: bool,
@@ -147,7 +149,7 @@ impl Case<'_> {
         if self.actor == Actor::Other {
             return Finding::Unattributed;
         }
-        if self.decided == Some(self.action) {
+        if self.follows {
             return Finding::Agreed;
         }
         if self.was_held && matches!(self.action, ActionKind::Delete | ActionKind::RemoveOwnerReferences) {

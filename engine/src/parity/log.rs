@@ -74,7 +74,14 @@ impl Log {
             match (audited.verb, versions) {
                 (AuditedVerb::Delete, Some((one, other))) if is_deletion => (one == other).then_some((0, apart)),
                 (AuditedVerb::Delete, None) if is_deletion => Some((0, apart)),
-                (AuditedVerb::Change, Some((one, other))) if !is_deletion => (one == other).then_some((0, apart)),
+                // The removal of the last finalizer answers with the version before the deletion.
+                (AuditedVerb::Change, Some((one, other))) if change.action == ActionKind::RemoveFinalizer => {
+                    Some((u8::from(one != other), apart))
+                }
+                // A later request may answer with the same version. The first one made it.
+                (AuditedVerb::Change, Some((one, other))) if !is_deletion => {
+                    (one == other).then_some((0, audited.at.since(Time::ZERO)))
+                }
                 (AuditedVerb::Change, None) if !is_deletion => Some((0, apart)),
                 (AuditedVerb::Delete | AuditedVerb::DeleteCollection | AuditedVerb::Change, _) => None,
             }

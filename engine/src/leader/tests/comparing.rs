@@ -259,6 +259,7 @@ fn a_decision_whose_facts_change_is_withdrawn() {
     bench.seen("configmaps", child(105).owned_by("things", "p"));
     let counts = bench.counts();
     assert_eq!((bench.sums(), counts.withdrawn), ([0; 5], 0), "another decision about the object follows");
+    bench.pass(Duration::from_secs(11));
     bench.deleted("configmaps", "a", 106);
     bench.bookmark("things", 110);
     bench.pass(A_MOMENT);

@@ -24,6 +24,7 @@ pub(in crate::leader) struct Leaving {
     resource_version: Option<ResourceVersion>,
     deletion_time: Option<NonZeroU32>,
     deleted_dependents: bool,
+    orphaned_dependents: bool,
 }
 
 impl World {
@@ -103,6 +104,7 @@ impl World {
             resource_version: node.resource_version(),
             deletion_time,
             deleted_dependents: node.deletes_dependents(),
+            orphaned_dependents: node.orphans_dependents(),
         };
         self.coverage.kind_mut(kind).count_out(was_fresh);
         self.deletions.remove(&id);
@@ -156,6 +158,7 @@ impl World {
             resource_version,
             deletion_time,
             deleted_dependents,
+            orphaned_dependents,
         } = leaving;
         self.tombstones.put(Tombstone {
             object,
@@ -166,6 +169,7 @@ impl World {
             deleted,
             deletion_time,
             deleted_dependents,
+            orphaned_dependents,
         });
     }
 

@@ -12,6 +12,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         action: ActionKind::Delete,
         actor: Actor::Unknown,
         decided: None,
+        follows: false,
         was_undecided: false,
         was_held: false,
         was_terminating: false,
@@ -51,10 +52,11 @@ fn deletions() {
     ];
     for (standings, decided, facts_came, unknown, collector) in rows {
         let owners = stays(standings);
-        let case = Case { decided, facts_came, ..deletion(&owners) };
+        let follows = decided == Some(Delete);
+        let case = Case { decided, follows, facts_came, ..deletion(&owners) };
         assert_eq!(case.finding(), unknown, "{case:?}");
         assert_eq!(Case { actor: Actor::Collector, ..case }.finding(), collector, "{standings:?} by the collector");
-        let other = Case { actor: Actor::Other, decided, facts_came, ..deletion(&owners) };
+        let other = Case { actor: Actor::Other, decided, follows, facts_came, ..deletion(&owners) };
         assert_eq!(other.finding(), Finding::Unattributed, "{standings:?} by another user");
     }
 }
@@ -86,7 +88,8 @@ fn removed_references() {
     for (removed, other, decided, facts_came, was_terminating, is_young, finding) in rows {
         let owners: Vec<_> = [(removed, true)].into_iter().chain(other.map(|other| (other, false))).collect();
         let action = RemoveOwnerReferences;
-        let case = Case { action, decided, facts_came, was_terminating, is_young, ..deletion(&owners) };
+        let follows = decided == Some(action);
+        let case = Case { action, decided, follows, facts_came, was_terminating, is_young, ..deletion(&owners) };
         assert_eq!(case.finding(), finding, "{case:?}");
     }
 }
