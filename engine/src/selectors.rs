@@ -81,6 +81,7 @@ pub struct Table {
     /// The wanted keys of labels and of annotations.
     labels: Texts<Option<Key>>,
     annotations: Texts<Option<Key>>,
+    sieve: Sieve,
     /// The requirements on each key.
     keys: Vec<OnKey>,
     /// The selector of each requirement, and whether the requirement holds without the key.
@@ -118,6 +119,63 @@ struct Texts<T> {
     all: Vec<(u64, Name, T)>,
 }
 
+/// The wanted keys, and those of their values that turn requirements, as one bit each. Two lines of the cache say of
+/// nearly every label that it turns nothing. A bit that two share costs only time.
+#[derive(Clone, Debug, PartialEq)]
+struct Sieve([u64; 256]);
+
+impl Default for Sieve {
+    fn default() -> Sieve {
+        Sieve([0; 256])
+    }
+}
+
+impl Sieve {
+    /// Stands for the value in a pair if values that are not in the sieve may turn requirements.
+    const ANY: u64 = u64::MAX;
+
+    fn pair(key: u64, value: u64) -> u64 {
+        (key.rotate_left(32) ^ value).wrapping_mul(FACTOR)
+    }
+
+    #[inline]
+    fn has(&self, number: u64) -> bool {
+        self.0[(number >> 56) as usize] >> (number >> 50 & 63) & 1 == 1
+    }
+
+    fn add(&mut self, number: u64) {
+        self.0[(number >> 56) as usize] |= 1 << (number >> 50 & 63);
+    }
+
+    fn add_test(&mut self, key: &Name, test: &Test) {
+        let key = number_of(key.as_bytes());
+        self.add(key);
+        match test {
+            Test::In(values) | Test::NotIn(values) => {
+                values.iter().for_each(|value| self.add(Sieve::pair(key, number_of(value.as_bytes()))));
+            }
+            Test::Exists | Test::DoesNotExist | Test::Lists(_) => self.add(Sieve::pair(key, Sieve::ANY)),
+        }
+    }
+}
+
+/// An odd number without a pattern.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A number that depends on the length, the begin and the end of a text, in its upper bits on all of them. Texts that
+/// differ only between share a number, and are searched one by one. They are those of guards.
+#[inline]
+fn number_of(text: &[u8]) -> u64 {
+    let ends = if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
+        u64::from_le_bytes(*begin).rotate_left(29) ^ u64::from_le_bytes(*end)
+    } else if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
+        u64::from(u32::from_le_bytes(*begin)) << 32 | u64::from(u32::from_le_bytes(*end))
+    } else {
+        text.iter().fold(0, |ends, &byte| ends << 8 | u64::from(byte))
+    };
+    (ends ^ text.len() as u64).wrapping_mul(FACTOR)
+}
+
 impl<T> Default for Texts<T> {
     fn default() -> Texts<T> {
         Texts { slots: vec![], all: vec![] }
@@ -127,20 +185,6 @@ impl<T> Default for Texts<T> {
 impl<T: Default> Texts<T> {
     /// There are at least as many slots for each text.
     const SLOTS_EACH: usize = 8;
-
-    /// A number that depends on the length, the begin and the end of a text, in its upper bits on all of them. Texts that
-    /// differ only between share a number, and are searched one by one. They are those of guards.
-    #[inline]
-    fn number(text: &[u8]) -> u64 {
-        let ends = if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
-            u64::from_le_bytes(*begin).rotate_left(29) ^ u64::from_le_bytes(*end)
-        } else if let (Some(begin), Some(end)) = (text.first_chunk(), text.last_chunk()) {
-            u64::from(u32::from_le_bytes(*begin)) << 32 | u64::from(u32::from_le_bytes(*end))
-        } else {
-            text.iter().fold(0, |ends, &byte| ends << 8 | u64::from(byte))
-        };
-        (ends ^ text.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
 
     /// The first slot of a number.
     #[inline]
@@ -166,7 +210,7 @@ impl<T: Default> Texts<T> {
         if self.slots.is_empty() {
             return None;
         }
-        let number = Texts::<T>::number(text);
+        let number = number_of(text);
         if self.slots[self.home(number)] == 0 { None } else { self.found(number, text) }
     }
 
@@ -176,7 +220,7 @@ impl<T: Default> Texts<T> {
     }
 
     fn entry(&mut self, text: &Name) -> &mut T {
-        let number = Texts::<T>::number(text.as_bytes());
+        let number = number_of(text.as_bytes());
         self.make_room();
         let at = match self.place(number, text.as_bytes()) {
             (_, Some(at)) => at,
@@ -263,6 +307,7 @@ impl Table {
                 self.keys.push(OnKey::default());
             }
             self.keys[at].add(test, self.requirements.len());
+            self.sieve.add_test(key, test);
             let holds = test.holds_without();
             unmet += u16::from(!holds);
             self.requirements.push((number, holds));
@@ -313,6 +358,23 @@ impl Matcher {
 
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// Whether a label or annotation may change what the present object turns, or may be refused. Only then it needs
+    /// [`Matcher::wants`], which costs more. Few do.
+    #[inline]
+    pub fn may_want(&self, key: &[u8], value: &[u8]) -> bool {
+        let key = number_of(key);
+        self.table.sieve.has(key) && self.may_turn(key, value)
+    }
+
+    fn may_turn(&self, key: u64, value: &[u8]) -> bool {
+        let sieve = &self.table.sieve;
+        // A repeated key takes back what its value before turned. A wanted key refuses a value that is not UTF-8.
+        !self.turned.is_empty()
+            || sieve.has(Sieve::pair(key, number_of(value)))
+            || sieve.has(Sieve::pair(key, Sieve::ANY))
+            || !value.is_ascii()
     }
 
     /// The key, if a selector has a requirement on it, so that its value has to be read.

@@ -11,7 +11,9 @@ fn label(key: &str, test: Test) -> Requirement {
 }
 
 fn give(matcher: &mut Matcher, of: Labelled, key: &str, value: &str) {
-    if let Some(key) = matcher.wants(of, key) {
+    if matcher.may_want(key.as_bytes(), value.as_bytes())
+        && let Some(key) = matcher.wants(of, key)
+    {
         matcher.take(key, value);
     }
 }
@@ -181,11 +183,25 @@ fn a_table_of_any_size_finds_its_texts_and_no_others() {
         assert_eq!(texts.get(format!("{number}/a-longer-key").as_bytes()), Some(&number));
         assert_eq!(texts.get(format!("key-{number}-").as_bytes()), None);
         for text in [format!("key-{number}"), format!("{number}/a-longer-key")] {
-            let hash = Texts::<usize>::number(text.as_bytes());
+            let hash = number_of(text.as_bytes());
             let (slot, _) = texts.place(hash, text.as_bytes());
             let looks = slot.wrapping_sub(texts.home(hash)) % texts.slots.len();
             assert!(looks < 20, "{text} is found after {looks} looks");
         }
         assert_eq!(texts.get(format!("x{number}/a-longer-key").as_bytes()), None);
     }
+}
+
+#[test]
+fn a_matcher_rejects_most_labels_without_a_search_even_with_all_selectors() {
+    let mut selectors = Selectors::default();
+    for number in 0..SELECTORS_MAX {
+        let key = format!("example.com/key-{}", number % 10);
+        selectors.want(&[label(&key, Test::In(names(&[&format!("value-{number}")])))]).expect("room");
+    }
+    let matcher = Matcher::new(selectors.table().clone());
+    let searched = |key: &str, value: &str| usize::from(matcher.may_want(key.as_bytes(), value.as_bytes()));
+    let of_key: usize = (0..1000).map(|number| searched("example.com/key-7", &format!("other-{number}"))).sum();
+    let of_others: usize = (0..1000).map(|number| searched(&format!("key-{number}"), "value-7")).sum();
+    assert!(of_key < 150 && of_others < 50, "{of_key} and {of_others} of 1000");
 }

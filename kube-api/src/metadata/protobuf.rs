@@ -131,23 +131,26 @@ impl<'a> Metadata<'a> {
     /// Gives the labels and annotations to `matcher`.
     pub(super) fn mark(&self, matcher: &mut Matcher) -> Result<(), Malformed> {
         let Repeated { from: mut fields, mut count } = self.marks;
+        // Separate from `fields`, because two words fit in registers.
+        let mut rest = fields.metadata.rest();
         while count > 0 {
-            let (of, key, value) = if let Some((of, entry, rest)) = plain_entry(fields.metadata.rest()) {
-                fields.metadata = Fields::new(rest);
-                (of, entry.0, entry.1)
+            let (of, (key, value)) = if let Some((of, entry, after)) = plain_entry(rest) {
+                rest = after;
+                (of, entry)
             } else {
+                fields.metadata = Fields::new(rest);
                 let Some(field) = fields.next()? else { break };
+                rest = fields.metadata.rest();
                 let of = match field.number {
                     LABELS => Labelled::Label,
                     ANNOTATIONS => Labelled::Annotation,
                     _ => continue,
                 };
-                let (key, value) = entry(field)?;
-                (of, key, value)
+                (of, entry(field)?)
             };
             count -= 1;
-            if let Some(key) = matcher.wants(of, key) {
-                matcher.take(key, std::str::from_utf8(value).map_err(|_| Malformed::NotUtf8(2))?);
+            if matcher.may_want(key, value) {
+                give(matcher, of, key, value)?;
             }
         }
         Ok(())
@@ -167,18 +170,34 @@ impl<'a> Metadata<'a> {
 /// The key and the value of an entry of a map.
 type Entry<'a> = (&'a [u8], &'a [u8]);
 
+/// Gives an entry to `matcher` that may change the marks. Few entries do, and the loop over all is quicker without it.
+#[cold]
+fn give(matcher: &mut Matcher, of: Labelled, key: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    if let Some(key) = matcher.wants(of, key) {
+        matcher.take(key, std::str::from_utf8(value).map_err(|_| Malformed::NotUtf8(2))?);
+    }
+    Ok(())
+}
+
 /// The label or annotation at the begin of the rest of a metadata message, and what follows it, if all of it is short.
 /// Nearly all are.
 #[inline]
 fn plain_entry(rest: &[u8]) -> Option<(Labelled, Entry<'_>, &[u8])> {
-    let [tag, length @ 0..0x80, rest @ ..] = rest else { return None };
+    let [tag, length @ 0..0x80, KEY, key_length, rest @ ..] = rest else { return None };
     let of = match u32::from(*tag) {
         tag if tag == (LABELS << 3 | BYTES) => Labelled::Label,
         tag if tag == (ANNOTATIONS << 3 | BYTES) => Labelled::Annotation,
         _ => return None,
     };
-    let (entry, rest) = rest.split_at_checked(usize::from(*length))?;
-    Some((of, short_entry(entry)?, rest))
+    let (key, [VALUE, value_length, rest @ ..]) = rest.split_at_checked(usize::from(*key_length))? else {
+        return None;
+    };
+    // The entry has nothing else, so that both lengths are below its own, and each takes one byte.
+    if usize::from(*key_length) + usize::from(*value_length) + 4 != usize::from(*length) {
+        return None;
+    }
+    let (value, rest) = rest.split_at_checked(usize::from(*value_length))?;
+    Some((of, (key, value), rest))
 }
 
 /// A short key, a short value, and nothing else.

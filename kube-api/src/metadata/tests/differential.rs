@@ -11,12 +11,12 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     from_environment("SEED").unwrap_or(1)
 }
 
 /// Configurable: `ROUNDS=1000000 SEED=7 cargo test -p graph-service what_prost_reads`.
-fn rounds() -> usize {
+pub(super) fn rounds() -> usize {
     from_environment("ROUNDS").and_then(|rounds| rounds.try_into().ok()).unwrap_or(4_000)
 }
 
