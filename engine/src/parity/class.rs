@@ -167,8 +167,9 @@ impl Case<'_> {
             ActionKind::RemoveOwnerReferences => {
                 let is_of_living =
                     self.owners.iter().any(|&(standing, removed)| removed && standing == Standing::Solid);
+                let by_uid = self.other_coordinates && (self.actor == Actor::Collector || !is_of_living);
                 match self.removal() {
-                    Finding::TheirsOnly(_) | Finding::Unattributed if self.other_coordinates && !is_of_living => {
+                    Finding::TheirsOnly(_) | Finding::Unattributed if by_uid => {
                         Finding::TheirsOnly(Class::OtherCoordinates)
                     }
                     finding @ (Finding::Agreed | Finding::TheirsOnly(_) | Finding::Unattributed) => finding,

@@ -103,6 +103,14 @@ fn what_explains_any_change() {
     let elsewhere =
         Case { action: ActionKind::RemoveOwnerReferences, other_coordinates: true, ..deletion(&owners_elsewhere) };
     assert_eq!(elsewhere.finding(), Finding::TheirsOnly(Class::OtherCoordinates));
+    let by_uid = [(Standing::Solid, true), (OPEN, true)];
+    for (actor, finding) in
+        [(Actor::Unknown, Finding::Unattributed), (Actor::Collector, Finding::TheirsOnly(Class::OtherCoordinates))]
+    {
+        let action = ActionKind::RemoveOwnerReferences;
+        let both = Case { action, actor, other_coordinates: true, ..deletion(&by_uid) };
+        assert_eq!(both.finding(), finding, "{actor:?}");
+    }
     let many = Case { too_many: true, ..deletion(&owners) };
     assert_eq!(many.finding(), Finding::TheirsOnly(Class::TooManyReferences));
     let unblocked = Case { action: ActionKind::UnblockOwnerReferences, ..deletion(&owners) };
