@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use tower::{Service as _, ServiceExt as _};
 
 /// Minimum time from one attempt to connect to the next. The calls between them get the result of the first.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) struct Backend {
     pub(super) session: Session,

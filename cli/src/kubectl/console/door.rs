@@ -1,5 +1,5 @@
-//! Who may call. A page of another origin cannot read the token, so it cannot call for the user. A name that an attacker
-//! points at this machine is not a host of this server.
+//! Who may call. A page of another origin cannot read the token, so it cannot call for the user. A name that an
+//! attacker points at this machine is not a host of this server.
 
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Request, StatusCode};

@@ -1,4 +1,4 @@
-use super::backend::Backend;
+use super::backend::{AGAIN_AFTER, Backend};
 use super::calls::refusal;
 use super::door::Door;
 use super::files::answer_of;
@@ -32,6 +32,8 @@ use tonic::body::Body;
 const HOSTS: [&str; 2] = ["127.0.0.1:8080", "localhost:8080"];
 const CALL: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";
 const STREAM: &str = "/ownergraph.admin.v1beta1.AdminService/WatchStatus";
+/// The scripted service says that it is not the one to ask.
+const ELSEWHERE: &str = "/ownergraph.admin.v1beta1.AdminService/ListExecutors";
 
 /// A console in front of a graph service that is scripted, and of an API server that answers nothing.
 struct Bench {
@@ -41,6 +43,7 @@ struct Bench {
     pieces: mpsc::Sender<Bytes>,
     /// Calls that reached the graph service.
     seen: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
     _served: JoinSet<()>,
 }
 
@@ -48,9 +51,10 @@ impl Bench {
     async fn new(writes: bool) -> Bench {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (seen, mut served) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+        let (seen, connections, mut served) =
+            (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), JoinSet::new());
         let (pieces, script) = mpsc::channel(8);
-        served.spawn(graph(listener, Arc::clone(&seen), script));
+        served.spawn(graph(listener, Arc::clone(&seen), Arc::clone(&connections), script));
         let no_answer = tower::service_fn(async |_: Request<kube::client::Body>| {
             Ok::<_, Infallible>(Response::builder().status(404).body(kube::client::Body::empty()).unwrap())
         });
@@ -61,7 +65,7 @@ impl Bench {
         let backend = Backend::new(Session::over(cluster, asking, printer), writes);
         let door = Door::new(8080).unwrap();
         let token = door.link().rsplit_once('=').unwrap().1.to_owned();
-        Bench { site: Site::new(door, backend), token, pieces, seen, _served: served }
+        Bench { site: Site::new(door, backend), token, pieces, seen, connections, _served: served }
     }
 
     /// A request as the page makes it.
@@ -80,18 +84,28 @@ impl Bench {
 }
 
 /// A graph service: the head of each call is answered at once. Calls of the stream get the script as their answer.
-async fn graph(listener: TcpListener, seen: Arc<AtomicUsize>, script: mpsc::Receiver<Bytes>) {
+async fn graph(
+    listener: TcpListener,
+    seen: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+    script: mpsc::Receiver<Bytes>,
+) {
     let script = Arc::new(std::sync::Mutex::new(Some(script)));
-    let mut connections = JoinSet::new();
+    let mut served = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
+        connections.fetch_add(1, Ordering::Relaxed);
         let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
         let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+            let is_elsewhere = request.uri().path() == ELSEWHERE;
             let for_stream = (request.uri().path() == STREAM).then(|| script.lock().unwrap().take());
             let seen = Arc::clone(&seen);
             async move {
                 let foreign = ["x-ownergraph-token", "origin", "cookie", "authorization"];
                 assert!(foreign.iter().all(|name| !request.headers().contains_key(*name)), "{request:?}");
                 seen.fetch_add(1, Ordering::Relaxed);
+                if is_elsewhere {
+                    return Ok::<_, Infallible>(tonic::Status::unavailable("another replica leads").into_http());
+                }
                 let body = match for_stream {
                     Some(Some(script)) => {
                         let pieces = futures::stream::unfold(script, async |mut script| {
@@ -116,7 +130,7 @@ async fn graph(listener: TcpListener, seen: Arc<AtomicUsize>, script: mpsc::Rece
                 Ok::<_, Infallible>(answer.body(body).unwrap())
             }
         });
-        connections.spawn(async move {
+        served.spawn(async move {
             let _ended =
                 http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
@@ -331,6 +345,26 @@ async fn a_graph_service_that_is_away_is_a_status_of_the_call() {
     let body = session.into_body().collect().await.unwrap().to_bytes();
     let told: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((&told["service"]["mode"], &told["context"]), (&json!("unreachable"), &json!("test")));
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_the_one_to_ask_is_searched_again_after_a_pause() {
+    let bench = Bench::new(true).await;
+    let connections = || bench.connections.load(Ordering::Relaxed);
+    bench.send(bench.call(CALL), "").await;
+    assert_eq!(connections(), 1);
+    let elsewhere = bench.send(bench.call(ELSEWHERE), "").await;
+    assert_eq!(elsewhere.headers()["grpc-status"], "14");
+    bench.send(bench.call(CALL), "").await;
+    assert_eq!(connections(), 1, "one attempt in {AGAIN_AFTER:?}");
+    tokio::time::pause();
+    tokio::time::advance(AGAIN_AFTER).await;
+    tokio::time::resume();
+    for _ in 0..2 {
+        let again = bench.send(bench.call(CALL), "").await;
+        assert_eq!(again.headers().get("grpc-status"), None);
+        assert_eq!(connections(), 2);
+    }
 }
 
 #[tokio::test]
