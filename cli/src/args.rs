@@ -116,6 +116,14 @@ pub(crate) struct Demo {
     )]
     pub(crate) executors: u32,
 
+    /// Also serve the web console, print its address, and go on until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["form", "json"])]
+    pub(crate) console: bool,
+
+    /// Do not start a browser for the console.
+    #[arg(long, requires = "console")]
+    pub(crate) no_browser: bool,
+
     /// The same as -o json.
     #[arg(long, value_parser = BoolishValueParser::new(), hide = true, conflicts_with = "form")]
     pub(crate) json: bool,
@@ -141,6 +149,14 @@ pub(crate) struct Sandbox {
     /// File to write a kubeconfig for this server to.
     #[arg(long, value_name = "PATH")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+
+    /// Also serve the web console on 127.0.0.1, and print its address.
+    #[arg(long)]
+    pub(crate) console: bool,
+
+    /// Do not start a browser for the console.
+    #[arg(long, requires = "console")]
+    pub(crate) no_browser: bool,
 
     /// Allow an address that is not loopback. The sandbox has no authentication and no encryption.
     #[arg(long, value_parser = BoolishValueParser::new())]

@@ -18,8 +18,9 @@ use crate::args;
 use crate::collect::election;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
+use crate::kubectl::console;
 use crate::kubectl::document::{Document, Kind};
-use crate::kubectl::flags::{Form, Format};
+use crate::kubectl::flags::{Connection, Form, Format};
 use crate::kubectl::printer::Printer;
 use anyhow::{Context as _, anyhow, bail};
 use api::Api;
@@ -34,8 +35,10 @@ use runtime::tls::Caller;
 use runtime::{listen, telemetry};
 use sandbox::Server;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use story::Story;
 use summary::{ActSummary, Kept, Summary, ratio};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 use world::{NO_OWNER, Stay, World};
 
@@ -87,15 +90,38 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
     let (observer, ledger) = witness::witness();
     let ignored = ["events", "events.events.k8s.io"].map(graph_service::options::group_resource);
     let ignored: Vec<GroupResource> = ignored.into_iter().flatten().collect();
-    let setup = setup(flags, cluster, &ignored);
+    // The console calls the graph service as commands do, and not through the pipes of the executors.
+    let listener = match flags.console {
+        true => Some(listen::bind("the demo's graph service", "127.0.0.1:0").await?),
+        false => None,
+    };
+    let graph =
+        listener.as_ref().map(TcpListener::local_addr).transpose().context("the graph service has no address")?;
+    let shown = cluster.clone();
+    let setup = Setup { listener, ..setup(flags, cluster, &ignored) };
     let shutdown = Shutdown::new();
     let mut story = Story { api: &api, server: &server, ledger, narrator, told: 0 };
+    let end = || (world::problems(&world, &server), story::lists(&server), started.elapsed().as_secs_f64());
     let told = async {
         let executors = usize::try_from(flags.executors)?;
         let told = async {
             story.ready(executors, &ignored).await?;
             let lists = story::lists(&server);
-            Ok((story.tell(&world).await?, lists))
+            let told = async {
+                let acts = story.tell(&world).await?;
+                if graph.is_none() {
+                    return Ok((acts, lists, None));
+                }
+                // What the user does in the console is no part of the story.
+                let ended = end();
+                story.narrator.stays()?;
+                tokio::signal::ctrl_c().await.context("Ctrl-C cannot be waited for")?;
+                Ok((acts, lists, Some(ended)))
+            };
+            tokio::select! {
+                told = told => told,
+                failed = serve_console(shown, graph, !flags.no_browser) => Err(failed),
+            }
         };
         let told = tokio::select! {
             told = told => told,
@@ -108,16 +134,21 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
     let (collected, told) =
         tokio::join!(Box::pin(collector::run(setup, Some(observer), shutdown.clone())), Box::pin(told));
     collected?;
-    let (acts, lists_before) = told?;
-    let outcome = Outcome {
-        acts,
-        problems: world::problems(&world, &server),
-        lists: story::lists(&server) - lists_before,
-        seconds: started.elapsed().as_secs_f64(),
-    };
+    let (acts, lists_before, ended) = told?;
+    let (problems, lists, seconds) = ended.unwrap_or_else(end);
+    let outcome = Outcome { acts, problems, lists: lists - lists_before, seconds };
     let summary = summarize(flags, &world, outcome);
     narrator.summary(&summary)?;
     Ok(summary)
+}
+
+/// Serves the console of a graph service, if there is one. Ends only with an error.
+async fn serve_console(cluster: Cluster, graph: Option<SocketAddr>, browser: bool) -> anyhow::Error {
+    let Some(graph) = graph else { return std::future::pending().await };
+    match console::serve(cluster, Connection::to(graph), console::Start::here(browser)).await {
+        Ok(()) => anyhow!("the console stopped"),
+        Err(problem) => anyhow!("the console failed: {problem}"),
+    }
 }
 
 /// Names and numbers of the demo's objects are the same every time.

@@ -4,7 +4,7 @@ use crate::name;
 use clap::Command;
 
 /// The examples of the command at a path, without the program's name, each with an optional note.
-const EXAMPLES: [(&str, &[(&str, &str)]); 34] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 35] = [
     (
         "",
         &[
@@ -22,6 +22,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 34] = [
         &[
             ("demo", ""),
             ("demo --objects 50000 --executors 4", "a larger cascade"),
+            ("demo --console", "with the web console, until Ctrl-C"),
             ("demo -o json | jq .acts", "its numbers"),
         ],
     ),
@@ -29,6 +30,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 34] = [
         "sandbox",
         &[
             ("sandbox", "on a free port, which it prints"),
+            ("sandbox --console", "with the web console"),
             (
                 "sandbox --listen 127.0.0.1:8080 --write-kubeconfig sandbox.yaml",
                 "for kubectl --kubeconfig sandbox.yaml",
@@ -187,6 +189,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 34] = [
         ],
     ),
     ("gates", &[("gates", ""), ("gates -o wide", "with state, end and reason"), ("gates -o json | jq .items", "")]),
+    (
+        "console",
+        &[
+            ("console", "starts a browser"),
+            ("console --read-only --no-browser", "prints the address, and refuses changes"),
+            ("console --port 8080 --context kind-kind", "on a port that stays the same"),
+        ],
+    ),
     ("crds", &[("crds | kubectl apply -f -", "once for each cluster")]),
     (
         "export",

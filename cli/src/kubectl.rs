@@ -10,6 +10,7 @@
 //! * `session`: credentials, the terminal, and the list of missing information
 //! * `naming`: TYPE/NAME, as in kubectl
 //! * `targets`: the targets of a deletion
+//! * `reviews`: what the API server says about the caller
 //! * `service`, `direct`, `rights`: the graph service, or a graph that this process lists itself with the caller's rights
 //! * `snapshot`: a graph in a file
 //! * `bundle`: a file for a bug report
@@ -38,6 +39,7 @@ mod columns;
 mod complete;
 mod conditions;
 mod confirm;
+pub(crate) mod console;
 mod cycles;
 mod decisions;
 mod delete;
@@ -64,6 +66,7 @@ mod queue;
 mod references;
 mod replay;
 mod requests;
+mod reviews;
 mod rights;
 mod selector;
 mod service;
@@ -126,6 +129,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Approve(flags) => guards::approve::run(flags).await,
         Command::Release(flags) => guards::release::run(flags).await,
         Command::Gates(flags) => guards::gates::run(flags).await,
+        Command::Console(flags) => console::run(flags).await,
         Command::Crds => pausing::crds(),
         Command::Export(flags) => export::run(flags).await,
         Command::Replay(flags) => replay::run(&flags),

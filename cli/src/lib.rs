@@ -12,7 +12,7 @@
 //! * `man`: the manual pages
 //! * `demo`: all components together, with explanations
 //! * `collector`, `pipe`: the two services in one process
-//! * `kubectl`: the query commands, `pause`, and `delete`
+//! * `kubectl`: the query commands, `pause`, `delete`, and the web console
 //! * `remote`: the connection to a graph service in another process
 //! * `failure`, `counted`: exit codes, numbers in texts
 

@@ -2,8 +2,11 @@
 
 use crate::args::Sandbox;
 use crate::failure::Failure;
+use crate::kubectl::console;
+use crate::kubectl::flags::Connection;
 use crate::name::quoted;
 use anyhow::Context as _;
+use kube_api::Cluster;
 use runtime::listen;
 use runtime::shutdown::Shutdown;
 use sandbox::{Server, write_kubeconfig};
@@ -41,7 +44,16 @@ pub(crate) async fn run(flags: Sandbox) -> Result<(), Failure> {
         shutdown.requested().await;
         tokio::time::sleep(STOP_WITHIN).await;
     };
+    let shown = async {
+        if !flags.console {
+            return std::future::pending().await;
+        }
+        let url = format!("http://{address}").parse().context("the socket has no address")?;
+        let cluster = Cluster::without_credentials(url).context("the sandbox cannot be reached")?;
+        Ok(console::serve(cluster, Connection::direct(), console::Start::here(!flags.no_browser)).await?)
+    };
     tokio::select! {
+        ended = shown => ended,
         ended = served => Ok(ended.context("the sandbox failed")?),
         () = late => Ok(()),
         Err(error) = shutdown.clone().on_signals() => Err(error.into()),

@@ -70,6 +70,11 @@ impl Narrator {
         ))
     }
 
+    /// The story is told, and the console goes on.
+    pub(super) fn stays(&mut self) -> io::Result<()> {
+        self.say(format_args!("\nThe console goes on until Ctrl-C. The summary follows."))
+    }
+
     pub(super) fn built(&mut self, built: usize, took: Duration) -> io::Result<()> {
         self.say(format_args!(
             "  {DIM}built{DIM:#}     {} objects over HTTP in {}",

@@ -67,11 +67,28 @@ pub(super) async fn run(flags: Delete) -> Answered {
             command()
         )));
     }
+    carry_out(&session, &named, flags.targets.cascade, |object| {
+        session.print(&format!("{} deleted\n", by_type(&object.reference())))
+    })
+    .await?;
+    if flags.wait {
+        gone(&session, &named, flags.timeout).await?;
+    }
+    Ok(Ending::Fine)
+}
+
+/// Deletes the targets of a plan that holds. `told` is called after each deletion.
+pub(super) async fn carry_out(
+    session: &Session,
+    named: &[Named],
+    cascade: Cascade,
+    mut told: impl FnMut(&Named) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     // Check that the API server accepts every deletion, before the first target is deleted.
     for dry_run in [true, false] {
         let mut done: Vec<String> = Vec::new();
-        for object in &named {
-            if let Err(refusal) = delete(&session, object, flags.targets.cascade, dry_run).await? {
+        for object in named {
+            if let Err(refusal) = delete(session, object, cascade, dry_run).await? {
                 let what = shown(&object.reference());
                 let before = if done.is_empty() {
                     "nothing was deleted".to_owned()
@@ -82,14 +99,11 @@ pub(super) async fn run(flags: Delete) -> Answered {
             }
             if !dry_run {
                 done.push(shown(&object.reference()));
-                session.print(&format!("{} deleted\n", by_type(&object.reference())))?;
+                told(object)?;
             }
         }
     }
-    if flags.wait {
-        gone(&session, &named, flags.timeout).await?;
-    }
-    Ok(Ending::Fine)
+    Ok(())
 }
 
 /// Waits until no target is there any more. An object of the same name that was created meanwhile is another one.
@@ -119,7 +133,7 @@ async fn gone(session: &Session, named: &[Named], limit: Duration) -> Result<(),
 }
 
 /// Every target must still exist.
-fn there(named: &[Named]) -> Result<(), Problem> {
+pub(super) fn there(named: &[Named]) -> Result<(), Problem> {
     if let Some(object) = named.iter().find(|object| object.found == Found::Absent) {
         let what = shown(&object.reference());
         return Err(Problem::Refused(format!("{what} no longer exists; nothing was deleted")));
@@ -128,7 +142,11 @@ fn there(named: &[Named]) -> Result<(), Problem> {
 }
 
 /// The plan, or an error if the effect on an object is in doubt.
-async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Result<PreviewDeletionResponse, Problem> {
+pub(super) async fn certain(
+    service: &mut Service,
+    named: &[Named],
+    cascade: Cascade,
+) -> Result<PreviewDeletionResponse, Problem> {
     let plan = plan::ask(service, named, cascade).await?;
     let doubts = plan::doubts(&plan);
     if doubts.is_empty() {

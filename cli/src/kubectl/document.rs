@@ -102,6 +102,16 @@ impl Schema {
         Ok(Schema(pool.context("the descriptors of this build cannot be read")?))
     }
 
+    /// All calls: the full name of the service, and the name of the method.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> Vec<(String, String)> {
+        let methods = |service: prost_reflect::ServiceDescriptor| {
+            let name = service.full_name().to_owned();
+            service.methods().map(|method| (name.clone(), method.name().to_owned())).collect::<Vec<_>>()
+        };
+        self.0.services().flat_map(methods).collect()
+    }
+
     /// Converts a message of the graph package, by its name: `Node`, `PreviewDeletionResponse.Entry`.
     pub(super) fn value(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
         self.message(&format!("{GRAPH}.{name}"), message)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
 pub(crate) use brake::{Pause, Resume, Status};
+pub(crate) use console::Console;
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use guards::{Approve, Budget, Gates, Limit, OnExceeded, Preset, Protect, Release, ScopeFlags};
 pub(crate) use log::{Decisions, Group, Progress, Queue, Replay, Sink, Until};
@@ -17,6 +18,7 @@ pub(crate) use spans::limit;
 
 mod asking;
 mod brake;
+mod console;
 mod filters;
 mod guards;
 mod log;
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     /// Lists gates, with what waits for their policy engines.
     #[command(after_help = EXIT_CODES)]
     Gates(Gates),
+    /// Serves the web console on this machine, with your credentials, until it is interrupted. Prints its address.
+    #[command(after_help = EXIT_CODES)]
+    Console(Console),
     /// Prints the collector's CustomResourceDefinitions, for kubectl apply.
     #[command(after_help = EXIT_CODES)]
     Crds,

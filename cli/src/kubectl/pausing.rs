@@ -56,15 +56,7 @@ pub(super) async fn pause(flags: Pause) -> Answered {
     let order = order(&flags, &scope)?;
     let way = way(flags.connection).await?;
     let mut admin = Admin::new(way.any().await?);
-    let (mut pause, meta) = press(&mut admin, &order).await?;
-    if !says(&order, &pause) {
-        let request = ResumeCollectionRequest { name: pause.name.clone() };
-        remote::within(admin.resume_collection(request)).await?;
-        return Err(Problem::sentence(format!(
-            "the graph service does not know all of these conditions: {} has another scope, and was ended; use a graph service of the same version as this command",
-            visible::line(&pause.name)
-        )));
-    }
+    let (mut pause, meta) = begin(&mut admin, &order).await?;
     // Only the leader knows whether the pause is in effect. A repeated request with the same id returns the same pause.
     if meta.role() != ReplicaRole::Leader
         && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
@@ -117,7 +109,7 @@ fn says(order: &PauseOrder, pause: &wire::Pause) -> bool {
     order.scope.targets.iter().all(has) && is_all == order.scope.targets.is_empty()
 }
 
-fn order(flags: &Pause, resolved: &scope::Scope) -> Result<PauseOrder, Failure> {
+pub(super) fn order(flags: &Pause, resolved: &scope::Scope) -> Result<PauseOrder, Failure> {
     let lifetime = flags.lifetime;
     if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
         return Err(Failure::Usage(format!(
@@ -135,6 +127,20 @@ fn order(flags: &Pause, resolved: &scope::Scope) -> Result<PauseOrder, Failure> 
         lifetime,
         request_id: Uuid::new_v4().to_string(),
     })
+}
+
+/// Creates a pause. One that lacks a condition of the order is ended again.
+pub(super) async fn begin(admin: &mut Admin, order: &PauseOrder) -> Result<(wire::Pause, ResponseMeta), Failure> {
+    let (pause, meta) = press(admin, order).await?;
+    if !says(order, &pause) {
+        let request = ResumeCollectionRequest { name: pause.name.clone() };
+        remote::within(admin.resume_collection(request)).await?;
+        return Err(Failure::Other(anyhow::anyhow!(
+            "the graph service does not know all of these conditions: {} has another scope, and was ended; use a graph service of the same version as this command",
+            visible::line(&pause.name)
+        )));
+    }
+    Ok((pause, meta))
 }
 
 async fn press(admin: &mut Admin, order: &PauseOrder) -> Result<(wire::Pause, ResponseMeta), Failure> {

@@ -10,7 +10,7 @@ use runtime::visible;
 use std::io::{self, Write as _};
 
 /// The output flags.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Printer {
     pub(crate) format: Format,
     template: Option<Template>,

@@ -7,10 +7,10 @@ use super::snapshot::{Snapshot, server};
 use http::Request;
 use kube::Client;
 use kube::client::Body;
-use kube_api::Cluster;
+use kube_api::{Answer, Cluster};
 use runtime::visible::line;
 use std::io::{self, Write as _};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The verbosity from which requests are printed, as in kubectl.
 const SAID_FROM: u8 = 6;
@@ -29,6 +29,12 @@ pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem>
         }
     };
     Ok(if connection.verbosity < SAID_FROM { cluster } else { said(cluster) })
+}
+
+/// The time of the API server since 1970, or of this machine if the answer has none.
+pub(super) fn date(answer: &Answer) -> Duration {
+    let date = answer.date.as_deref().and_then(|date| httpdate::parse_http_date(date).ok());
+    date.unwrap_or_else(SystemTime::now).duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The same cluster, with a line on stderr for each answer: the request, the result, and the time until the head of the

@@ -53,14 +53,18 @@ pub(super) enum Need {
 }
 
 /// A connection to a replica or to a graph of this process. All give the same answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) graph: GraphServiceClient<Channel>,
     pub(super) admin: AdminServiceClient<Channel>,
     pub(super) decisions: DecisionServiceClient<Channel>,
+    /// The connection that the clients share.
+    pub(super) channel: Channel,
+    /// Where it leads, for messages.
+    pub(super) address: String,
     pub(super) within: Duration,
     /// The graph service of this process, if it runs one.
-    _direct: Option<Direct>,
+    direct: Option<Arc<Direct>>,
 }
 
 impl Service {
@@ -74,14 +78,17 @@ impl Service {
             return Service::here(session).await;
         }
         let found = match Box::pin(way.any()).await {
-            Ok(channel) => way.choose(session, channel, need).await,
+            Ok(channel) => Box::pin(way.choose(session, channel, need)).await,
             Err(failure @ Failure::Usage(_)) => return Err(failure.into()),
             Err(failure) if way.is_given() => return Err(failure.into()),
             Err(Failure::Refused(why) | Failure::TimedOut(why)) => Err(Problem::sentence(why)),
             Err(Failure::Other(error)) => Err(Problem::Other(error)),
         };
         match (found, need) {
-            (Ok(channel), _) => Ok(Service::over(channel, session, None)),
+            (Ok(channel), _) => {
+                let address = way.reached.into_inner().unwrap_or_else(PoisonError::into_inner);
+                Ok(Service::over(channel, address, session, None))
+            }
             (Err(problem), _) if way.is_given() => Err(problem),
             (Err(problem), Need::Service | Need::Leader) => Err(problem),
             (Err(problem), Need::Graph | Need::Verdict) => {
@@ -97,16 +104,23 @@ impl Service {
 
     async fn here(session: &mut Session) -> Result<Service, Problem> {
         let (channel, direct) = direct::start(session).await?;
-        Ok(Service::over(channel, session, Some(direct)))
+        Ok(Service::over(channel, "this process".to_owned(), session, Some(Arc::new(direct))))
     }
 
-    fn over(channel: Channel, session: &Session, direct: Option<Direct>) -> Service {
+    /// Whether the graph is one of this process, which only reads.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    fn over(channel: Channel, address: String, session: &Session, direct: Option<Arc<Direct>>) -> Service {
         Service {
             graph: GraphServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
             admin: AdminServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
-            decisions: DecisionServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX_BYTES),
+            decisions: DecisionServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
             within: session.connection.request_timeout,
-            _direct: direct,
+            channel,
+            address,
+            direct,
         }
     }
 }
@@ -130,11 +144,20 @@ pub(super) struct Way {
     leader: OnceLock<()>,
     /// Set once the service of this machine has been chosen. Other replicas are then called by their addresses.
     local: OnceLock<()>,
+    /// The last address or pod that answered, for messages.
+    reached: Mutex<String>,
 }
 
 impl Way {
     pub(super) fn new(connection: Connection, cluster: Result<Cluster, String>) -> Way {
-        Way { connection, cluster, published: Mutex::default(), leader: OnceLock::new(), local: OnceLock::new() }
+        let (published, reached) = (Mutex::default(), Mutex::default());
+        Way { connection, cluster, published, leader: OnceLock::new(), local: OnceLock::new(), reached }
+    }
+
+    /// Keeps where a channel leads.
+    fn reached(&self, place: String, channel: Channel) -> Channel {
+        *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        channel
     }
 
     fn is_given(&self) -> bool {
@@ -283,7 +306,7 @@ impl Way {
             }
         }
         let _set_before = self.local.set(());
-        Ok(Some(channel))
+        Ok(Some(self.reached(LOCAL.to_string(), channel)))
     }
 
     /// A channel to a pod, through the API server.
@@ -316,14 +339,17 @@ impl Way {
             connect_through(&caller, &address, (&shown, &host), stream).await.map_err(anyhow::Error::msg)
         };
         let opened = timeout(FORWARD_WITHIN, opened).await.map_err(|_| anyhow!("the API server did not answer"));
-        Ok(opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be used"))?)
+        let opened =
+            opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be used"))?;
+        Ok(self.reached(format!("pod {namespace}/{name}"), opened))
     }
 }
 
 impl Reach for Way {
     async fn any(&self) -> Result<Channel, Failure> {
         if self.is_given() {
-            return self.remote().any().await;
+            let channel = self.remote().any().await?;
+            return Ok(self.reached(self.connection.server.join(","), channel));
         }
         let unpublished = match self.publications().await {
             Ok(Ok(published)) => return Box::pin(self.any_published(&published)).await,
@@ -353,7 +379,7 @@ impl Reach for Way {
 
     async fn at(&self, hint: &str) -> Option<Channel> {
         if self.is_given() || self.local.get().is_some() {
-            return self.remote().at(hint).await;
+            return self.remote().at(hint).await.map(|channel| self.reached(hint.to_owned(), channel));
         }
         let pods = self.pods().await.ok()?;
         let hinted = pods.iter().find(|place| place.is_at(hint))?;

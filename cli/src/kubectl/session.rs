@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// One run of one command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) cluster: Cluster,
     pub(super) connection: Connection,
@@ -27,11 +27,16 @@ pub(super) struct Session {
 impl Session {
     /// Finds the credentials. Sends nothing yet. The first of `formats` is the default.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
-        let Asking { namespace, all_namespaces, connection, output } = asking;
-        let printer = Printer::of(output, formats)?;
-        let cluster = requests::connect(&connection).await?;
+        let printer = Printer::of(asking.output.clone(), formats)?;
+        let cluster = requests::connect(&asking.connection).await?;
+        Ok(Session::over(cluster, asking, printer))
+    }
+
+    /// The same on a cluster whose credentials are known.
+    pub(super) fn over(cluster: Cluster, asking: Asking, printer: Printer) -> Session {
+        let Asking { namespace, all_namespaces, connection, output: _ } = asking;
         let (format, incomplete) = (printer.format, Vec::new());
-        Ok(Session { cluster, connection, namespace, all_namespaces, format, printer, incomplete })
+        Session { cluster, connection, namespace, all_namespaces, format, printer, incomplete }
     }
 
     /// The namespace of objects that are named without one.

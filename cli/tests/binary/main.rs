@@ -5,6 +5,7 @@
 mod access;
 mod bundle;
 mod collect;
+mod console;
 mod containers;
 mod decisions;
 mod demo;

@@ -1,6 +1,6 @@
 //! Running the program, and talking to what it serves.
 
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use kube_api::{Answer, Cluster, call, media, request};
 use serde_json::{Value, json};
 use std::process::{ExitStatus, Output, Stdio};
@@ -120,6 +120,10 @@ impl Http {
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         let request = request(method, path, media::JSON, &body.unwrap_or(Value::Null)).unwrap();
+        self.exchange(request).await
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Vec<u8>>) -> Answer {
         call(&self.client, request, 1 << 24, WITHIN).await.unwrap()
     }
 

@@ -15,6 +15,8 @@ use crate::model::ApiError;
 pub(crate) enum Review {
     Token,
     Access,
+    Myself,
+    MyAccess,
 }
 
 /// The kind of review that a request asks for.
@@ -23,6 +25,8 @@ pub(crate) fn of(parts: &Parts, route: &Route) -> Option<Review> {
     let review = match place {
         ("authentication.k8s.io", "v1", "tokenreviews") => Review::Token,
         ("authorization.k8s.io", "v1", "subjectaccessreviews") => Review::Access,
+        ("authentication.k8s.io", "v1", "selfsubjectreviews") => Review::Myself,
+        ("authorization.k8s.io", "v1", "selfsubjectaccessreviews") => Review::MyAccess,
         _ => return None,
     };
     let asks = parts.method == Method::POST && route.namespace.is_empty() && route.name.is_empty();
@@ -44,6 +48,12 @@ pub(crate) fn answer(server: &Server, review: Review, parts: &Parts, body: &[u8]
             let status = server.read(|model| model.callers().review_access(spec));
             ("authorization.k8s.io/v1", "SubjectAccessReview", status)
         }
+        // The server authenticates no client, and refuses none.
+        Review::Myself => {
+            let user = json!({"username": "system:anonymous", "groups": ["system:unauthenticated"]});
+            ("authentication.k8s.io/v1", "SelfSubjectReview", json!({"userInfo": user}))
+        }
+        Review::MyAccess => ("authorization.k8s.io/v1", "SelfSubjectAccessReview", json!({"allowed": true})),
     };
     let answer = json!({"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": status});
     Ok(json_value(StatusCode::CREATED, &answer))

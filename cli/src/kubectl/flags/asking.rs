@@ -7,8 +7,12 @@ use clap::{Arg, Command, ValueEnum};
 use kube_api::{Access, Overrides};
 use runtime::tls::CallerFlags;
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The default of --request-timeout.
+const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 /// The connections to the API server and to the graph service.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -84,6 +88,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// To a graph service in plaintext, as the flags give it by default.
+    pub(crate) fn to(graph: SocketAddr) -> Connection {
+        Connection { server: vec![graph.to_string()], request_timeout: REQUEST_WITHIN, ..Connection::default() }
+    }
+
+    /// To no graph service: this process lists the cluster.
+    pub(crate) fn direct() -> Connection {
+        Connection { direct: true, request_timeout: REQUEST_WITHIN, ..Connection::default() }
+    }
+
     /// Whether the flags name the graph service, so that it is not searched for.
     pub(crate) fn is_named(&self) -> bool {
         !self.server.is_empty() && self.port_forward_namespace.is_none()

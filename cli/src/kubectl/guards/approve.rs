@@ -9,6 +9,7 @@ use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::{Answered, Ending, Problem};
 use crate::kubectl::flags::{Approve, Format};
 use crate::kubectl::naming::{Catalogue, by_type, pairs, shown};
+use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
 use crate::name::command;
@@ -54,13 +55,34 @@ pub(crate) async fn run(flags: Approve) -> Answered {
         let question = format!("To approve the deletion of these objects, type {}: ", line(&wanted.name));
         confirmed(&shown, (!yes).then_some((question.as_str(), wanted.name.as_str())), "nothing was approved")?;
     }
-    let by = store::user(&session).await;
+    let by = reviews::user(&session).await;
     for name in &approvals {
         let id = GuardId { kind: GuardKind::Approval, name: name.as_str().into() };
         give(&session, &id, &cascade, lifetime.unwrap_or(LIFETIME), &by).await?;
         session.print(&format!("{} approved by {id}\n", by_type(&root(&cascade))))?;
     }
     Ok(Ending::Fine)
+}
+
+/// Approves, without a question, a cascade with this root and digest for one of the Approvals that it waits for.
+pub(in crate::kubectl) async fn one(
+    session: &Session,
+    service: &mut Service,
+    approval: &str,
+    root: &ObjectRef,
+    digest: &str,
+) -> Result<(), Problem> {
+    let (cascade, approvals) =
+        chosen(&known(&mut service.admin).await?, root, Some(digest)).map_err(Problem::Refused)?;
+    let id = guard_id(approval).filter(|id| id.kind == GuardKind::Approval);
+    let Some(id) = id.filter(|id| approvals.iter().any(|name| *name == *id.name)) else {
+        return Err(Problem::Refused(format!(
+            "{} does not wait for {approval:?}, but for {}; nothing was approved",
+            shown(root),
+            approvals.join(", ")
+        )));
+    };
+    give(session, &id, &cascade, LIFETIME, &reviews::user(session).await).await
 }
 
 /// The address of the root. The object may be deleted already, so it is not read.

@@ -4,10 +4,12 @@ use super::patches;
 use super::store::{self, Patched};
 use super::{guard_id, known};
 use crate::counted::counted;
+use crate::failure::Failure;
 use crate::kubectl::columns::span;
 use crate::kubectl::confirm::confirmed;
 use crate::kubectl::ending::{Answered, Ending, Problem};
-use crate::kubectl::flags::{Asking, Format, Output, Release};
+use crate::kubectl::flags::{Asking, Connection, Format, Output, Release};
+use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
 use crate::name::command;
@@ -43,12 +45,8 @@ pub(crate) async fn run(flags: Release) -> Answered {
                 session.print(&format!("{} deleted\n", line(&id.to_string())))?;
             }
             Order::Bypass(id, lasts, why) => {
-                let read = store::read(&session, &id).await?;
-                let by = store::user(&session).await;
-                let patch = patches::bypass(&read.uid, lasts, &why, &by, read.now).map_err(Problem::sentence)?;
-                patched(&id, store::patch(&session, &id, &patch).await?)?;
-                let time = span(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX));
-                session.print(&format!("{} bypassed for {time}\n", line(&id.to_string())))?;
+                let done = bypass(&session, &id, lasts, &why).await?;
+                session.print(&format!("{}\n", line(&done)))?;
             }
             Order::Open(id) => {
                 open_window(&session, &id).await?;
@@ -58,12 +56,47 @@ pub(crate) async fn run(flags: Release) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Begins a new window of a budget.
-pub(super) async fn open_window(session: &Session, id: &GuardId) -> Answered {
+/// Ends what one guard holds, without a question, and says what was done. The duration and the reason are for gates.
+pub(in crate::kubectl) async fn one(
+    session: &Session,
+    guard: String,
+    lifetime: Option<Duration>,
+    reason: Option<String>,
+) -> Result<String, Failure> {
+    let flags = Release { guards: vec![guard], lifetime, reason, yes: true, connection: Connection::default() };
+    let Ok([order]) = <[Order; 1]>::try_from(orders(&flags).map_err(|why| Failure::Usage(why.to_string()))?) else {
+        return Err(Failure::Usage("name exactly one guard".to_owned()));
+    };
+    Ok(match order {
+        Order::Delete(id) => {
+            let read = store::read(session, &id).await?;
+            store::delete(session, &id, &read.uid).await?;
+            format!("{id} deleted")
+        }
+        Order::Bypass(id, lasts, why) => bypass(session, &id, lasts, &why).await?,
+        Order::Open(id) => new_window(session, &id).await?,
+    })
+}
+
+async fn bypass(session: &Session, id: &GuardId, lasts: Duration, why: &str) -> Result<String, Problem> {
+    let read = store::read(session, id).await?;
+    let by = reviews::user(session).await;
+    let patch = patches::bypass(&read.uid, lasts, why, &by, read.now).map_err(Problem::sentence)?;
+    patched(id, store::patch(session, id, &patch).await?)?;
+    Ok(format!("{id} bypassed for {}", span(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX))))
+}
+
+async fn new_window(session: &Session, id: &GuardId) -> Result<String, Problem> {
     let read = store::read(session, id).await?;
     let patch = patches::count_from(&read.uid, read.now, read.object["spec"]["countFrom"].as_str());
     patched(id, store::patch(session, id, &patch).await?)?;
-    session.print(&format!("{} has a new window\n", line(&id.to_string())))?;
+    Ok(format!("{id} has a new window"))
+}
+
+/// Begins a new window of a budget.
+pub(super) async fn open_window(session: &Session, id: &GuardId) -> Answered {
+    let done = new_window(session, id).await?;
+    session.print(&format!("{}\n", line(&done)))?;
     Ok(Ending::Fine)
 }
 
@@ -145,7 +178,6 @@ fn now(id: &GuardId, reason: &str, guards: &[Guard]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubectl::flags::Connection;
 
     fn read(guards: &[&str], lifetime: Option<u64>, reason: Option<&str>) -> Result<Vec<Order>, String> {
         let flags = Release {

@@ -2,6 +2,7 @@
 
 use crate::kubectl::ending::Problem;
 use crate::kubectl::naming::refusal;
+use crate::kubectl::requests::date;
 use crate::kubectl::session::Session;
 use crate::name::{kubectl, program};
 use anyhow::Context as _;
@@ -11,7 +12,7 @@ use http::{Method, StatusCode};
 use kube_api::path::{collection_path, object_path};
 use kube_api::{Answer, NotFound, call, classify_not_found, media, request};
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 pub(crate) const GROUP: &str = "ownergraph.dev";
 pub(crate) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
@@ -20,7 +21,6 @@ const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// Maximum number of guards that a list returns.
 const LIST_MAX: u32 = 1000;
 const MANAGER: &str = "fieldManager=kubectl-ownergraph";
-const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// A guard as it was read.
 pub(crate) struct Read {
@@ -87,12 +87,7 @@ pub(crate) async fn read(session: &Session, id: &GuardId) -> Result<Read, Proble
     let object: Value = serde_json::from_slice(&answer.body).context("the API server's answer is not an object")?;
     let uid = object["metadata"]["uid"].as_str().and_then(Uid::parse);
     let uid = uid.with_context(|| format!("the API server's answer about {id} has no uid"))?;
-    Ok(Read { object, uid, now: time(&answer) })
-}
-
-fn time(answer: &Answer) -> Duration {
-    let date = answer.date.as_deref().and_then(|date| httpdate::parse_http_date(date).ok());
-    date.unwrap_or_else(SystemTime::now).duration_since(UNIX_EPOCH).unwrap_or_default()
+    Ok(Read { object, uid, now: date(&answer) })
 }
 
 /// The names and objects of all guards of a kind.
@@ -128,12 +123,4 @@ pub(crate) async fn delete(session: &Session, id: &GuardId, uid: &Uid) -> Result
         return Ok(());
     }
     Err(refused(&format!("{id} was not deleted"), id.kind, &id.name, &answer))
-}
-
-/// The user that the API server sees; empty if it does not say so.
-pub(crate) async fn user(session: &Session) -> String {
-    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let Ok(answer) = send(session, Method::POST, WHO_AM_I, &review).await else { return String::new() };
-    let review: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    review["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned()
 }

@@ -1,0 +1,257 @@
+//! The paths below `/console`. They ask and change the API server with the credentials of the command line, as the
+//! commands of the same names do.
+
+use super::backend::Backend;
+use crate::failure::{Failure, sentence};
+use crate::kubectl::delete;
+use crate::kubectl::ending::Problem;
+use crate::kubectl::flags::{Cascade, Connection, Output, Pause, ScopeFlags};
+use crate::kubectl::guards::{approve, release};
+use crate::kubectl::naming::{Catalogue, Found, Named, is_name, read as read_object, shown};
+use crate::kubectl::pausing;
+use crate::kubectl::reviews::{self, Attributes};
+use crate::kubectl::service::Service;
+use graph_service::options::kind_name;
+use http::StatusCode;
+use proto::r#type::v1beta1::ObjectRef;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Why an action was not carried out. The body has the sentence as `error`.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) body: Value,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, sentence: impl Into<String>) -> Refusal {
+        Refusal { status, body: json!({ "error": sentence.into() }) }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        match failure {
+            Failure::Usage(sentence) => Refusal::new(StatusCode::BAD_REQUEST, sentence),
+            Failure::Refused(sentence) => Refusal::new(StatusCode::CONFLICT, sentence),
+            Failure::TimedOut(sentence) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, sentence),
+            Failure::Other(error) => Refusal::new(StatusCode::BAD_GATEWAY, sentence(&error)),
+        }
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        Failure::from(problem).into()
+    }
+}
+
+type Done = Result<Value, Refusal>;
+
+/// Carries out the action of a path.
+pub(super) async fn act(backend: &Backend, path: &str, body: &[u8]) -> Done {
+    match path {
+        "/console/access" => access(backend, &parsed(body)?).await,
+        "/console/delete" => delete(backend, parsed(body)?).await,
+        "/console/guards/pause" => pause(backend, parsed(body)?).await,
+        "/console/guards/release" => release(backend, parsed(body)?).await,
+        "/console/guards/approve" => approve(backend, parsed(body)?).await,
+        _ => Err(Refusal::new(StatusCode::NOT_FOUND, format!("the console has no path {path}"))),
+    }
+}
+
+/// The caller, the cluster, and the graph service.
+pub(super) async fn session(backend: &Backend) -> Done {
+    let session = &backend.session;
+    let caller = reviews::caller(session).await?;
+    let (service, is_direct) = match backend.service().await {
+        Ok(service) => {
+            let mode = if session.is_file() {
+                "snapshot"
+            } else if service.is_direct() {
+                "direct"
+            } else {
+                "service"
+            };
+            (json!({ "address": service.address, "mode": mode }), service.is_direct())
+        }
+        Err(problem) => (json!({ "address": "", "mode": "unreachable", "error": problem.to_string() }), false),
+    };
+    let time = i64::try_from(caller.at.as_secs()).ok();
+    let time = time.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }.to_string());
+    Ok(json!({
+        "user": caller.user,
+        "cluster": session.cluster.url,
+        "context": session.cluster.name,
+        "version": runtime::version::VERSION,
+        "canWrite": backend.writes && !is_direct,
+        "service": service,
+        "time": time,
+    }))
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let bad = |error| {
+        Refusal::new(StatusCode::BAD_REQUEST, format!("the body of the request is not what the path takes: {error}"))
+    };
+    serde_json::from_slice(body).map_err(bad)
+}
+
+/// The graph service, if the console may change anything.
+async fn writable(backend: &Backend) -> Result<Service, Refusal> {
+    let refused = |sentence: &str| Err(Refusal::new(StatusCode::FORBIDDEN, sentence));
+    if !backend.writes {
+        return refused("the console was started with --read-only: start it without the flag to change anything");
+    }
+    let service = backend.service().await?;
+    if service.is_direct() {
+        return refused(
+            "the console lists the cluster itself and only reads: start it with a graph service to change anything",
+        );
+    }
+    Ok(service)
+}
+
+async fn access(backend: &Backend, asked: &Attributes) -> Done {
+    let (allowed, reason) = reviews::may(&backend.session, asked).await?;
+    Ok(json!({ "allowed": allowed, "reason": reason }))
+}
+
+#[derive(Deserialize)]
+struct Deletion {
+    group: String,
+    version: String,
+    resource: String,
+    /// Empty for cluster scope.
+    namespace: String,
+    name: String,
+    uid: String,
+    policy: Policy,
+    digest: String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// Deletes one object, if it is the one that was shown and its plan has the digest that was shown.
+async fn delete(backend: &Backend, wanted: Deletion) -> Done {
+    let mut service = writable(backend).await?;
+    let session = &backend.session;
+    let Deletion { group, version, resource, namespace, name, uid, policy, digest } = wanted;
+    let catalogue = Catalogue::ask(session).await?;
+    let is_it = |(of, at, called): (&str, &str, &str)| (of, at, called) == (&*group, &*version, &*resource);
+    let served = catalogue.0.into_iter().find(|served| is_it((&served.group, &served.version, &served.resource)));
+    let bad = |sentence: String| Refusal::new(StatusCode::BAD_REQUEST, sentence);
+    let Some(served) = served else {
+        return Err(bad(format!("the API server has no resource {resource:?} in {group:?} {version:?}")));
+    };
+    if !is_name(&name) || served.namespaced == namespace.is_empty() || !(namespace.is_empty() || is_name(&namespace)) {
+        return Err(bad(format!(
+            "{namespace:?} and {name:?} are not the namespace and the name of an object of {resource}"
+        )));
+    }
+    let mut object = Named { served, namespace, name, found: Found::Absent };
+    object.found = read_object(session, &object).await?;
+    let what = shown(&object.reference());
+    if let Found::There { uid: now, .. } = &object.found
+        && *now != uid
+    {
+        let sentence = format!("{what} is another object now: its uid is {now}, not {uid}; nothing was deleted");
+        return Err(Refusal::new(StatusCode::CONFLICT, sentence));
+    }
+    let named = [object];
+    let cascade = match policy {
+        Policy::Background => Cascade::Background,
+        Policy::Foreground => Cascade::Foreground,
+        Policy::Orphan => Cascade::Orphan,
+    };
+    delete::there(&named)?;
+    let plan = delete::certain(&mut service, &named, cascade).await?;
+    if plan.digest != digest {
+        let sentence =
+            format!("the plan has changed: its digest is {}, not {digest}; nothing was deleted", plan.digest);
+        let body = json!({ "error": sentence, "digest": digest, "currentDigest": plan.digest });
+        return Err(Refusal { status: StatusCode::CONFLICT, body });
+    }
+    delete::carry_out(session, &named, cascade, |_| Ok(())).await?;
+    Ok(json!({ "accepted": true }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NewPause {
+    /// With `kinds` empty too: everything.
+    namespaces: Vec<String>,
+    /// Such as `pods` or `deployments.apps`.
+    kinds: Vec<String>,
+    reason: String,
+    lifetime_seconds: u64,
+}
+
+async fn pause(backend: &Backend, wanted: NewPause) -> Done {
+    let mut service = writable(backend).await?;
+    let NewPause { namespaces, kinds, reason, lifetime_seconds } = wanted;
+    let kinds =
+        kinds.iter().map(|kind| kind_name(kind).map_err(|why| Failure::Usage(format!("{kind:?} is no kind: {why}"))));
+    let scope = ScopeFlags { kind: kinds.collect::<Result<_, _>>()?, namespace: namespaces, ..ScopeFlags::default() };
+    let flags = Pause {
+        all: scope.kind.is_empty() && scope.namespace.is_empty(),
+        scope,
+        lifetime: Duration::from_secs(lifetime_seconds),
+        reason,
+        wait: None,
+        connection: Connection::default(),
+        output: Output::default(),
+    };
+    let order = pausing::order(&flags, &Default::default())?;
+    let (pause, _) = pausing::begin(&mut service.admin, &order).await?;
+    Ok(json!({ "name": pause.name, "effective": pause.effective, "pending": pause.pending }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Freed {
+    /// Such as `pauses/NAME`.
+    name: String,
+    /// For gates.
+    lifetime_seconds: Option<u64>,
+    reason: Option<String>,
+}
+
+async fn release(backend: &Backend, wanted: Freed) -> Done {
+    writable(backend).await?;
+    let lifetime = wanted.lifetime_seconds.map(Duration::from_secs);
+    let done = release::one(&backend.session, wanted.name, lifetime, wanted.reason).await?;
+    Ok(json!({ "done": done }))
+}
+
+#[derive(Deserialize)]
+struct Approval {
+    /// Such as `approvals/NAME`.
+    approval: String,
+    root: Root,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+struct Root {
+    group: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+async fn approve(backend: &Backend, wanted: Approval) -> Done {
+    let mut service = writable(backend).await?;
+    let Root { group, kind, namespace, name } = wanted.root;
+    let root = ObjectRef { group, kind, namespace, name, ..ObjectRef::default() };
+    approve::one(&backend.session, &mut service, &wanted.approval, &root, &wanted.digest).await?;
+    Ok(json!({}))
+}
