@@ -1,8 +1,8 @@
 //! Our collector in mode observe beside upstream's collector, on a real API server: they make the same decisions, and
 //! each difference has a reason.
 //!
-//! `MINUTES=n` keeps both busy for this time, and restarts ours after two thirds of it. `FIRST_SEED=n` sets the first world. `RECORD=DIR` records the inputs of our
-//! collector.
+//! `MINUTES=n` keeps both busy for this time, and restarts ours after two thirds of it. `FIRST_SEED=n` sets the first
+//! world, and `WORLDS=n` how many run at a time. `RECORD=DIR` records the inputs of our collector.
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
@@ -19,12 +19,18 @@ use tests::proxy::Lie;
 use tests::service::Programs;
 use tokio::time::Instant;
 
-/// Worlds at a time.
+/// Worlds at a time, unless WORLDS says otherwise.
 const BATCH: u64 = 20;
+/// The least number of comparisons of each world.
+const COMPARED_EACH: u64 = 20;
 const SOON: Duration = Duration::from_secs(30);
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn worlds() -> u64 {
+    number("WORLDS").unwrap_or(BATCH)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,15 +54,17 @@ async fn both_collectors_decide_the_same() -> anyhow::Result<()> {
         churn(&beside, &mut seed, part).await?;
         assess(&beside).await?;
     }
-    Ok(())
+    // A recording ends with its process.
+    beside.stop_ours().await
 }
 
 /// Keeps both collectors busy for this time, at least with one batch of worlds. Every fifth batch has a spike of load.
 async fn churn(beside: &Beside<'_>, seed: &mut u64, lasts: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + lasts;
     loop {
-        beside.churn(*seed..*seed + BATCH, (*seed / BATCH).is_multiple_of(5)).await?;
-        *seed += BATCH;
+        let worlds = worlds();
+        beside.churn(*seed..*seed + worlds, (*seed / worlds).is_multiple_of(5)).await?;
+        *seed += worlds;
         if Instant::now() >= until {
             return Ok(());
         }
@@ -66,7 +74,7 @@ async fn churn(beside: &Beside<'_>, seed: &mut u64, lasts: Duration) -> anyhow::
 async fn assess(beside: &Beside<'_>) -> anyhow::Result<()> {
     let compared = beside.settled().await?;
     write!(io::stderr(), "{compared}")?;
-    ensure!(compared.numbers.comparable > 400, "too little to compare");
+    ensure!(compared.numbers.comparable > worlds() * COMPARED_EACH, "too little to compare");
     ensure!(compared.unknown().is_empty(), "no known difference explains {} disagreements", compared.unknown().len());
     ensure!(compared.agreed() >= 99.9, "{:.3} % agreed", compared.agreed());
     Ok(())

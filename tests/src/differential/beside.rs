@@ -10,7 +10,7 @@ use crate::load::{delete, families, namespace, until};
 use crate::process::{Directory, free_port};
 use crate::proxy::{Lie, Proxy};
 use crate::service::{Programs, Service};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use http::request::Parts;
 use kube::Client;
@@ -129,6 +129,14 @@ impl<'a> Beside<'a> {
         let kubeconfig = self.proxy.as_ref().map_or(self.plane.kubeconfig(), Proxy::kubeconfig);
         self.ours = observer(kubeconfig, self.programs, &self.directory, &self.grpc, &self.flags, self.started).await?;
         self.started += 1;
+        Ok(())
+    }
+
+    /// Stops our collector as a rolling update does.
+    pub async fn stop_ours(&mut self) -> anyhow::Result<()> {
+        self.ours.process.terminate()?;
+        let code = self.ours.process.ended(SOON).await?;
+        ensure!(code == 0, "our collector ended with {code}: {}", self.ours.process.log_tail());
         Ok(())
     }
 
