@@ -175,7 +175,7 @@ await check("the keys of views, help and search work", async () => {
   await page.locator("[role=search] a").first().click();
   await page.waitForFunction(() => location.search.includes("web-7f9c-2xk8q"));
 });
-await check("a deletion needs name and digest", async () => {
+await check("a deletion needs the name", async () => {
   await go(PAGES.plan);
   await page.click("text=Delete…");
   const button = page.locator("dialog button.danger");
@@ -183,8 +183,6 @@ await check("a deletion needs name and digest", async () => {
   await page.screenshot({ path: `${shots}delete.png` });
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
-  await page.fill("dialog input.mono", "1f6d08a22f7e9d0d");
-  assert(await button.isDisabled(), "the button is enabled without the name");
   await page.fill("dialog input[size='30']", "web");
   await button.click();
   await page.waitForFunction(() => location.search.includes("page=cascade"));

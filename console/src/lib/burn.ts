@@ -2,7 +2,7 @@
 
 /** Events per second in bins of `width` milliseconds, from the first event to `now`. */
 export function rate(times: number[], now: number, width = 10_000, most = 90): [number, number][] {
-  const from = Math.max(now - most * width, Math.min(now, ...times.slice(0, 1)));
+  const from = Math.max(now - most * width, Math.min(now - 6 * width, times[0] ?? now));
   const bins = Math.max(1, Math.ceil((now - from) / width));
   const counts = Array.from({ length: bins }, () => 0);
   for (const at of times) {
@@ -12,11 +12,14 @@ export function rate(times: number[], now: number, width = 10_000, most = 90): [
   return counts.map((count, bin) => [from + (bin + 0.5) * width, count / (width / 1000)]);
 }
 
-/** The objects that were left after each deletion. `left` is the number now, `gone` the sorted times of deletions. */
-export function burnDown(left: number, gone: number[], now: number): [number, number][] {
+/**
+ * The objects that were left after each deletion. `left` is the number now, `gone` the sorted times of deletions, and
+ * `began` the time of the root's deletion.
+ */
+export function burnDown(left: number, gone: number[], now: number, began?: number): [number, number][] {
   const points: [number, number][] = gone.map((at, index) => [at, left + gone.length - index - 1]);
-  if (points.length > 0) points.unshift([points[0]![0], left + gone.length]);
-  points.push([now, left]);
+  points.unshift([Math.min(began ?? now, gone[0] ?? now), left + gone.length]);
+  points.push([Math.max(now, gone.at(-1) ?? now), left]);
   const step = Math.ceil(points.length / 600);
   return points.filter((_, index) => index % step === 0 || index === points.length - 1);
 }

@@ -3,6 +3,7 @@
 import { groupBy } from "./group.ts";
 import {
   type EdgeClass,
+  countBelow,
   edgeClass,
   groups,
   GROUPINGS,
@@ -18,6 +19,8 @@ export interface Box {
   item: Item;
   /** More than one for siblings that are folded. */
   uids: string[];
+  /** Objects below a fold, which have no boxes. */
+  below: number;
   parent: string | undefined;
   x: number;
   y: number;
@@ -58,7 +61,15 @@ function allBoxes(tree: Tree, wish: Wish): Box[] {
   for (let next = todo.shift(); next; next = todo.pop()) {
     const { uids, parent } = next;
     const id = uids[0]!;
-    boxes.push({ id, item: tree.items.get(id)!, uids, parent, x: 0, y: 0 });
+    boxes.push({
+      id,
+      item: tree.items.get(id)!,
+      uids,
+      below: uids.length > 1 ? countBelow(tree, uids) : 0,
+      parent,
+      x: 0,
+      y: 0,
+    });
     if (uids.length > 1) continue;
     for (const group of groups(tree, id, wish.fold, wish.kept, GROUPINGS[wish.by]))
       todo.push({ uids: group, parent: id });
@@ -82,9 +93,9 @@ function cut(boxes: Box[], limit: number): Box[] {
   return boxes.filter((box) => kept.has(box.id));
 }
 
-export function draw(tree: Tree, owners: Item[], wish: Wish): Picture {
+export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Picture {
   const every = allBoxes(tree, wish);
-  const boxes = cut(every, limitFor(every.length));
+  const boxes = cut(every, limit ?? limitFor(every.length));
   const children = new Map<string, Box[]>();
   for (const box of boxes) {
     if (box.parent === undefined) continue;
@@ -124,6 +135,7 @@ export function draw(tree: Tree, owners: Item[], wish: Wish): Picture {
     id: item.uid,
     item,
     uids: [item.uid],
+    below: 0,
     parent: undefined,
     x: 0,
     y: start + index * (BOX.height + GAP.y),
@@ -138,10 +150,10 @@ export function draw(tree: Tree, owners: Item[], wish: Wish): Picture {
   const width = Math.max(...all.map((box) => box.x)) + BOX.width;
   return {
     boxes: all,
-    lines: lines.map((line) => line),
+    lines,
     width,
     height: height - Math.min(0, top),
-    shown: boxes.reduce((sum, box) => sum + box.uids.length, 0),
+    shown: boxes.reduce((sum, box) => sum + box.uids.length + box.below, 0),
     total: tree.items.size,
   };
 }

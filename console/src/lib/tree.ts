@@ -1,6 +1,7 @@
 // Objects below one object as a tree: pure functions for the tree table and the graph.
 
 import { type Edge, type Node, OwnerStanding } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { groupBy } from "./group.ts";
 import { pattern, stateOf, type Tone } from "./words.ts";
 
 export interface Item {
@@ -96,14 +97,14 @@ export interface Opening {
   kept?: ReadonlySet<string>;
 }
 
-/** Siblings in the order of the tree. Those that are alike and have no dependents are one group. */
+/** Siblings in the order of the tree. Those that are alike, with all that is below them, are one group. */
 export function groups(tree: Tree, owner: string, fold: boolean, kept?: ReadonlySet<string>, key = alike): string[][] {
   let children = tree.children.get(owner) ?? NONE;
   if (kept) children = children.filter((uid) => kept.has(uid));
   if (!fold || children.length < FOLD_MIN) return children.map((uid) => [uid]);
   const byKey = new Map<string, string[]>();
   for (const uid of children) {
-    const of = tree.children.has(uid) ? uid : key(tree, uid);
+    const of = key(tree, uid);
     const group = byKey.get(of);
     if (group) group.push(uid);
     else byKey.set(of, [uid]);
@@ -111,10 +112,33 @@ export function groups(tree: Tree, owner: string, fold: boolean, kept?: Readonly
   return [...byKey.values()].flatMap((group) => (group.length < FOLD_MIN ? group.map((uid) => [uid]) : [group]));
 }
 
+const shapes = new WeakMap<Tree, Map<string, string>>();
+
+/** What objects that fold have in common. The text has its memory for each tree, because owners contain it. */
 function alike(tree: Tree, uid: string): string {
+  const known = shapes.get(tree) ?? new Map<string, string>();
+  shapes.set(tree, known);
+  const shape = known.get(uid);
+  if (shape !== undefined) return shape;
   const item = tree.items.get(uid)!;
   const { group, kind, namespace, name } = item.node.ref!;
-  return `${kind}.${group}/${namespace}/${pattern(name)} ${stateOf(item.node).word} ${edgeClass(parentEdge(tree, uid))}`;
+  const below = groupBy(tree.children.get(uid) ?? NONE, (child) => alike(tree, child));
+  const words = [...below].map(([child, all]) => `${all.length} (${child})`).sort();
+  const found = `${kind}.${group}/${namespace}/${pattern(name)} ${stateOf(item.node).word} ${edgeClass(parentEdge(tree, uid))} ${words}`;
+  known.set(uid, found);
+  return found;
+}
+
+/** The number of objects below these. */
+export function countBelow(tree: Tree, uids: string[]): number {
+  let sum = 0;
+  const todo = [...uids];
+  for (let uid = todo.pop(); uid !== undefined; uid = todo.pop()) {
+    const children = tree.children.get(uid) ?? NONE;
+    sum += children.length;
+    for (const child of children) todo.push(child);
+  }
+  return sum;
 }
 
 /** Keys of groups that the reader can choose in place of "alike". */
