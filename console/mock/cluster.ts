@@ -275,7 +275,7 @@ export class Cluster {
     const now = Date.now();
     const gone = Array.from({ length: 900 }, (_, at) => this.add("Pod", "shop", `job-${at}`));
     gone.forEach((entry, at) => {
-      const when = now - 590_000 + at * 600 + Math.sin(at / 40) * 9000;
+      const when = Math.round(now - 590_000 + at * 600 + Math.sin(at / 40) * 9000);
       this.record(entry, Phase.SUCCEEDED, this.orders.node.ref, when);
       this.record(entry, Phase.CONFIRMED, this.orders.node.ref, when + 300);
       this.entries.delete(entry.node.ref!.uid);

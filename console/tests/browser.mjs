@@ -229,6 +229,12 @@ await check("a guard is approved", async () => {
   await page.click("dialog button.danger");
   await page.waitForSelector("text=is approved");
 });
+await check("decisions are shown as they are made", async () => {
+  await go("?page=decisions");
+  await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+  const first = await page.locator("main p[role=status]").innerText();
+  await page.waitForFunction((first) => document.querySelector("main p[role=status]")?.innerText !== first, first);
+});
 await check("the filters of decisions reach the service, and its error is shown", async () => {
   await go("?page=decisions");
   await page.fill("#cel", "nonsense == 1");

@@ -57,7 +57,7 @@ class App {
   }
 
   #differ(skew: number): void {
-    if (Math.abs(skew) > Math.max(SKEW_MS, Math.abs(this.skew))) this.skew = skew;
+    if (Math.abs(skew) > Math.max(SKEW_MS, Math.abs(this.skew))) this.skew = Math.round(skew);
   }
 
   /** The time of the cluster, for ages of its instants. */

@@ -1,5 +1,6 @@
 // A stream with what the reader has to know of it: whether it lives, how old its last message is, and what is wrong.
 
+import { untrack } from "svelte";
 import { follow } from "./follow.ts";
 import { type Problem, problem } from "./problem.ts";
 
@@ -21,7 +22,8 @@ export class Feed<M> {
 
   /** Follows until the returned function is called: an effect of Svelte. */
   start(): () => void {
-    this.#begin();
+    // What the call reads must not start it again: an effect that starts a feed names its own reasons.
+    untrack(() => this.#begin());
     document.addEventListener("visibilitychange", this.#seen);
     return () => {
       document.removeEventListener("visibilitychange", this.#seen);
