@@ -6,7 +6,8 @@ export interface Series {
   colour: string;
   /** Of a line: time and value. */
   points: [number, number][];
-  dashed?: boolean;
+  /** Tells a line from the others without its colour. */
+  dash?: string;
 }
 
 /** Round steps that cover a range: 1, 2 or 5 times a power of ten. */
