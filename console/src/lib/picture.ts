@@ -58,7 +58,7 @@ export interface Wish {
 function allBoxes(tree: Tree, wish: Wish): Box[] {
   const boxes: Box[] = [];
   const todo: { uids: string[]; parent: string | undefined }[] = [{ uids: [tree.root], parent: undefined }];
-  for (let next = todo.shift(); next; next = todo.pop()) {
+  for (let next = todo.pop(); next; next = todo.pop()) {
     const { uids, parent } = next;
     const id = uids[0]!;
     boxes.push({
@@ -71,7 +71,8 @@ function allBoxes(tree: Tree, wish: Wish): Box[] {
       y: 0,
     });
     if (uids.length > 1) continue;
-    for (const group of groups(tree, id, wish.fold, wish.kept, GROUPINGS[wish.by]))
+    // The last one that is put is the first one that is taken.
+    for (const group of groups(tree, id, wish.fold, wish.kept, GROUPINGS[wish.by]).reverse())
       todo.push({ uids: group, parent: id });
   }
   return boxes;

@@ -40,7 +40,9 @@ export function clock(ms: number): string {
   return new Date(ms).toLocaleTimeString(undefined, { hour12: false });
 }
 
+/** The date only where it is not today's. */
 export function moment(ms: number): string {
+  if (new Date(ms).toDateString() === new Date().toDateString()) return clock(ms);
   return new Date(ms).toLocaleString(undefined, { hour12: false });
 }
 
