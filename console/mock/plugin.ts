@@ -50,7 +50,7 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
         context: "mock",
         version: "0.1.0",
         canWrite: true,
-        service: { address: "127.0.0.1:7070", mode: "observe" },
+        service: { address: "127.0.0.1:7070", mode: "service" },
         time: new Date().toISOString(),
       });
     case "/console/access":

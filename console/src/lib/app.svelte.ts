@@ -4,7 +4,7 @@ import type { GetStatusResponse } from "../generated/ownergraph/admin/v1beta1/ad
 import type { ResponseMeta } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { session, type Session } from "./backend.ts";
-import { admin } from "./clients.ts";
+import { admin, decisions } from "./clients.ts";
 import { Feed } from "./feed.svelte.ts";
 import { type Problem, problem } from "./problem.ts";
 import { instant, millis } from "./time.ts";
@@ -15,6 +15,8 @@ const SKEW_MS = 5000;
 class App {
   session = $state.raw<Session>();
   problem = $state.raw<Problem>();
+  /** Whether the service is in mode observe: only then it compares. */
+  observes = $state(false);
   status = $state.raw<GetStatusResponse>();
   /** Ticks once a second, for ages. */
   now = $state(Date.now());
@@ -44,6 +46,10 @@ class App {
     try {
       this.session = await session();
       this.problem = undefined;
+      decisions.getParity({}).then(
+        () => (this.observes = true),
+        () => {},
+      );
       if (this.session.time) this.#differ(Date.parse(this.session.time) - Date.now());
     } catch (error) {
       this.problem = problem(error);

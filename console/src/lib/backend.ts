@@ -10,7 +10,8 @@ export interface Session {
   version: string;
   /** False if the back end was started to read only. */
   canWrite: boolean;
-  service: { address: string; mode: string };
+  /** How the back end reaches the graph: `service`, `direct` without one, `snapshot` of a file, or `unreachable`. */
+  service: { address: string; mode: string; error?: string };
   /** The clock of the API server in RFC 3339, if the back end knows it. */
   time?: string;
 }
@@ -76,6 +77,8 @@ export const mayI = (verb: string, group: string, resource: string, namespace: s
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);
 export const createPause = (pause: NewPause) => call<{ name: string }>("/console/guards/pause", pause);
-export const releaseGuard = (name: string) => call<object>("/console/guards/release", { name });
+/** A gate is bypassed for a time; all other guards end, and a budget begins a new window. */
+export const releaseGuard = (name: string, bypass: { lifetimeSeconds: number; reason: string } | undefined) =>
+  call<object>("/console/guards/release", { name, ...bypass });
 export const approveCascade = (approval: string, root: object, digest: string) =>
   call<object>("/console/guards/approve", { approval, root, digest });
