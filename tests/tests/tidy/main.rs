@@ -261,7 +261,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.expect("the tree can be read").path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() {
-            if name != "target" && name != ".git" {
+            if name != "target" && name != ".git" && name != "node_modules" {
                 files(&path, found);
             }
         } else if [".rs", ".proto", ".py", ".md", ".toml", ".yaml"].iter().any(|ending| name.ends_with(ending)) {

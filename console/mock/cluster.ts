@@ -1,0 +1,284 @@
+// A synthetic cluster in memory, with a cascade that is under way. For development and tests only.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import {
+  type DecisionEvent,
+  Cause,
+  DecisionEventSchema,
+  Phase,
+} from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import {
+  type Edge,
+  type Node,
+  Collecting,
+  EdgeSchema,
+  NodeSchema,
+  NodeState,
+  OwnerStanding,
+} from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { type ObjectRef, ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
+import { ItemKind } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
+
+export interface Entry {
+  node: Node;
+  edges: Edge[];
+}
+
+const KINDS: Record<string, [string, string]> = {
+  Deployment: ["apps", "deployments"],
+  ReplicaSet: ["apps", "replicasets"],
+  StatefulSet: ["apps", "statefulsets"],
+  Pod: ["", "pods"],
+  ConfigMap: ["", "configmaps"],
+  Secret: ["", "secrets"],
+  PersistentVolumeClaim: ["", "persistentvolumeclaims"],
+  Backup: ["example.com", "backups"],
+  Database: ["example.com", "databases"],
+  Archive: ["example.com", "archives"],
+  Shard: ["example.com", "shards"],
+};
+
+export class Cluster {
+  entries = new Map<string, Entry>();
+  children = new Map<string, Set<string>>();
+  log: DecisionEvent[] = [];
+  sequence = 0n;
+  /** Called for each object that changes or goes, and for each event of the log. */
+  watchers = new Set<(change: { entry: Entry; gone: boolean }) => void>();
+  readers = new Set<(event: DecisionEvent) => void>();
+  #uids = 0;
+  orders: Entry;
+
+  constructor() {
+    this.#shop();
+    this.#archive();
+    this.#oddities();
+    this.orders = this.#database();
+    this.#history();
+  }
+
+  add(
+    kind: string,
+    namespace: string,
+    name: string,
+    owners: Entry[] = [],
+    more: MessageInitShape<typeof NodeSchema> = {},
+  ): Entry {
+    const [group, resource] = KINDS[kind]!;
+    this.#uids += 1;
+    const uid = `00000000-0000-4000-8000-${this.#uids.toString(16).padStart(12, "0")}`;
+    const ref = create(ObjectRefSchema, { group, version: "v1", resource, kind, namespace, name, uid });
+    const node = create(NodeSchema, { ref, state: NodeState.LIVE, resourceVersion: `${1000 + this.#uids}`, ...more });
+    const entry: Entry = { node, edges: [] };
+    owners.forEach((owner, index) => this.own(owner, entry, index === 0));
+    this.entries.set(uid, entry);
+    return entry;
+  }
+
+  own(owner: Entry, entry: Entry, controller: boolean, standing = OwnerStanding.SOLID): void {
+    const of = owner.node.ref!;
+    const reference = {
+      apiVersion: of.group ? `${of.group}/v1` : "v1",
+      kind: of.kind,
+      name: of.name,
+      uid: of.uid,
+      controller,
+      blockOwnerDeletion: controller,
+    };
+    entry.edges.push(
+      create(EdgeSchema, { ownerUid: of.uid, dependentUid: entry.node.ref!.uid, reference, standing, owner: of }),
+    );
+    entry.node.ownerReferences.push(entry.edges.at(-1)!.reference!);
+    entry.node.ownerCount += 1;
+    owner.node.dependentCount += 1;
+    if (controller) owner.node.blockingDependentCount += 1;
+    const below = this.children.get(of.uid) ?? new Set();
+    this.children.set(of.uid, below.add(entry.node.ref!.uid));
+  }
+
+  find(ref: ObjectRef | undefined): Entry | undefined {
+    if (!ref) return undefined;
+    if (ref.uid) return this.entries.get(ref.uid);
+    for (const entry of this.entries.values()) {
+      const of = entry.node.ref!;
+      const kind = ref.resource ? ref.resource === of.resource : ref.kind === of.kind;
+      if (kind && ref.name === of.name && ref.namespace === of.namespace) return entry;
+    }
+    return undefined;
+  }
+
+  /** The objects below another, breadth first, with their depths. */
+  below(root: string, depth = 64): { entry: Entry; depth: number }[] {
+    const found: { entry: Entry; depth: number }[] = [];
+    const met = new Set([root]);
+    let level = [root];
+    for (let at = 1; at <= depth && level.length > 0; at += 1) {
+      const next: string[] = [];
+      for (const owner of level) {
+        for (const uid of this.children.get(owner) ?? []) {
+          const entry = this.entries.get(uid);
+          if (!entry || met.has(uid)) continue;
+          met.add(uid);
+          next.push(uid);
+          found.push({ entry, depth: at });
+        }
+      }
+      level = next;
+    }
+    return found;
+  }
+
+  record(entry: Entry, phase: Phase, root: ObjectRef | undefined, at = Date.now(), kind = ItemKind.DELETE): void {
+    this.sequence += 1n;
+    const event = create(DecisionEventSchema, {
+      position: { logId: "mock", sequence: this.sequence },
+      eventTime: timestampFromMs(at),
+      decisionId: `d-${entry.node.ref!.uid.slice(-6)}`,
+      phase,
+      cause: entry.node.ref!.kind === "Secret" ? Cause.DANGLING_REFERENCE : Cause.OWNERS_GONE,
+      kind,
+      target: entry.node.ref!,
+      ...(root ? { root, causeChain: [root], rootDeletionTime: timestampFromMs(at - 4000) } : {}),
+      executor: phase === Phase.LEASED || phase === Phase.SUCCEEDED ? "executor-1" : "",
+      guard: phase === Phase.HELD ? "protections/keys" : "",
+    });
+    this.log.push(event);
+    if (this.log.length > 8000) this.log.splice(0, 2000);
+    for (const read of this.readers) read(event);
+  }
+
+  /** One moment of the cascade: some leaves of the database go. It begins again when all have gone. */
+  tick(): void {
+    const root = this.orders.node.ref!;
+    const leaves = this.below(root.uid).filter(
+      ({ entry: { node } }) =>
+        node.dependentCount === 0 && node.finalizers.length === 0 && node.collecting !== Collecting.HELD,
+    );
+    if (leaves.length === 0) {
+      for (const { entry } of this.below(root.uid)) this.#remove(entry);
+      this.#remove(this.orders);
+      this.orders = this.#database();
+      return;
+    }
+    for (const { entry } of leaves.slice(0, 1 + Math.floor(Math.random() * 4))) {
+      this.record(entry, Phase.LEASED, root);
+      this.record(entry, Phase.SUCCEEDED, root);
+      this.#remove(entry);
+      this.record(entry, Phase.CONFIRMED, root);
+    }
+  }
+
+  #remove(entry: Entry): void {
+    const uid = entry.node.ref!.uid;
+    this.entries.delete(uid);
+    entry.node.state = NodeState.GONE;
+    for (const edge of entry.edges) {
+      const owner = this.entries.get(edge.ownerUid);
+      this.children.get(edge.ownerUid)?.delete(uid);
+      if (!owner) continue;
+      owner.node.dependentCount -= 1;
+      if (edge.reference?.blockOwnerDeletion) owner.node.blockingDependentCount -= 1;
+      for (const watch of this.watchers) watch({ entry: owner, gone: false });
+    }
+    for (const watch of this.watchers) watch({ entry, gone: true });
+  }
+
+  #shop(): void {
+    const web = this.add("Deployment", "shop", "web");
+    const current = this.add("ReplicaSet", "shop", "web-7f9c", [web]);
+    for (const name of ["web-7f9c-2xk8q", "web-7f9c-p9d4m", "web-7f9c-zz7wl"]) this.add("Pod", "shop", name, [current]);
+    for (let old = 0; old < 9; old += 1)
+      this.add("ReplicaSet", "shop", `web-${(old * 7919 + 4096).toString(16)}`, [web]);
+    const shared = this.add("ConfigMap", "shop", "web-settings", [web]);
+    this.own(current, shared, false);
+    this.add("Secret", "shop", "api-key", [web], { collecting: Collecting.HELD });
+  }
+
+  #database(): Entry {
+    const marked = timestampFromMs(Date.now() - 45_000);
+    const terminating = {
+      state: NodeState.TERMINATING,
+      deleteTime: marked,
+      finalizers: ["foregroundDeletion"],
+      finalizerCount: 1,
+      deletingDependents: true,
+    };
+    const root = this.add("Database", "shop", "orders", [], terminating);
+    const sets = ["primary", "replica", "archive"].map((name) =>
+      this.add("StatefulSet", "shop", `orders-${name}`, [root], terminating),
+    );
+    sets.forEach((set, index) => {
+      for (let pod = 0; pod < 120; pod += 1) {
+        const owner = this.add("Pod", "shop", `${set.node.ref!.name}-${pod}`, [set], { collecting: Collecting.QUEUED });
+        if (pod % 2 === index % 2)
+          this.add("PersistentVolumeClaim", "shop", `data-${set.node.ref!.name}-${pod}`, [owner], {
+            collecting: Collecting.QUEUED,
+          });
+      }
+    });
+    this.add("Secret", "shop", "orders-ca", [root], { collecting: Collecting.HELD });
+    const stuck = {
+      state: NodeState.TERMINATING,
+      deleteTime: timestampFromMs(Date.now() - 700_000),
+      finalizers: ["backup.example.com/s3"],
+      finalizerCount: 1,
+    };
+    this.add("Backup", "shop", "orders-nightly", [root], stuck);
+    for (const { entry } of [{ entry: root }, ...this.below(root.node.ref!.uid)]) {
+      for (const edge of entry.edges) edge.standing = OwnerStanding.WAITING;
+      if (entry.node.collecting)
+        this.record(entry, entry.node.collecting === Collecting.HELD ? Phase.HELD : Phase.PROPOSED, root.node.ref);
+    }
+    return root;
+  }
+
+  /** 12,431 objects under one root. */
+  #archive(): void {
+    const root = this.add("Archive", "bulk", "everything");
+    const shards = Array.from({ length: 30 }, (_, at) => this.add("Shard", "bulk", `shard-${at}`, [root]));
+    for (let at = 0; at < 12_400; at += 1) {
+      const more =
+        at % 400 === 7
+          ? { collecting: Collecting.HELD }
+          : at % 300 === 11
+            ? {
+                state: NodeState.TERMINATING,
+                deleteTime: timestampFromMs(Date.now() - at * 1000),
+                finalizers: ["example.com/cleanup"],
+                finalizerCount: 1,
+              }
+            : {};
+      this.add("ConfigMap", "bulk", `entry-${at.toString().padStart(5, "0")}`, [shards[at % 30]!], more);
+    }
+  }
+
+  #oddities(): void {
+    const lost = this.add("ConfigMap", "shop", "lost-owner", [], { state: NodeState.VIRTUAL });
+    const secret = this.add("Secret", "shop", "leftover");
+    this.own(lost, secret, false, OwnerStanding.DANGLING);
+    const elsewhere = this.add("ConfigMap", "billing", "misplaced");
+    this.own([...this.entries.values()][0]!, elsewhere, false, OwnerStanding.WRONG_NAMESPACE);
+    const waiting = {
+      state: NodeState.TERMINATING,
+      deleteTime: timestampFromMs(Date.now() - 3_600_000),
+      deletingDependents: true,
+      finalizers: ["foregroundDeletion"],
+      finalizerCount: 1,
+    };
+    const a = this.add("ConfigMap", "ring", "a", [], waiting);
+    const b = this.add("ConfigMap", "ring", "b", [a], waiting);
+    this.own(b, a, true, OwnerStanding.WAITING);
+  }
+
+  #history(): void {
+    const now = Date.now();
+    const gone = Array.from({ length: 900 }, (_, at) => this.add("Pod", "shop", `job-${at}`));
+    gone.forEach((entry, at) => {
+      const when = Math.round(now - 590_000 + at * 600 + Math.sin(at / 40) * 9000);
+      this.record(entry, Phase.SUCCEEDED, this.orders.node.ref, when);
+      this.record(entry, Phase.CONFIRMED, this.orders.node.ref, when + 300);
+      this.entries.delete(entry.node.ref!.uid);
+    });
+  }
+}

@@ -1,0 +1,91 @@
+// The back end for `vite` and `vite preview`: the services over a synthetic cluster, and the paths below /console.
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Connect, Plugin } from "vite";
+import { HEADER } from "../csp.ts";
+
+/** The token of the mock. The real back end draws a new one at each start. */
+const TOKEN = "mock";
+
+async function backend(): Promise<Connect.NextHandleFunction> {
+  // Generated code exists only after `npm run generate`, and a build needs none of this.
+  const [{ connectNodeAdapter }, { Cluster }, { routes }] = await Promise.all([
+    import("@connectrpc/connect-node"),
+    import("./cluster.ts"),
+    import("./services.ts"),
+  ]);
+  const cluster = new Cluster();
+  setInterval(() => cluster.tick(), 500).unref();
+  let away = false;
+  const services = connectNodeAdapter({
+    routes: routes(cluster),
+    grpc: false,
+    connect: false,
+    fallback: (_, response) => {
+      response.statusCode = 404;
+      response.end();
+    },
+  });
+  return (request, response, next) => {
+    const path = (request.url ?? "/").split("?")[0]!;
+    if (path === "/console/away") {
+      away = !away;
+      return answer(response, 200, { away });
+    }
+    const isCall = path.startsWith("/ownergraph.");
+    if (!isCall && !path.startsWith("/console/")) return next();
+    if (request.headers["x-ownergraph-token"] !== TOKEN)
+      return answer(response, 401, { error: "the token is not valid" });
+    if (isCall) return away ? answer(response, 503, {}) : services(request, response);
+    void read(request).then((body) => local(path, body, response));
+  };
+}
+
+function local(path: string, body: Record<string, string>, response: ServerResponse): void {
+  switch (path) {
+    case "/console/session":
+      return answer(response, 200, {
+        user: "alice@example.com",
+        cluster: "mock",
+        context: "mock",
+        version: "0.1.0",
+        canWrite: true,
+        service: { address: "127.0.0.1:7070", mode: "service" },
+        time: new Date().toISOString(),
+      });
+    case "/console/access":
+      return answer(response, 200, { allowed: body["namespace"] !== "billing", reason: "" });
+    case "/console/delete":
+      return body["digest"] === "1f6d08a22f7e9d0d"
+        ? answer(response, 200, { accepted: true })
+        : answer(response, 409, { error: "the plan has changed; nothing was deleted" });
+    default:
+      return answer(response, 200, { name: "pauses/console-1" });
+  }
+}
+
+async function read(request: IncomingMessage): Promise<Record<string, string>> {
+  let text = "";
+  for await (const part of request) text += part;
+  return text === "" ? {} : (JSON.parse(text) as Record<string, string>);
+}
+
+function answer(response: ServerResponse, status: number, body: object): void {
+  response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
+}
+
+export function mock(): Plugin {
+  return {
+    name: "mock",
+    async configureServer(server) {
+      server.middlewares.use(await backend());
+    },
+    async configurePreviewServer(server) {
+      server.middlewares.use((_, response, next) => {
+        response.setHeader("Content-Security-Policy", HEADER);
+        next();
+      });
+      server.middlewares.use(await backend());
+    },
+  };
+}

@@ -1,0 +1,84 @@
+// Calls of the local back end, and the token that lets this page, and no other one, make them.
+
+const KEY = "ownergraph-token";
+export const TOKEN_HEADER = "X-Ownergraph-Token";
+
+export interface Session {
+  user: string;
+  cluster: string;
+  context: string;
+  version: string;
+  /** False if the back end was started to read only. */
+  canWrite: boolean;
+  /** How the back end reaches the graph: `service`, `direct` without one, `snapshot` of a file, or `unreachable`. */
+  service: { address: string; mode: string; error?: string };
+  /** The clock of the API server in RFC 3339, if the back end knows it. */
+  time?: string;
+}
+
+export interface Deletion {
+  group: string;
+  version: string;
+  resource: string;
+  namespace: string;
+  name: string;
+  uid: string;
+  policy: "Background" | "Foreground" | "Orphan";
+  digest: string;
+}
+
+export interface NewPause {
+  namespaces: string[];
+  kinds: string[];
+  reason: string;
+  lifetimeSeconds: number;
+}
+
+/** Moves the token from the address to the storage of this tab. */
+export function takeToken(): void {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return;
+  sessionStorage.setItem(KEY, token);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export function token(): string {
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+export class BackendError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+async function call<T>(path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = { [TOKEN_HEADER]: token() };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const method = body === undefined ? "GET" : "POST";
+  let response: Response;
+  try {
+    response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
+  } catch {
+    throw new BackendError("The console's back end does not answer.", 0);
+  }
+  const answer: unknown = await response.json().catch(() => null);
+  const error = (answer as { error?: string } | null)?.error;
+  if (!response.ok || error)
+    throw new BackendError(error ?? `The back end answers ${response.status}.`, response.status);
+  return answer as T;
+}
+
+export const session = () => call<Session>("/console/session");
+export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>
+  call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
+export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);
+export const createPause = (pause: NewPause) => call<{ name: string }>("/console/guards/pause", pause);
+/** A gate is bypassed for a time; all other guards end, and a budget begins a new window. */
+export const releaseGuard = (name: string, bypass: { lifetimeSeconds: number; reason: string } | undefined) =>
+  call<object>("/console/guards/release", { name, ...bypass });
+export const approveCascade = (approval: string, root: object, digest: string) =>
+  call<object>("/console/guards/approve", { approval, root, digest });

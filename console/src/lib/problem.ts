@@ -1,0 +1,125 @@
+// What is wrong, in words, and what the reader can do about it.
+
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { BackendError } from "./backend.ts";
+
+export interface Problem {
+  words: string;
+  /** What the reader can do; empty if the page goes on by itself. */
+  next: string;
+  /** Whether another try can succeed without the reader. */
+  retry: boolean;
+}
+
+interface Info {
+  reason: string;
+  metadata: Record<string, string>;
+}
+
+/** Reads google.rpc.ErrorInfo, whose three fields do not merit generated code. */
+export function errorInfo(error: ConnectError): Info {
+  const info: Info = { reason: "", metadata: {} };
+  const detail = error.details.find((detail) => "type" in detail && detail.type === "google.rpc.ErrorInfo");
+  if (!detail || !("type" in detail)) return info;
+  const reader = new BinaryReader(detail.value);
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === 1) info.reason = reader.string();
+    else if (field === 3) {
+      const end = reader.uint32() + reader.pos;
+      let key = "";
+      while (reader.pos < end) {
+        const [part] = reader.tag();
+        if (part === 1) key = reader.string();
+        else info.metadata[key] = reader.string();
+      }
+    } else reader.skip(wire);
+  }
+  return info;
+}
+
+export function problem(thrown: unknown): Problem {
+  if (thrown instanceof BackendError) {
+    if (thrown.status === 401) return expired;
+    return { words: thrown.message, next: thrown.status === 0 ? away : "", retry: thrown.status === 0 };
+  }
+  const error = ConnectError.from(thrown);
+  const { reason, metadata } = errorInfo(error);
+  const text = error.rawMessage;
+  switch (reason) {
+    case "NOT_LEADER": {
+      const leader = metadata["leader"];
+      return { words: `This replica does not lead${leader ? `; ${leader} does` : ""}.`, next: "", retry: true };
+    }
+    case "NO_LEADER":
+      return { words: "No replica leads at the moment: the leader changes. Reads go on.", next: "", retry: true };
+    case "REPLICA_BEHIND":
+      return { words: "The graph of this replica is behind the API server.", next: "", retry: true };
+    case "STOPPING":
+      return { words: "This replica is stopping. Another one takes over.", next: "", retry: true };
+    case "ACCESS_DENIED": {
+      const { verb = "read", resource = "objects", namespace = "" } = metadata;
+      const where = namespace ? `in namespace ${namespace}` : "in all namespaces";
+      const next = namespace
+        ? "Ask for the role ownergraph-view in that namespace."
+        : "Choose a namespace at the top of the page, or ask for the role ownergraph-view in all of them.";
+      return { words: `You may not ${verb} ${resource} ${where}.`, next, retry: false };
+    }
+    case "CREDENTIALS_MISSING":
+    case "CREDENTIALS_INVALID":
+    case "TOKEN_FOR_OTHER_AUDIENCE":
+      return { words: `The API server does not accept your credentials: ${text}`, next: again, retry: true };
+    case "EXPRESSION_INVALID":
+      return { words: `The expression is invalid: ${text}`, next: "Correct the expression.", retry: false };
+    case "TRAVERSAL_LIMIT":
+      return {
+        words: `There are more than ${metadata["limit"] ?? "the limit of"} objects below this one.`,
+        next: "Reduce the depth, or begin at an object further down.",
+        retry: false,
+      };
+    case "OBJECT_NOT_FOUND":
+      return {
+        words: "The graph knows no such object.",
+        next: "Check the kind, the namespace and the name.",
+        retry: false,
+      };
+    case "UID_MISMATCH":
+      return {
+        words: "The name belongs to a newer object with another uid.",
+        next: "Search for the name.",
+        retry: false,
+      };
+    case "NOT_OBSERVING":
+      return { words: "The service enforces its decisions, so it compares nothing.", next: "", retry: false };
+    case "LIMIT_EXCEEDED":
+      return {
+        words: `A limit of the service is reached: ${text}`,
+        next: "Close other tabs of the console.",
+        retry: true,
+      };
+  }
+  switch (error.code) {
+    case Code.Unauthenticated:
+      return expired;
+    case Code.Unavailable:
+    case Code.Unknown:
+    case Code.DeadlineExceeded:
+      return { words: `The service does not answer: ${text}`, next: "", retry: true };
+    case Code.Aborted:
+    case Code.Canceled:
+    case Code.OutOfRange:
+    case Code.ResourceExhausted:
+      return { words: text, next: "", retry: true };
+    default:
+      return { words: text, next: "", retry: false };
+  }
+}
+
+const again = "Sign in again where kubectl does, and start kubectl ownergraph console again.";
+const away = "If kubectl ownergraph console has ended, start it again.";
+const expired: Problem = {
+  words: "The token of this page is not valid any more.",
+  next: "Start kubectl ownergraph console again, and open the address that it prints.",
+  retry: false,
+};

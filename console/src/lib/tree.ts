@@ -1,0 +1,217 @@
+// Objects below one object as a tree: pure functions for the tree table and the graph.
+
+import { type Edge, type Node, OwnerStanding } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { groupBy } from "./group.ts";
+import { pattern, stateOf, type Tone } from "./words.ts";
+
+export interface Item {
+  uid: string;
+  node: Node;
+  /** 0 is the root. */
+  depth: number;
+  edges: Edge[];
+}
+
+export interface Tree {
+  root: string;
+  items: Map<string, Item>;
+  children: Map<string, string[]>;
+  parent: Map<string, string>;
+}
+
+/** Siblings that are alike fold from this number on. */
+const FOLD_MIN = 6;
+const NONE: string[] = [];
+
+export function buildTree(root: Item, below: Iterable<Item>): Tree {
+  const items = new Map([[root.uid, root]]);
+  for (const item of below) if (item.uid !== root.uid) items.set(item.uid, item);
+  const children = new Map<string, string[]>();
+  const parent = new Map<string, string>();
+  for (const item of items.values()) {
+    if (item === root) continue;
+    const owner = place(item, root, items);
+    parent.set(item.uid, owner);
+    const siblings = children.get(owner);
+    if (siblings) siblings.push(item.uid);
+    else children.set(owner, [item.uid]);
+  }
+  for (const siblings of children.values()) siblings.sort((a, b) => compare(items.get(a)!, items.get(b)!));
+  return { root: root.uid, items, children, parent };
+}
+
+/** The owner under which an object stands: its controller if that is nearer to the root, so that there is no circle. */
+function place(item: Item, root: Item, items: Map<string, Item>): string {
+  let found: Edge | undefined;
+  for (const edge of item.edges) {
+    const owner = items.get(edge.ownerUid);
+    if (!owner || owner.depth >= item.depth) continue;
+    if (edge.reference?.controller) return owner.uid;
+    found ??= edge;
+  }
+  return found?.ownerUid ?? root.uid;
+}
+
+function compare(a: Item, b: Item): number {
+  const [left, right] = [a.node.ref!, b.node.ref!];
+  return text(left.kind, right.kind) || text(left.namespace, right.namespace) || text(left.name, right.name);
+}
+const text = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
+
+/** The reference by which an object stands under its parent. */
+export function parentEdge(tree: Tree, uid: string): Edge | undefined {
+  const owner = tree.parent.get(uid);
+  return tree.items.get(uid)?.edges.find((edge) => edge.ownerUid === owner);
+}
+
+/** The objects that match, with all objects above them. */
+export function withAncestors(tree: Tree, match: (item: Item) => boolean): { kept: Set<string>; hidden: number } {
+  const kept = new Set([tree.root]);
+  for (const item of tree.items.values()) {
+    if (!match(item)) continue;
+    for (let uid: string | undefined = item.uid; uid !== undefined && !kept.has(uid); uid = tree.parent.get(uid))
+      kept.add(uid);
+  }
+  return { kept, hidden: tree.items.size - kept.size };
+}
+
+export interface Row {
+  id: string;
+  /** From 1, as in aria-level. */
+  level: number;
+  item: Item;
+  /** Objects of a fold, of which `item` is the first; empty for a row of one object. */
+  members: string[];
+  expandable: boolean;
+  open: boolean;
+  position: number;
+  siblings: number;
+}
+
+export interface Opening {
+  /** Whether a row is open that the reader has not touched. */
+  byDefault: (level: number) => boolean;
+  /** Rows that the reader has opened or closed. */
+  toggled: ReadonlySet<string>;
+  fold: boolean;
+  kept?: ReadonlySet<string>;
+}
+
+/** Siblings in the order of the tree. Those that are alike, with all that is below them, are one group. */
+export function groups(tree: Tree, owner: string, fold: boolean, kept?: ReadonlySet<string>, key = alike): string[][] {
+  let children = tree.children.get(owner) ?? NONE;
+  if (kept) children = children.filter((uid) => kept.has(uid));
+  if (!fold || children.length < FOLD_MIN) return children.map((uid) => [uid]);
+  const byKey = new Map<string, string[]>();
+  for (const uid of children) {
+    const of = key(tree, uid);
+    const group = byKey.get(of);
+    if (group) group.push(uid);
+    else byKey.set(of, [uid]);
+  }
+  return [...byKey.values()].flatMap((group) => (group.length < FOLD_MIN ? group.map((uid) => [uid]) : [group]));
+}
+
+const shapes = new WeakMap<Tree, Map<string, string>>();
+
+/** What objects that fold have in common. The text has its memory for each tree, because owners contain it. */
+function alike(tree: Tree, uid: string): string {
+  const known = shapes.get(tree) ?? new Map<string, string>();
+  shapes.set(tree, known);
+  const shape = known.get(uid);
+  if (shape !== undefined) return shape;
+  const item = tree.items.get(uid)!;
+  const { group, kind, namespace, name } = item.node.ref!;
+  const below = groupBy(tree.children.get(uid) ?? NONE, (child) => alike(tree, child));
+  const words = [...below].map(([child, all]) => `${all.length} (${child})`).sort();
+  const found = `${kind}.${group}/${namespace}/${pattern(name)} ${stateOf(item.node).word} ${edgeClass(parentEdge(tree, uid))} ${words}`;
+  known.set(uid, found);
+  return found;
+}
+
+/** The number of objects below these. */
+export function countBelow(tree: Tree, uids: string[]): number {
+  let sum = 0;
+  const todo = [...uids];
+  for (let uid = todo.pop(); uid !== undefined; uid = todo.pop()) {
+    const children = tree.children.get(uid) ?? NONE;
+    sum += children.length;
+    for (const child of children) todo.push(child);
+  }
+  return sum;
+}
+
+/** Keys of groups that the reader can choose in place of "alike". */
+export const GROUPINGS: Record<string, (tree: Tree, uid: string) => string> = {
+  kind: (tree, uid) => tree.items.get(uid)!.node.ref!.kind,
+  namespace: (tree, uid) => tree.items.get(uid)!.node.ref!.namespace,
+  state: (tree, uid) => stateOf(tree.items.get(uid)!.node).word,
+};
+
+export function rowsOf(tree: Tree, opening: Opening): Row[] {
+  const rows: Row[] = [];
+  const isOpen = (id: string, level: number, initially = opening.byDefault(level)) =>
+    initially !== opening.toggled.has(id);
+  const visit = (uid: string, level: number, position: number, siblings: number) => {
+    const item = tree.items.get(uid)!;
+    const below = groups(tree, uid, opening.fold, opening.kept);
+    const expandable = below.length > 0;
+    const open = expandable && isOpen(uid, level);
+    rows.push({ id: uid, level, item, members: [], expandable, open, position, siblings });
+    if (!open) return;
+    below.forEach((group, index) => {
+      if (group.length === 1) return visit(group[0]!, level + 1, index + 1, below.length);
+      const id = `~${group[0]}`;
+      const first = tree.items.get(group[0]!)!;
+      const unfolded = isOpen(id, level + 1, false);
+      rows.push({
+        id,
+        level: level + 1,
+        item: first,
+        members: group,
+        expandable: true,
+        open: unfolded,
+        position: index + 1,
+        siblings: below.length,
+      });
+      if (unfolded) group.forEach((member, at) => visit(member, level + 2, at + 1, group.length));
+    });
+  };
+  visit(tree.root, 1, 1, 1);
+  return rows;
+}
+
+export type EdgeClass = "controller" | "blocking" | "plain" | "dangling" | "unproven";
+
+/** How a reference is drawn. The standing counts before what the reference says. */
+export function edgeClass(edge: Edge | undefined): EdgeClass {
+  switch (edge?.standing) {
+    case OwnerStanding.DANGLING:
+    case OwnerStanding.INVALID_SCOPE:
+    case OwnerStanding.WRONG_NAMESPACE:
+    case OwnerStanding.COORDINATES_MISMATCH:
+      return "dangling";
+    case OwnerStanding.UNVERIFIED:
+    case OwnerStanding.KIND_UNRESOLVED:
+      return "unproven";
+  }
+  if (edge?.reference?.blockOwnerDeletion) return "blocking";
+  return edge?.reference?.controller ? "controller" : "plain";
+}
+
+const WEIGHT: Record<Tone, number> = { bad: 1000, held: 600, wait: 400, none: 200, ok: 0 };
+
+/** The order in which boxes matter: errors, blockers, then what is near the root, then owners of many. */
+export function weight(item: Item): number {
+  const blocks = item.edges.some(
+    (edge) => edge.standing === OwnerStanding.WAITING && edge.reference?.blockOwnerDeletion,
+  );
+  const dangles = item.edges.some((edge) => edgeClass(edge) === "dangling");
+  const near = Math.max(0, 100 - 40 * item.depth);
+  return (
+    WEIGHT[stateOf(item.node).tone] + (blocks || dangles ? 800 : 0) + near + Math.min(item.node.dependentCount, 30)
+  );
+}
+
+/** The number of boxes that a browser draws. */
+export const limitFor = (boxes: number): number => (boxes > 10_000 ? 300 : boxes > 1000 ? 500 : boxes);

@@ -1,0 +1,102 @@
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { Cluster } from "../mock/cluster.ts";
+import {
+  EdgeSchema,
+  NodeSchema,
+  NodeState,
+  OwnerStanding,
+} from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { draw } from "../src/lib/picture.ts";
+import { buildTree, edgeClass, type Item, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
+
+function item(name: string, depth: number, owner = "", more = {}): Item {
+  const ref = { kind: "Pod", namespace: "shop", name, uid: name };
+  const edges = owner
+    ? [create(EdgeSchema, { ownerUid: owner, dependentUid: name, standing: OwnerStanding.SOLID })]
+    : [];
+  return { uid: name, node: create(NodeSchema, { ref, state: NodeState.LIVE, ...more } as never), depth, edges };
+}
+const closed = { byDefault: () => true, toggled: new Set<string>(), fold: true };
+
+function archive(): { root: Item; below: Item[] } {
+  const cluster = new Cluster();
+  const entry = [...cluster.entries.values()].find(({ node }) => node.ref!.name === "everything")!;
+  const root = { uid: entry.node.ref!.uid, node: entry.node, depth: 0, edges: entry.edges };
+  const below = cluster
+    .below(root.uid)
+    .map(({ entry: { node, edges }, depth }) => ({ uid: node.ref!.uid, node, edges, depth }));
+  return { root, below };
+}
+
+describe("tree", () => {
+  test("an object stands under its controller", () => {
+    const both = item("c", 2, "a");
+    both.edges.push(create(EdgeSchema, { ownerUid: "b", dependentUid: "c", reference: { controller: true } }));
+    const tree = buildTree(item("root", 0), [item("a", 1, "root"), item("b", 1, "root"), both]);
+    expect(tree.parent.get("c")).toBe("b");
+  });
+  test("objects that own each other make no circle", () => {
+    const a = item("a", 1, "root");
+    a.edges.push(create(EdgeSchema, { ownerUid: "b", dependentUid: "a", reference: { controller: true } }));
+    const tree = buildTree(item("root", 0), [a, item("b", 2, "a")]);
+    expect(rowsOf(tree, closed).map(({ id }) => id)).toEqual(["root", "a", "b"]);
+  });
+  test("an object whose owner is not there yet stands under the root", () => {
+    expect(buildTree(item("root", 0), [item("a", 3, "unseen")]).parent.get("a")).toBe("root");
+  });
+  test("siblings fold if they and all below them are alike", () => {
+    const pods = Array.from({ length: 8 }, (_, at) => item(`web-${at}`, 1, "root"));
+    const claims = pods.slice(1).map(({ uid }) => item(`data-${uid}`, 2, uid));
+    const tree = buildTree(item("root", 0), [...pods, ...claims]);
+    const rows = rowsOf(tree, closed);
+    expect(rows.map(({ id, members }) => [id, members.length])).toEqual([
+      ["root", 0],
+      ["web-0", 0],
+      ["~web-1", 7],
+    ]);
+    const open = rowsOf(tree, { ...closed, toggled: new Set(["~web-1"]) });
+    expect(open).toHaveLength(3 + 7 * 2);
+    expect(open.at(-1)).toMatchObject({ level: 4, position: 1, siblings: 1 });
+  });
+  test("a filter keeps the owners of what matches, and counts the rest", () => {
+    const tree = buildTree(item("root", 0), [item("a", 1, "root"), item("b", 2, "a"), item("c", 1, "root")]);
+    const { kept, hidden } = withAncestors(tree, ({ uid }) => uid === "b");
+    expect([...kept].sort()).toEqual(["a", "b", "root"]);
+    expect(hidden).toBe(1);
+  });
+  test("a dangling reference is drawn as such whatever it says", () => {
+    const edge = { standing: OwnerStanding.DANGLING, reference: { controller: true, blockOwnerDeletion: true } };
+    expect(edgeClass(create(EdgeSchema, edge))).toBe("dangling");
+  });
+});
+
+describe("picture", () => {
+  test("the limits", () => {
+    expect([1000, 1001, 10_000, 10_001].map(limitFor)).toEqual([1000, 500, 500, 300]);
+  });
+  test("a cut picture has what matters, and says how much", () => {
+    const { root, below } = archive();
+    const tree = buildTree(root, below);
+    const before = performance.now();
+    const picture = draw(tree, [], { fold: false, by: "" }, 500);
+    console.log(`500 of ${picture.total} boxes in ${(performance.now() - before).toFixed(1)} ms`);
+    expect([picture.boxes.length, picture.shown, picture.total]).toEqual([500, 500, 12_431]);
+    const bad = (all: Item[]) => all.filter(({ node }) => node.state === NodeState.TERMINATING).length;
+    expect(bad(picture.boxes.map(({ item }) => item))).toBe(bad(below));
+    for (const box of picture.boxes)
+      if (box.parent) expect(picture.boxes.some(({ id }) => id === box.parent)).toBe(true);
+  });
+  test("no box covers another", () => {
+    const { root, below } = archive();
+    const { boxes } = draw(buildTree(root, below), [], { fold: false, by: "" });
+    const places = new Set(boxes.map(({ x, y }) => `${Math.round(x)} ${Math.round(y)}`));
+    expect(places.size).toBe(boxes.length);
+  });
+  test("folds stand for all objects", () => {
+    const { root, below } = archive();
+    const picture = draw(buildTree(root, below), [], { fold: true, by: "" });
+    expect(picture.shown).toBe(12_431);
+    expect(picture.boxes.length).toBeLessThan(500);
+  });
+});

@@ -1,0 +1,198 @@
+import { create } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
+import { describe, expect, test } from "vitest";
+import {
+  NodeSchema,
+  NodeState,
+  Reason_Code,
+  ReasonSchema,
+  Verdict,
+} from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { BackendError } from "../src/lib/backend.ts";
+import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
+import { byType, command, naming, quoted } from "../src/lib/commands.ts";
+import { csv, ticks } from "../src/lib/plot.ts";
+import { problem } from "../src/lib/problem.ts";
+import { changed, pageOf, parseSearch, refOf, scopeFilter } from "../src/lib/query.ts";
+import { parseSpan, span } from "../src/lib/time.ts";
+import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
+import { pattern, stateOf } from "../src/lib/words.ts";
+import { yaml } from "../src/lib/yaml.ts";
+
+function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
+  const writer = new BinaryWriter().tag(1, 2).string(reason).tag(2, 2).string("ownergraph.dev");
+  for (const [key, value] of Object.entries(metadata))
+    writer.tag(3, 2).fork().tag(1, 2).string(key).tag(2, 2).string(value).join();
+  const error = new ConnectError("words of the service", code);
+  error.details.push({ type: "google.rpc.ErrorInfo", value: writer.finish() });
+  return error;
+}
+
+describe("time", () => {
+  test("spans", () => {
+    expect([400, 12_000, 200_000, 3_600_000, 41 * 86_400_000, -5].map(span)).toEqual([
+      "0.4 s",
+      "12 s",
+      "3 m 20 s",
+      "1 h",
+      "41 d",
+      "0.0 s",
+    ]);
+    expect(["90s", "1h30m", "2d", "5", "5x", ""].map(parseSpan)).toEqual([
+      90_000,
+      5_400_000,
+      172_800_000,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+});
+
+describe("query", () => {
+  test("an unknown page is the overview", () => expect(pageOf(new URLSearchParams("page=x"))).toBe("overview"));
+  test("empty values leave", () => {
+    expect(changed(new URLSearchParams("a=1&b=2"), { a: "", c: "3" }).toString()).toBe("b=2&c=3");
+  });
+  test("an address without a name and a uid names nothing", () => {
+    expect(refOf(new URLSearchParams("kind=Pod"))).toBeUndefined();
+  });
+  test("a scope names its namespaces in a filter", () => {
+    expect(scopeFilter(new URLSearchParams("in=a,b"))).toEqual([{ namespaces: ["a", "b"] }]);
+    expect(scopeFilter(new URLSearchParams())).toEqual([]);
+  });
+  test.each([
+    ["deploy/web -n shop", { group: "apps", resource: "deployments", namespace: "shop", name: "web" }],
+    ["deploy web", { group: "apps", resource: "deployments", namespace: "", name: "web" }],
+    ["databases.example.com/orders", { group: "example.com", resource: "databases", name: "orders" }],
+    ["Database/orders", { kind: "Database", name: "orders" }],
+    ["00000000-0000-4000-8000-000000000001", { uid: "00000000-0000-4000-8000-000000000001" }],
+  ])("%s", (typed, ref) => expect(parseSearch(typed, "")).toMatchObject({ ref }));
+  test("anything else is a part of a name", () => {
+    expect(parseSearch("web", "shop")).toEqual({ text: "web", namespace: "shop" });
+    expect(parseSearch("  ", "")).toBeUndefined();
+  });
+});
+
+describe("commands", () => {
+  const ref = { group: "apps", resource: "deployments", kind: "Deployment", namespace: "shop", name: "web" };
+  test("an object", () => {
+    expect(command("prod", "tree", ...naming(ref))).toBe(
+      "kubectl ownergraph --context prod tree deployments.apps/web -n shop",
+    );
+    expect(byType({ ...ref, group: "", resource: "" })).toBe("Deployment/web");
+  });
+  test("a word with a quote stays one word", () => expect(quoted("it's $HOME")).toBe(`'it'\\''s $HOME'`));
+});
+
+describe("words", () => {
+  test.each([
+    ["web-7f9c-2xk8q", "web-*"],
+    ["orders-12", "orders-*"],
+    ["web-settings", "web-settings"],
+    ["api-key", "api-key"],
+    ["entry-00012", "entry-*"],
+  ])("the pattern of %s", (name, expected) => expect(pattern(name)).toBe(expected));
+  test("states have a word and a tone", () => {
+    expect(
+      stateOf(
+        create(NodeSchema, { state: NodeState.TERMINATING, deletingDependents: true, blockingDependentCount: 2 }),
+      ),
+    ).toEqual({ word: "blocked(2)", tone: "bad" });
+    expect(stateOf(create(NodeSchema, { state: NodeState.LIVE }))).toEqual({ word: "current", tone: "ok" });
+  });
+  test("reasons name objects and the number of the others", () => {
+    const related = ["a", "b", "c", "d"].map((name) => ({ kind: "Pod", namespace: "shop", name }));
+    const reason = create(ReasonSchema, {
+      code: Reason_Code.BLOCKING_DEPENDENTS,
+      related: related as never,
+      relatedCount: 12n,
+    });
+    expect(reasonWords(reason)).toBe("Pod shop/a, Pod shop/b, Pod shop/c and 9 more have to be deleted first");
+  });
+  test("a reason names its guard, unless the guards cannot be read", () => {
+    const of = (detail: string) => guardOf(create(ReasonSchema, { code: Reason_Code.PROTECTED, detail }));
+    expect(of("protections/keys: keys stay")).toBe("protections/keys");
+    expect(of("the protections cannot be read")).toBeUndefined();
+  });
+  test("each reason of a stuck object has a next step", () => {
+    for (const code of [
+      Reason_Code.FINALIZER_PRESENT,
+      Reason_Code.FORBIDDEN,
+      Reason_Code.ADMISSION_DENIED,
+      Reason_Code.PAUSED,
+    ])
+      expect(nextStep(Verdict.BLOCKED, undefined, create(ReasonSchema, { code }))).not.toBe("");
+  });
+});
+
+describe("problems", () => {
+  test("a missing right names what to ask for", () => {
+    const wrong = problem(
+      serviceError(Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "graphobjects", namespace: "" }),
+    );
+    expect(wrong.words).toBe("You may not list graphobjects in all namespaces.");
+    expect(wrong.next).toContain("Choose a namespace");
+    expect(wrong.retry).toBe(false);
+  });
+  test("a change of leader is temporary", () => {
+    expect(problem(serviceError(Code.Unavailable, "NOT_LEADER", { leader: "pod-1" }))).toEqual({
+      words: "This replica does not lead; pod-1 does.",
+      next: "",
+      retry: true,
+    });
+  });
+  test("a token that the back end refuses ends the tries", () => {
+    expect(problem(new ConnectError("", Code.Unauthenticated)).retry).toBe(false);
+    expect(problem(new BackendError("", 401)).words).toContain("not valid any more");
+  });
+});
+
+describe("plots", () => {
+  test("ticks are round", () => expect(ticks(0, 97, 4)).toEqual([0, 50]));
+  test("a cell that a spreadsheet would run is a text", () => {
+    expect(csv([["a,b", '"', "=1+1", -2]])).toBe(`"a,b","""",'=1+1,-2\r\n`);
+  });
+  test("the rate counts each event once", () => {
+    const points = rate([500, 1500, 1600], 10_000, 1000, 10);
+    expect(points.reduce((sum, [, value]) => sum + value, 0)).toBe(3);
+  });
+  test("the burn-down begins with all objects and ends with those that are left", () => {
+    expect(burnDown(3, [100, 200], 300, 50)).toEqual([
+      [50, 5],
+      [100, 4],
+      [200, 3],
+      [300, 3],
+    ]);
+  });
+  test("without progress there is no estimate", () => {
+    expect(pace(10, [0], 120_000)).toEqual({ perSecond: 0, eta: undefined });
+    expect(pace(10, [5000, 10_000], 20_000).eta).toBe(75_000);
+  });
+  test("delays fall in their row", () => {
+    const { cells, rows } = heat(
+      [
+        { at: 59_000, took: 3000 },
+        { at: 59_000, took: undefined },
+      ],
+      60_000,
+    );
+    expect(rows[1]).toBe("≤ 5 s");
+    expect(cells.flat().reduce((sum, value) => sum + value, 0)).toBe(1);
+    expect(Math.max(...cells[1]!)).toBe(1);
+  });
+});
+
+test("YAML quotes what has a meaning of its own", () => {
+  const node = create(NodeSchema, {
+    ref: { group: "apps", version: "v1", kind: "Deployment", name: "web", namespace: "on", uid: "u" } as never,
+    annotations: { note: "a: b\n<b>" },
+    deleteTime: timestampFromMs(0),
+  });
+  const text = yaml(node);
+  expect(text).toContain("apiVersion: apps/v1\n");
+  expect(text).toContain('namespace: "on"');
+  expect(text).toContain('note: "a: b\\n<b>"');
+});

@@ -1,0 +1,25 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import type { Plugin } from "vite";
+import { defineConfig } from "vitest/config";
+import { POLICY } from "./csp.ts";
+import { mock } from "./mock/plugin.ts";
+
+/** Puts the policy into the built page too, so that it holds whatever serves the files. */
+const policy: Plugin = {
+  name: "policy",
+  apply: "build",
+  transformIndexHtml: () => [
+    {
+      tag: "meta",
+      attrs: { "http-equiv": "Content-Security-Policy", content: POLICY.join("; ") },
+      injectTo: "head-prepend",
+    },
+  ],
+};
+
+export default defineConfig({
+  plugins: [svelte(), policy, mock()],
+  // An inlined asset would need `data:` in more places of the policy than images.
+  build: { target: "es2023", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  test: { include: ["tests/*.test.ts"], environment: "node" },
+});
