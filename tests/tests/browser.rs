@@ -201,3 +201,38 @@ async fn the_report_of_a_comparison_needs_no_other_file() -> anyhow::Result<()> 
     ensure!(shown[2] == 0, "the page asks for other files or has a script: {shown}");
     Ok(())
 }
+
+/// What the console shows: its heading, and the state of the collector.
+const CONSOLE: &str = r##"
+    [document.querySelector("h1")?.textContent ?? "", document.body.innerText]
+"##;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_shows_the_collector() -> anyhow::Result<()> {
+    let directory = Directory::create()?;
+    let Some(browser) = fetched(Browser::start(directory.path()).await)? else { return Ok(()) };
+    let (programs, api) = (Programs::build()?, Api::start(directory.path()).await?);
+    let server = format!("127.0.0.1:{}", free_port()?);
+    let flags = ["collect", "--kubeconfig", &api.flag, "--listen", &server];
+    let mut collector = Service::start(&programs, "ownergraph", "collect", directory.path(), &flags)?;
+    collector.ready().await?;
+    let flags = ["console", "--no-browser", "--server", &server, "--kubeconfig", &api.flag].map(str::to_owned);
+    let console = Process::spawn("console", directory.path(), &programs.path("ownergraph"), &flags)?;
+    let read = || async { Ok(console.output()) };
+    let address = |output: &str| output.split_whitespace().find(|word| word.contains("/#token=")).map(str::to_owned);
+    let output = until("the console listens", SOON, read, |output| address(output).is_some()).await?;
+    let page = browser.open(&address(&output).context("an address")?).await?;
+    if browser.evaluate(&page, CONSOLE).await?[1].as_str().is_some_and(|text| text.contains("npm run build")) {
+        let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+        ensure!(!is_ci, "this build has no console: run `npm ci` and `npm run build` in console/");
+        return Ok(());
+    }
+    browser.ask(Some(&page), "Log.enable", json!({})).await?;
+    let shown = || browser.evaluate(&page, CONSOLE);
+    let is_there = |shown: &Value| {
+        let text = shown[1].as_str().unwrap_or_default().to_lowercase();
+        shown[0] == "Overview" && text.contains("backlog")
+    };
+    until("the console shows the collector", SOON, shown, is_there).await?;
+    Ok(())
+}

@@ -14,7 +14,7 @@ use crate::parity::{
     Parity, SETTLED_WITHIN, YOUNG,
 };
 use crate::verdict::{Standing, own_hold, standing, standings};
-use crate::view::{OwnerStanding, Undecided};
+use crate::view::{EdgeView, OwnerStanding, Undecided};
 use crate::work::{Action, ActionKind};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -273,11 +273,8 @@ impl Leader {
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
-                use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;
-                let is_elsewhere =
-                    |owner: &Owner| matches!(owner.view.standing, CoordinatesMismatch | InvalidScope | WrongNamespace);
-                change.owners.iter().any(|owner| is_it(owner) && is_elsewhere(owner))
+                change.owners.iter().any(|owner| is_it(owner) && self.is_elsewhere(&owner.view))
             }),
             has_dependents,
             too_many: change.owner_count > change.owners.len(),
@@ -323,10 +320,7 @@ impl Leader {
             return Standing::Orphaning;
         }
         let gone = self.world.tombstones().get(self.cx.now, &object.uid);
-        let is_same = |gone: &ObjectRef| {
-            gone.kind == object.kind && gone.namespace == object.namespace && gone.name == object.name
-        };
-        if let Some(gone) = gone.filter(|gone| is_same(&gone.object)) {
+        if let Some(gone) = gone.filter(|gone| is_same_place(&gone.object, object)) {
             if gone.orphaned_dependents {
                 return Standing::Orphaning;
             }
@@ -354,6 +348,14 @@ impl Leader {
             let orphans = orphans || node.orphans_dependents();
             node.dependents().any(|dependent| orphans || graph.node(dependent).blocks(id))
         })
+    }
+
+    /// Whether a reference has the uid of an object with other coordinates, which may be gone.
+    fn is_elsewhere(&self, reference: &EdgeView) -> bool {
+        use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
+        let gone = self.world.tombstones().get(self.cx.now, &reference.owner.uid);
+        matches!(reference.standing, CoordinatesMismatch | InvalidScope | WrongNamespace)
+            || gone.is_some_and(|gone| !is_same_place(&gone.object, &reference.owner))
     }
 
     /// Whether objects refer to the uid of this object under other coordinates.
@@ -413,6 +415,11 @@ impl Leader {
         let told = self.parity.late(self.cx.now, disagreement);
         self.cx.event(Event::Disagreed(told));
     }
+}
+
+/// Whether two references name the same place.
+fn is_same_place(one: &ObjectRef, other: &ObjectRef) -> bool {
+    one.group == other.group && one.kind == other.kind && one.namespace == other.namespace && one.name == other.name
 }
 
 /// The version in an `apiVersion`.
