@@ -111,8 +111,13 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     let orphaning = create(&client, &maps, &orphaning).await?;
     create(&client, &maps, &configmap("of-two", &[reference_to(&first), reference_to(&second)])).await?;
     create(&client, &maps, &configmap("orphaned", &[reference_to(&orphaning)])).await?;
+    // What follows from a bug shows once it is decided.
+    beside.suspend_upstream()?;
     delete(&client, &format!("{maps}/first"), "Background").await?;
     delete(&client, &format!("{maps}/orphaning"), "Orphan").await?;
+    let decided = |compared: &Compared| compared.numbers.open >= 2;
+    until("both objects are decided on", SOON, || beside.compared(), decided).await?;
+    beside.resume_upstream()?;
 
     let begun = Instant::now();
     if planted.is_empty() {

@@ -117,6 +117,16 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
+    /// Suspends upstream's collector, so that ours decides first.
+    pub fn suspend_upstream(&self) -> anyhow::Result<()> {
+        self.upstream.as_ref().map_or(Ok(()), |upstream| upstream.process().pause())
+    }
+
+    /// Ends the suspension.
+    pub fn resume_upstream(&self) -> anyhow::Result<()> {
+        self.upstream.as_ref().map_or(Ok(()), |upstream| upstream.process().resume())
+    }
+
     /// Ends upstream's collector.
     pub fn stop_upstream(&mut self) {
         drop(self.upstream.take());
