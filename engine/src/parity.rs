@@ -18,6 +18,7 @@
 
 use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
+use crate::verdict::Standing;
 use crate::view::EdgeView;
 use crate::work::ActionKind;
 use alloc::boxed::Box;
@@ -283,6 +284,17 @@ impl Parity {
         }
         self.changes.push_back(change);
         if self.changes.len() > CHANGES_MAX { self.changes.pop_front() } else { None }
+    }
+
+    /// Takes an owner that begins to orphan its dependents or to wait for them at this version. The state may have
+    /// passed when the change is judged.
+    pub(crate) fn owner_moved(&mut self, owner: &ObjectRef, version: &ResourceVersion, standing: Standing) {
+        let after = |change: &&mut Change| change.version.as_ref().is_some_and(|at| version.is_before(at));
+        for change in self.changes.iter_mut().filter(after) {
+            for reference in change.owners.iter_mut().filter(|reference| reference.view.owner == *owner) {
+                reference.later = Some(standing);
+            }
+        }
     }
 
     pub(crate) fn take_changes(&mut self) -> VecDeque<Change> {

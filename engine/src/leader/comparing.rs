@@ -139,6 +139,20 @@ impl Leader {
         }
     }
 
+    /// Takes an owner whose deletion mode has changed.
+    pub(super) fn compare_owner(&mut self, id: NodeId) {
+        let node = self.world.graph().node(id);
+        let standing = match (node.orphans_dependents(), node.deletes_dependents()) {
+            (true, _) => Standing::Orphaning,
+            (false, true) => Standing::Waiting,
+            (false, false) => return,
+        };
+        if let Some(version) = node.resource_version().filter(|_| self.compares()) {
+            let owner = self.world.object_ref(id);
+            self.parity.owner_moved(&owner, &version, standing);
+        }
+    }
+
     /// Compares an object that is about to leave the graph.
     pub(super) fn compare_removal(&mut self, id: NodeId, left: &Left) {
         let Left::Collection { deleted } = left else { return };
@@ -169,7 +183,7 @@ impl Leader {
         let uids: Vec<Uid> =
             removed.iter().filter_map(|&at| views.get(at)).map(|view| view.reference.uid.clone()).collect();
         let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
-        let owner = |(at, (view, standing))| Owner { view, standing, removed: removed.contains(&at) };
+        let owner = |(at, (view, standing))| Owner { view, standing, later: None, removed: removed.contains(&at) };
         let excess = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
         let was_undecided = node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid);
         let was_terminating = node.is_terminating();
@@ -291,6 +305,9 @@ impl Leader {
         // Nothing takes these back.
         if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
             return owner.standing;
+        }
+        if let Some(later) = owner.later {
+            return later;
         }
         let unverified = Standing::Unverified(Undecided::OwnerUnverified);
         let (graph, coverage) = (self.world.graph(), self.world.coverage());

@@ -63,6 +63,8 @@ pub(crate) struct Change {
 pub(crate) struct Owner {
     pub(crate) view: EdgeView,
     pub(crate) standing: Standing,
+    /// The standing that the owner takes after the change was seen, and before its version.
+    pub(crate) later: Option<Standing>,
     /// The change removes the reference.
     pub(crate) removed: bool,
 }

@@ -213,8 +213,8 @@ impl Case<'_> {
             Weighed::Collectable { .. } => {
                 // A collector that sees one of the other owners alive removes the reference. Their ends are behind the
                 // decision here.
-                let any_stays = removed().count() < self.owners.len();
-                let is_early = any_stays && (self.decided.is_none() || self.is_young);
+                let any_ended = self.owners.iter().any(|&(standing, removed)| !removed && standing != Standing::Solid);
+                let is_early = any_ended && (self.decided.is_none() || self.is_young);
                 if is_early { Finding::Agreed } else { self.another() }
             }
             Weighed::Kept { drop } => {

@@ -461,3 +461,21 @@ fn a_decision_that_was_just_withdrawn_counts_as_followed() {
         assert_eq!(counts.withdrawn, u64::from(pause > 10), "{pause} s");
     }
 }
+
+#[test]
+fn an_owner_that_orphans_for_a_moment_is_remembered_for_the_changes_of_that_moment() {
+    let mut bench = observing();
+    let owner = |rv: u64, finalizers: &[&str]| {
+        let mut owner = object("things", "o", rv);
+        owner.facts.terminating = true;
+        finalizers.iter().fold(owner, |owner, finalizer| owner.with_finalizer(finalizer))
+    };
+    bench.seen("things", owner(101, &["held"]));
+    bench.seen("configmaps", child(102));
+    bench.audited(AuditedVerb::Change, "a", "collector");
+    bench.seen("configmaps", object("configmaps", "a", 104));
+    bench.seen("things", owner(103, &["held", "orphan"]));
+    bench.seen("things", owner(105, &["held"]));
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.disagreements()), ([0, 1, 0, 0, 0], vec![]), "the finalizer awaits its request");
+}
