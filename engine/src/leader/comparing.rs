@@ -370,9 +370,12 @@ impl Leader {
     /// Whether a reference has the uid of an object with other coordinates, which may be gone.
     fn is_elsewhere(&self, reference: &EdgeView) -> bool {
         use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
-        let gone = self.world.tombstones().get(self.cx.now, &reference.owner.uid);
+        let uid = &reference.owner.uid;
+        let gone = self.world.tombstones().get(self.cx.now, uid).map(|gone| gone.object.clone());
+        let observed = self.world.best_known(uid).filter(|&id| self.world.graph().node(id).is_observed());
         matches!(reference.standing, CoordinatesMismatch | InvalidScope | WrongNamespace)
-            || gone.is_some_and(|gone| !is_same_place(&gone.object, &reference.owner))
+            || gone.is_some_and(|gone| !is_same_place(&gone, &reference.owner))
+            || observed.is_some_and(|id| !is_same_place(&self.world.object_ref(id), &reference.owner))
     }
 
     /// Whether objects refer to the uid of this object under other coordinates.
