@@ -17,7 +17,7 @@ pub(super) struct ParityMetrics {
 }
 
 const OUTCOMES: [&str; 5] = ["agreed", "theirs_first", "unattributed", "withdrawn", "not_compared"];
-const QUANTILES: [(&str, u64); 2] = [("0.5", 500), ("0.99", 990)];
+const SHARES: [(&str, u64); 2] = [("0.5", 500), ("0.99", 990)];
 
 impl ParityMetrics {
     pub(super) fn register(book: &mut Book<'_>) -> ParityMetrics {
@@ -49,7 +49,7 @@ impl ParityMetrics {
             ),
             delays: book.put(
                 "ownergraph_parity_delay_seconds",
-                [Label::of("quantile", QUANTILES.map(|(word, _)| word))],
+                [Label::of("share", SHARES.map(|(word, _)| word))],
                 (
                     "Time from a decision to the change of the other collector, rounded up to a power of two",
                     "No action needed.",
@@ -76,9 +76,9 @@ impl ParityMetrics {
             }
         }
         self.open.set(count_of(view.map_or(0, |view| view.open)));
-        for (quantile, per_mille) in QUANTILES {
+        for (share, per_mille) in SHARES {
             let delay = counts.delay(per_mille).as_secs_f64();
-            self.delays.get_or_create(&[("quantile", quantile)]).set(delay);
+            self.delays.get_or_create(&[("share", share)]).set(delay);
         }
     }
 }
