@@ -95,6 +95,7 @@ impl World {
         if !self.is_epoch(replica, epoch) {
             return;
         }
+        self.end_overdue_term(replica);
         if let Input::GateNeedsTime { number, extra, .. } = &input
             && let Some(open) = self.engines.open.get_mut(&(replica, epoch, *number))
             && !std::mem::replace(&mut open.is_extended, true)

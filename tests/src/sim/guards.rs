@@ -236,6 +236,8 @@ impl World {
             self.guards.allowed.insert(target);
         }
         if self.is_epoch(at, epoch) {
+            // The end of the term gives up the question before the answer is told.
+            self.end_overdue_term(at);
             self.engine_answers(at, epoch, &answered);
             self.tell(at, Input::GateAnswered(answered));
         }
