@@ -1,13 +1,13 @@
 //! Comparison with another collector of the same cluster, in mode `observe`.
 //!
 //! Each decision is matched with the change that the other collector makes to the object, and each change that looks
-//! like one of a collector is matched with a decision. `leader::comparing` finds both, [`class`] judges them, and
-//! [`tally`] counts them.
+//! like one of a collector is matched with a decision. `leader::comparing` finds both, `class` judges them, and
+//! `tally` counts them.
 //!
 //! | Outcome | When |
 //! |---|---|
 //! | agreed | A change follows a decision to make it; or the other collector was first, and the facts as of its change, or as of shortly before, lead to the same decision |
-//! | ours only | A decision has no change within the [`wait`](Parity::wait). A change that comes after all moves it to agreed |
+//! | ours only | A decision has no change within the wait. A change that comes after all moves it to agreed |
 //! | theirs only | A change has no decision, or another one, once the facts as of the change are known |
 //! | unattributed | Another user made the change, or a living owner shows that no collector did |
 //!
@@ -82,7 +82,7 @@ pub struct Disagreement {
     pub at: Time,
     /// The version that shows the change, or that the decision is about.
     pub version: Option<ResourceVersion>,
-    /// The references, at most [`OWNERS_MAX`], as they were at the change, or are at the end of the wait.
+    /// The references, at most 64, as they were at the change, or are at the end of the wait.
     pub owners: Vec<EdgeView>,
     pub owner_count: usize,
     /// The user of the audited request, and its audit id.
