@@ -217,7 +217,7 @@ impl Parity {
     pub(crate) fn withdrawn(&mut self, now: Time, uid: &Uid) {
         let Some(open) = self.open.remove(uid).filter(|open| open.late.is_none()) else { return };
         self.tally.add(now, |counts| counts.withdrawn += 1);
-        self.passed(now, uid.clone(), Open { counted: true, ..open });
+        self.passed(now, uid.clone(), Open { is_withdrawn: true, ..open });
     }
 
     /// Remembers a decision for a while.
@@ -247,7 +247,7 @@ impl Parity {
             |(at, of, past): &(Time, Uid, Open)| of == uid && past.covers(action, removed) && now.since(*at) <= YOUNG;
         let place = self.past.iter().rposition(is_it);
         let Some((_, _, past)) = place.and_then(|place| self.past.remove(place)) else { return (open.cloned(), false) };
-        if past.counted {
+        if past.is_withdrawn {
             self.tally.add(now, |counts| counts.withdrawn = counts.withdrawn.saturating_sub(1));
         }
         (Some(past), true)
@@ -310,19 +310,23 @@ impl Parity {
             self.tally.add(now, |counts| counts.theirs_first += 1);
             return self.tally.row(&change.target, |row| row.agreed += 1);
         };
-        if let Some(number) = open.late {
-            self.take_back(number);
+        if let Some(late) = open.late {
+            self.take_back(late, &change.target);
         }
         let delay = change.at.since(open.since);
         self.tally.add(now, |counts| counts.agree(delay, open.late.is_some()));
         self.tally.row(&change.target, |row| row.agreed += 1);
     }
 
-    /// Removes a disagreement, because the change came after all.
-    fn take_back(&mut self, number: u64) {
-        let Some(kept) = self.unknown.remove(&number).or_else(|| self.others.remove(&number)) else { return };
-        self.tally.take_back(kept.class);
-        self.tally.row(&kept.target, |row| row.take_back(kept.class));
+    /// Takes a disagreement back, because the change came after all. The list may have dropped it already.
+    fn take_back(&mut self, (number, class): (u64, Class), target: &ObjectRef) {
+        self.kept_mut(class).remove(&number);
+        self.tally.take_back(class);
+        self.tally.row(target, |row| row.take_back(class));
+    }
+
+    fn kept_mut(&mut self, class: Class) -> &mut BTreeMap<u64, Box<Disagreement>> {
+        if class == Class::Unknown { &mut self.unknown } else { &mut self.others }
     }
 
     /// Counts a judged change. Returns the disagreement if it is one.
@@ -336,8 +340,8 @@ impl Parity {
         match finding {
             Finding::Agreed => self.agreed(now, &change),
             Finding::Unattributed => {
-                if let Some(number) = change.decided.as_ref().and_then(|open| open.late) {
-                    self.take_back(number);
+                if let Some(late) = change.decided.as_ref().and_then(|open| open.late) {
+                    self.take_back(late, &change.target);
                 }
                 self.tally.add(now, |counts| counts.unattributed += 1);
                 self.tally.row(&change.target, |row| row.unattributed += 1);
@@ -384,7 +388,7 @@ impl Parity {
         let uid = disagreement.target.uid.clone();
         let kept = self.disagree(now, disagreement);
         if let Some(open) = self.open.get_mut(&uid) {
-            open.late = Some(kept.number);
+            open.late = Some((kept.number, kept.class));
         }
         kept
     }
@@ -395,7 +399,7 @@ impl Parity {
         let (outcome, class) = (disagreement.outcome, disagreement.class);
         self.tally.add(now, |counts| counts.disagree(outcome, class));
         self.tally.row(&disagreement.target, |row| row.disagree(outcome, class));
-        let kept = if class == Class::Unknown { &mut self.unknown } else { &mut self.others };
+        let kept = self.kept_mut(class);
         let disagreement = Box::new(disagreement);
         kept.insert(disagreement.number, disagreement.clone());
         if kept.len() > KEPT_MAX {

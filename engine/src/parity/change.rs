@@ -1,5 +1,6 @@
 //! What waits to be matched: open decisions, and changes.
 
+use super::class::Class;
 use crate::object::{ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::verdict::Standing;
@@ -18,15 +19,15 @@ pub(crate) struct Open {
     /// It follows from a change of the object itself, and not of an owner.
     pub(crate) is_own_change: bool,
     /// It counts as withdrawn.
-    pub(super) counted: bool,
-    /// The disagreement that reports it, once the wait is over.
-    pub(super) late: Option<u64>,
+    pub(super) is_withdrawn: bool,
+    /// The disagreement that reports it, once the wait is over, and its class.
+    pub(super) late: Option<(u64, Class)>,
 }
 
 impl Open {
     /// A new decision. `removes` are the owners whose references it removes.
     pub(crate) fn new(action: ActionKind, removes: Arc<[Uid]>, since: Time, is_own_change: bool) -> Open {
-        Open { action, removes, since, is_own_change, counted: false, late: None }
+        Open { action, removes, since, is_own_change, is_withdrawn: false, late: None }
     }
 
     /// Whether a change carries the decision out, or a part of it: a collector may remove references one owner at a

@@ -136,6 +136,24 @@ fn a_decision_that_is_not_followed_is_ours_only_until_it_is_followed() {
 }
 
 #[test]
+fn a_disagreement_that_the_list_dropped_is_taken_back_too() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    for number in 0..1001 {
+        bench.seen("configmaps", object("configmaps", &format!("a{number:04}"), 102 + number).owned_by("things", "o"));
+    }
+    bench.deleted("things", "o", 2000);
+    bench.pass(Duration::from_secs(40));
+    assert_eq!((bench.sums(), bench.disagreements().len()), ([0, 0, 1001, 0, 0], 1000));
+    for number in 0..1001 {
+        bench.deleted("configmaps", &format!("a{number:04}"), 2001 + number);
+    }
+    let rows = bench.leader.queries().parity(None).unwrap().collections;
+    assert_eq!((bench.sums(), bench.disagreements().len()), ([1001, 0, 0, 0, 0], 0));
+    assert!(rows.iter().all(|(_, row)| row.ours_only == 0 && row.unknown == 0), "{rows:?}");
+}
+
+#[test]
 fn the_wait_follows_the_pace_of_the_other_collector() {
     let mut bench = observing();
     for number in 0..200u64 {
