@@ -173,8 +173,10 @@ impl Parity {
     /// Forgets what waits, because the history that it belongs to is void.
     pub(crate) fn forget_waiting(&mut self) {
         self.open.clear();
+        self.past.clear();
         self.waiting.clear();
         self.changes.clear();
+        self.log.forget();
     }
 
     /// Whether something waits.
@@ -209,8 +211,18 @@ impl Parity {
             None if self.open.len() >= OPEN_MAX => return self.tally.add(now, |counts| counts.not_compared += 1),
             None => {}
         }
-        self.waiting.push_back((now, uid.clone()));
-        self.open.insert(uid, open);
+        self.open.insert(uid.clone(), open);
+        self.wait_for(now, uid);
+    }
+
+    /// Begins the wait of an open decision.
+    fn wait_for(&mut self, now: Time, uid: Uid) {
+        if self.waiting.len() >= 2 * OPEN_MAX {
+            let open = &self.open;
+            let is_waiting = |open: &Open, since: Time| open.since == since && open.late.is_none();
+            self.waiting.retain(|(since, uid)| open.get(uid).is_some_and(|open| is_waiting(open, *since)));
+        }
+        self.waiting.push_back((now, uid));
     }
 
     /// Takes the end of a decision that no change ended.
@@ -257,7 +269,7 @@ impl Parity {
     pub(crate) fn put_off(&mut self, now: Time, uid: &Uid) {
         if let Some(open) = self.open.get_mut(uid) {
             open.since = now;
-            self.waiting.push_back((now, uid.clone()));
+            self.wait_for(now, uid.clone());
         }
     }
 

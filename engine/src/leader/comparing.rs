@@ -5,7 +5,7 @@
 //! is an audit log. Neither is awaited for ever.
 
 use super::closing::Left;
-use super::{Event, Leader, Mode, Timer};
+use super::{Event, Leader, Timer};
 use crate::graph::{Coordinates, Known, NodeId};
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
@@ -22,47 +22,51 @@ use core::time::Duration;
 
 /// Time between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of decisions that one look reports.
+const REPORTED_AT_ONCE: usize = 1000;
+/// Time between two looks while there are more.
+const REPORTED_EVERY: Duration = Duration::from_millis(10);
 
 impl Leader {
-    /// Whether this replica compares its decisions.
-    fn compares(&self) -> bool {
-        self.cx.config.mode == Mode::Observe && self.cx.term.is_some()
-    }
-
-    fn look_again(&mut self) {
+    fn look_again(&mut self, after: Duration) {
         if !self.comparing {
             self.comparing = true;
-            self.cx.timers.set_after(self.cx.now, LOOK_EVERY, Timer::Compare);
+            self.cx.timers.set_after(self.cx.now, after, Timer::Compare);
         }
     }
 
     /// Begins with the decisions from before the term.
     pub(super) fn begin_comparison(&mut self) {
+        if !self.cx.compares() {
+            return;
+        }
         self.parity = Parity::new(self.cx.now);
         for uid in self.dispatcher.queue().uids().cloned().collect::<Vec<Uid>>() {
-            if let Some(item) = self.dispatcher.queue().get(&uid) {
-                self.compare_decision(&uid, item.draft.action.kind());
-            }
+            self.compare_decision(&uid);
         }
     }
 
-    /// Takes a decision.
-    pub(super) fn compare_decision(&mut self, uid: &Uid, action: ActionKind) {
-        if self.compares() {
-            let removes = match self.dispatcher.queue().get(uid).map(|item| &item.draft.action) {
-                Some(Action::RemoveOwnerReferences { owner_uids, entries }) => {
-                    owner_uids.iter().chain(entries.iter().map(|entry| &entry.uid)).cloned().collect()
-                }
-                Some(
-                    Action::Delete { .. } | Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. },
-                )
-                | None => [].into(),
-            };
-            let is_own_change = self.follows_own_change(uid);
-            let open = Open::new(action, removes, self.cx.now, is_own_change);
-            self.parity.decided(self.cx.now, uid.clone(), open);
-            self.look_again();
+    /// Takes the decision about this object.
+    pub(super) fn compare_decision(&mut self, uid: &Uid) {
+        if !self.cx.compares() {
+            return;
         }
+        if let Some(open) = self.queued(uid) {
+            self.parity.decided(self.cx.now, uid.clone(), open);
+            self.look_again(LOOK_EVERY);
+        }
+    }
+
+    /// The queued decision about this object, as a new one to compare.
+    fn queued(&self, uid: &Uid) -> Option<Open> {
+        let action = &self.dispatcher.queue().get(uid)?.draft.action;
+        let removes = match action {
+            Action::RemoveOwnerReferences { owner_uids, entries } => {
+                owner_uids.iter().chain(entries.iter().map(|entry| &entry.uid)).cloned().collect()
+            }
+            Action::Delete { .. } | Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => [].into(),
+        };
+        Some(Open::new(action.kind(), removes, self.cx.now, self.follows_own_change(uid)))
     }
 
     /// Whether the known state of an object is newer than that of all its owners, so that the decision follows from a
@@ -88,15 +92,19 @@ impl Leader {
 
     /// Takes a withdrawn decision.
     pub(super) fn compare_withdrawal(&mut self, uid: &Uid) {
-        if self.compares() {
+        if self.cx.compares() {
             self.parity.withdrawn(self.cx.now, uid);
         }
     }
 
     /// Compares a known object with its next state, before the graph takes that state.
     pub(super) fn compare_change(&mut self, id: NodeId, next: &Object) {
+        if !self.cx.compares() {
+            return;
+        }
         let node = self.world.graph().node(id);
-        if !self.compares() || node.has_said(&next.facts) || self.world.graph().primary(&next.uid) != Some(id) {
+        let is_rewound = self.world.coverage().kind(node.kind()).is_rewound();
+        if is_rewound || node.has_said(&next.facts) || self.world.graph().primary(&next.uid) != Some(id) {
             return;
         }
         let version = Some(next.resource_version.clone());
@@ -147,7 +155,7 @@ impl Leader {
             (false, true) => Standing::Waiting,
             (false, false) => return,
         };
-        if let Some(version) = node.resource_version().filter(|_| self.compares()) {
+        if let Some(version) = node.resource_version().filter(|_| self.cx.compares()) {
             let owner = self.world.object_ref(id);
             self.parity.owner_moved(&owner, &version, standing);
         }
@@ -155,10 +163,14 @@ impl Leader {
 
     /// Compares an object that is about to leave the graph.
     pub(super) fn compare_removal(&mut self, id: NodeId, left: &Left) {
+        if !self.cx.compares() {
+            return;
+        }
         let Left::Collection { deleted } = left else { return };
         let node = self.world.graph().node(id);
         let uid = node.uid();
-        if !self.compares() || self.world.graph().primary(&uid) != Some(id) {
+        let is_rewound = self.world.coverage().kind(node.kind()).is_rewound();
+        if is_rewound || self.world.graph().primary(&uid) != Some(id) {
             return;
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
@@ -192,6 +204,11 @@ impl Leader {
             true => (None, false),
             false => self.parity.decision(self.cx.now, &uid, action, &uids),
         };
+        let is_uncompared = || self.queued(&uid).is_some_and(|queued| queued.covers(action, &uids));
+        if decided.is_none() && !was_held && is_uncompared() {
+            // The decision is beyond the bound on open ones, or its comparison has ended.
+            return;
+        }
         let change = Change {
             target,
             action,
@@ -212,19 +229,19 @@ impl Leader {
         if let Some(early) = self.parity.changed(self.cx.now, change) {
             self.judge_change(early, true);
         }
-        self.look_again();
+        self.look_again(LOOK_EVERY);
     }
 
     /// Takes a request of the audit log.
     pub(super) fn audited(&mut self, audited: Box<Audited>) {
-        if self.compares() {
+        if self.cx.compares() {
             self.parity.log_mut().put(self.cx.now, audited);
         }
     }
 
     /// Takes over the counts of earlier leaders.
     pub(super) fn compared_before(&mut self, counts: Counts, lasted: Duration) {
-        if self.compares() {
+        if self.cx.compares() {
             self.parity.inherit(self.cx.now, counts, lasted);
         }
     }
@@ -232,7 +249,7 @@ impl Leader {
     /// Judges the changes whose facts are known, and the decisions whose wait is over.
     pub(super) fn compare_due(&mut self) {
         self.comparing = false;
-        if !self.compares() {
+        if !self.cx.compares() {
             return;
         }
         let mut waiting = self.parity.take_changes();
@@ -241,14 +258,18 @@ impl Leader {
             waiting.extend(self.judge_change(change, false));
         }
         self.parity.put_back(waiting);
-        while let Some((uid, open)) = self.parity.overdue(self.cx.now) {
+        let mut reported = 0;
+        while reported < REPORTED_AT_ONCE
+            && let Some((uid, open)) = self.parity.overdue(self.cx.now)
+        {
             self.decision_overdue(&uid, &open);
+            reported += 1;
         }
         if let Some(view) = self.parity.tell(self.cx.now) {
             self.cx.event(Event::Compared(Box::new(view)));
         }
         if self.parity.waits() || self.parity.has_news(self.cx.now) {
-            self.look_again();
+            self.look_again(if reported < REPORTED_AT_ONCE { LOOK_EVERY } else { REPORTED_EVERY });
         }
     }
 

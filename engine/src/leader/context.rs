@@ -1,6 +1,6 @@
 //! State that every component of the leader uses: the configuration, the clock, the term, and the queue of effects.
 
-use super::{Config, Event, Grounds, Output, StreamId, Timer};
+use super::{Config, Event, Grounds, Mode, Output, StreamId, Timer};
 use crate::jitter::Rng;
 use crate::object::{GroupResource, ObjectRef, ResourceVersion};
 use crate::pace::Rate;
@@ -37,6 +37,11 @@ impl Context {
             leader_endpoint: String::new(),
             stopping: false,
         }
+    }
+
+    /// Whether this replica compares its decisions with another collector.
+    pub(super) fn compares(&self) -> bool {
+        self.config.mode == Mode::Observe && self.term.is_some()
     }
 
     pub(super) fn event(&mut self, event: Event) {

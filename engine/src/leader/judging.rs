@@ -255,7 +255,7 @@ impl Leader {
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
         let grounds = leads.then(|| self.world.grounds(&self.cx, &item.draft, causes.clone(), chain));
         self.cx.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
-        self.compare_decision(uid, action);
+        self.compare_decision(uid);
     }
 
     /// Withdraws the decision about this node.

@@ -32,7 +32,7 @@ impl Open {
 
     /// Whether a change carries the decision out, or a part of it: a collector may remove references one owner at a
     /// time.
-    pub(super) fn covers(&self, action: ActionKind, removed: &[Uid]) -> bool {
+    pub(crate) fn covers(&self, action: ActionKind, removed: &[Uid]) -> bool {
         let is_part = || removed.iter().all(|uid| self.removes.contains(uid));
         self.action == action && (action != ActionKind::RemoveOwnerReferences || is_part())
     }

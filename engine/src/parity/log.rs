@@ -37,6 +37,11 @@ impl Log {
         self.fed
     }
 
+    /// Forgets the requests of a history that is void.
+    pub(super) fn forget(&mut self) {
+        self.requests.clear();
+    }
+
     pub(crate) fn put(&mut self, now: Time, audited: Box<Audited>) {
         self.fed = true;
         let drops = |request: &mut Request| now.since(request.audited.at) > REQUEST_AGE_MAX;

@@ -1,7 +1,6 @@
 //! The comparison with another collector, for readers.
 
 use super::Queries;
-use crate::leader::Mode;
 use crate::parity::{Disagreement, ParityView};
 use core::time::Duration;
 
@@ -9,8 +8,7 @@ impl<'a> Queries<'a> {
     /// Returns the comparison with another collector, of the last `window` or of the whole term. `None` if this replica
     /// compares nothing, because it does not lead, or its mode is not observe.
     pub fn parity(&self, window: Option<Duration>) -> Option<ParityView> {
-        let compares = self.cx.config.mode == Mode::Observe && self.cx.term.is_some();
-        compares.then(|| self.parity.view(self.cx.now, window))
+        self.cx.compares().then(|| self.parity.view(self.cx.now, window))
     }
 
     /// Returns the kept disagreements with a number below `before`, the newest first.

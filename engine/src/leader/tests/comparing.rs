@@ -377,9 +377,39 @@ fn an_active_collector_compares_nothing() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", child(102));
-    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
+    bench.deleted("things", "o", 104);
+    bench.deleted("configmaps", "b", 105);
+    bench.audited(AuditedVerb::Delete, "b", "alice");
+    bench.pass(Duration::from_secs(200));
     assert!(bench.leader.queries().parity(None).is_none());
     assert_eq!(bench.leader.queries().disagreements(None).count(), 0);
+    assert!(!bench.leader.parity.waits() && !bench.leader.parity.is_audited());
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::Compared(_) | Event::Disagreed(_))));
+}
+
+#[test]
+fn a_restored_store_is_not_the_work_of_a_collector() {
+    let mut bench = family();
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
+    bench.bookmark("configmaps", 90);
+    // The restored store has a without its reference, and b not at all.
+    for (resource, objects) in [("configmaps", vec![object("configmaps", "a", 80)]), ("things", vec![]), ("nodes", vec![])] {
+        bench.list(resource, 90, objects);
+    }
+    bench.pass(Duration::from_secs(200));
+    let view = bench.leader.queries().parity(None).unwrap();
+    assert_eq!((bench.sums(), view.unsettled), ([0; 5], 0));
+}
+
+#[test]
+fn a_change_after_the_end_of_its_comparison_is_not_unknown() {
+    let mut bench = family();
+    bench.deleted("things", "o", 103);
+    bench.leader.parity.end(&uid("a"));
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.disagreements(), Vec::<String>::new());
 }
 
 #[test]
