@@ -251,6 +251,11 @@ impl OwnerReference {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
+    /// The version of `apiVersion`.
+    pub fn version(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+
     /// Whether this is a blocking owner reference: the owner's foreground deletion waits for this dependent.
     pub fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)

@@ -97,10 +97,9 @@ impl Vertex {
 
     /// An owner that the selection does not hold, as its reference describes it.
     fn missing(owner: &OwnerReference) -> Vertex {
-        let version = owner.api_version.rsplit_once('/').map_or(&*owner.api_version, |(_, version)| version);
         Vertex {
             group: owner.group().to_owned(),
-            version: version.to_owned(),
+            version: owner.version().to_owned(),
             kind: owner.kind.to_string(),
             namespace: String::new(),
             name: owner.name.to_string(),
