@@ -22,7 +22,7 @@ use crate::verdict::Standing;
 use crate::view::EdgeView;
 use crate::work::ActionKind;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -36,7 +36,7 @@ pub use audited::{Audited, AuditedVerb, USER_MAX};
 pub use class::{CLASSES, Class, Outcome};
 pub use tally::{Counts, Row};
 
-pub(crate) use change::{Change, Open, Owner};
+pub(crate) use change::{Change, Open, Owner, removed_uids};
 pub(crate) use class::{Actor, Case, Finding};
 pub(crate) use log::Log;
 use tally::Tally;
@@ -118,6 +118,8 @@ pub(crate) struct Parity {
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
+    /// The owners of these changes, and of some that were judged just now.
+    owners: BTreeSet<Uid>,
     log: Log,
     tally: Tally,
     /// By number: those of unknown class, and all others.
@@ -137,6 +139,7 @@ impl Parity {
             past: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
+            owners: BTreeSet::new(),
             log: Log::default(),
             tally: Tally::new(now),
             unknown: BTreeMap::new(),
@@ -176,6 +179,7 @@ impl Parity {
         self.past.clear();
         self.waiting.clear();
         self.changes.clear();
+        self.owners.clear();
         self.log.forget();
     }
 
@@ -260,7 +264,7 @@ impl Parity {
         let place = self.past.iter().rposition(is_it);
         let Some((_, _, past)) = place.and_then(|place| self.past.remove(place)) else { return (open.cloned(), false) };
         if past.is_withdrawn {
-            self.tally.add(now, |counts| counts.withdrawn = counts.withdrawn.saturating_sub(1));
+            self.tally.take_back(|counts| &mut counts.withdrawn);
         }
         (Some(past), true)
     }
@@ -282,29 +286,43 @@ impl Parity {
     pub(crate) fn changed(&mut self, now: Time, change: Change) -> Option<Change> {
         if change.follows {
             let uid = &change.target.uid;
-            if let Some(open) = self.open.remove(uid) {
-                if open.action != change.action {
-                    self.open.insert(uid.clone(), open);
-                } else if open.action == ActionKind::RemoveOwnerReferences {
-                    self.passed(now, uid.clone(), Open { late: None, ..open });
-                }
+            let removed = removed_uids(&change.owners);
+            if self.open.get(uid).is_some_and(|open| open.covers(change.action, &removed))
+                && let Some(open) = self.open.remove(uid)
+                && open.action == ActionKind::RemoveOwnerReferences
+            {
+                self.passed(now, uid.clone(), Open { late: None, ..open });
             }
             if !self.is_audited() {
                 self.agreed(now, &change);
                 return None;
             }
         }
+        self.owners.extend(change.owners.iter().map(|owner| owner.view.owner.uid.clone()));
         self.changes.push_back(change);
         if self.changes.len() > CHANGES_MAX { self.changes.pop_front() } else { None }
     }
 
     /// Takes an owner that begins to orphan its dependents or to wait for them at this version. The state may have
-    /// passed when the change is judged.
-    pub(crate) fn owner_moved(&mut self, owner: &ObjectRef, version: &ResourceVersion, standing: Standing) {
-        let after = |change: &&mut Change| change.version.as_ref().is_some_and(|at| version.is_before(at));
-        for change in self.changes.iter_mut().filter(after) {
+    /// passed when a change before or after that version is judged.
+    pub(crate) fn owner_moved(
+        &mut self,
+        owner: &ObjectRef,
+        version: &ResourceVersion,
+        standing: Standing,
+        is_comparable: impl Fn(&ObjectRef) -> bool,
+    ) {
+        if !self.owners.contains(&owner.uid) {
+            return;
+        }
+        for change in &mut self.changes {
+            let Some(at) = change.version.as_ref().filter(|_| is_comparable(&change.target)) else { continue };
             for reference in change.owners.iter_mut().filter(|reference| reference.view.owner == *owner) {
-                reference.later = Some(standing);
+                if version.is_before(at) {
+                    reference.later = Some(standing);
+                } else if reference.standing == Standing::Solid && reference.later.is_none() {
+                    reference.later = Some(Standing::Solid);
+                }
             }
         }
     }
@@ -314,6 +332,8 @@ impl Parity {
     }
 
     pub(crate) fn put_back(&mut self, changes: VecDeque<Change>) {
+        let owners = changes.iter().flat_map(|change| &change.owners);
+        self.owners = owners.map(|owner| owner.view.owner.uid.clone()).collect();
         self.changes = changes;
     }
 
@@ -333,7 +353,7 @@ impl Parity {
     /// Takes a disagreement back, because the change came after all. The list may have dropped it already.
     fn take_back(&mut self, (number, class): (u64, Class), target: &ObjectRef) {
         self.kept_mut(class).remove(&number);
-        self.tally.take_back(class);
+        self.tally.take_back(|counts| &mut counts.ours_only[class as usize]);
         self.tally.row(target, |row| row.take_back(class));
     }
 
@@ -342,42 +362,32 @@ impl Parity {
     }
 
     /// Counts a judged change. Returns the disagreement if it is one.
-    pub(crate) fn judged(
-        &mut self,
-        now: Time,
-        change: Change,
-        finding: Finding,
-        audited: Option<(Name, Name)>,
-    ) -> Option<Box<Disagreement>> {
+    pub(crate) fn judged(&mut self, now: Time, change: Change, finding: Finding) -> Option<Box<Disagreement>> {
         match finding {
             Finding::Agreed => self.agreed(now, &change),
             Finding::Unattributed => {
-                if let Some(late) = change.decided.as_ref().and_then(|open| open.late) {
+                let followed = change.decided.as_ref().filter(|_| change.follows);
+                if let Some(late) = followed.and_then(|open| open.late) {
                     self.take_back(late, &change.target);
                 }
                 self.tally.add(now, |counts| counts.unattributed += 1);
                 self.tally.row(&change.target, |row| row.unattributed += 1);
             }
             Finding::TheirsOnly(class) => {
-                let Change { target, action, at, version, owners, owner_count, decided, .. } = change;
-                let owners = owners.into_iter().map(|owner| owner.view).collect();
-                let decided = decided.map(|open| open.action);
-                return Some(self.disagree(
-                    now,
-                    Disagreement {
-                        number: 0,
-                        outcome: Outcome::TheirsOnly,
-                        class,
-                        target,
-                        action,
-                        decided,
-                        at,
-                        version,
-                        owners,
-                        owner_count,
-                        audited,
-                    },
-                ));
+                let Change { target, action, at, version, owners, owner_count, decided, audited, .. } = change;
+                return Some(self.disagree(now, |number| Disagreement {
+                    number,
+                    outcome: Outcome::TheirsOnly,
+                    class,
+                    target,
+                    action,
+                    decided: decided.map(|open| open.action),
+                    at,
+                    version,
+                    owners: owners.into_iter().map(|owner| owner.view).collect(),
+                    owner_count,
+                    audited: audited.map(|(_, user, id)| (user, id)),
+                }));
             }
         }
         None
@@ -396,23 +406,26 @@ impl Parity {
     }
 
     /// Counts a decision whose wait is over.
-    pub(crate) fn late(&mut self, now: Time, disagreement: Disagreement) -> Box<Disagreement> {
-        let uid = disagreement.target.uid.clone();
+    pub(crate) fn late(
+        &mut self,
+        now: Time,
+        uid: &Uid,
+        disagreement: impl FnOnce(u64) -> Disagreement,
+    ) -> Box<Disagreement> {
         let kept = self.disagree(now, disagreement);
-        if let Some(open) = self.open.get_mut(&uid) {
+        if let Some(open) = self.open.get_mut(uid) {
             open.late = Some((kept.number, kept.class));
         }
         kept
     }
 
-    fn disagree(&mut self, now: Time, mut disagreement: Disagreement) -> Box<Disagreement> {
+    fn disagree(&mut self, now: Time, disagreement: impl FnOnce(u64) -> Disagreement) -> Box<Disagreement> {
         self.last += 1;
-        disagreement.number = self.last;
+        let disagreement = Box::new(disagreement(self.last));
         let (outcome, class) = (disagreement.outcome, disagreement.class);
         self.tally.add(now, |counts| counts.disagree(outcome, class));
         self.tally.row(&disagreement.target, |row| row.disagree(outcome, class));
         let kept = self.kept_mut(class);
-        let disagreement = Box::new(disagreement);
         kept.insert(disagreement.number, disagreement.clone());
         if kept.len() > KEPT_MAX {
             kept.pop_first();

@@ -70,6 +70,11 @@ impl Kind {
 }
 
 impl Coverage {
+    /// Whether the versions of two collections can be compared.
+    pub(crate) fn is_same_store(&self, one: KindId, other: KindId) -> bool {
+        one == other || self.kind(one).is_in_main_store() && self.kind(other).is_in_main_store()
+    }
+
     /// Records that the store of this collection was seen at this version.
     pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
         let reaches_main =

@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
-    Parity, SETTLED_WITHIN, YOUNG,
+    Parity, SETTLED_WITHIN, YOUNG, removed_uids,
 };
 use crate::verdict::{Standing, own_hold, standing, standings};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
@@ -77,16 +77,17 @@ impl Leader {
         let Some(version) = node.resource_version() else { return false };
         let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
         owners.peek().is_some()
-            && owners.all(|owner| match owner.known() {
-                Known::Absent(proof) => {
-                    let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
-                    let deleted = buried.and_then(|gone| gone.deleted.as_ref());
-                    deleted.or(proof.version()).is_some_and(|gone| gone.is_before(&version))
-                }
-                Known::Observed | Known::Read { .. } => {
-                    owner.resource_version().is_some_and(|seen| seen.is_before(&version))
-                }
-                Known::Virtual { .. } => false,
+            && owners.all(|owner| {
+                let last = match owner.known() {
+                    Known::Absent(proof) => {
+                        let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
+                        buried.and_then(|gone| gone.deleted.clone()).or(proof.version().cloned())
+                    }
+                    Known::Observed | Known::Read { .. } => owner.resource_version(),
+                    Known::Virtual { .. } => None,
+                };
+                self.world.coverage().is_same_store(node.kind(), owner.kind())
+                    && last.is_some_and(|last| last.is_before(&version))
             })
     }
 
@@ -111,18 +112,13 @@ impl Leader {
         let facts = &next.facts;
         let left = |finalizer: &str| node.has_finalizer(finalizer) && !facts.has_finalizer(finalizer);
         let was_terminating = node.is_terminating();
-        let stays = |at: usize| {
-            let reference = node.references().nth(at).map(|reference| reference.to_owned());
-            reference.and_then(|reference| {
-                facts.owners.iter().find(|next| next.uid == reference.uid && next.name == reference.name).cloned()
-            })
-        };
         let mut removed = Vec::new();
         let mut unblocked = false;
         // Objects with more references than the collector reads have none here.
         if facts.excess.is_none() && !node.has_references(&facts.owners) {
             for (at, reference) in node.references().enumerate().take(OWNERS_MAX) {
-                match stays(at) {
+                let known = reference.to_owned();
+                match facts.owners.iter().find(|next| next.uid == known.uid && next.name == known.name) {
                     None => removed.push(at),
                     Some(next) => {
                         let waits = self.world.graph().node(reference.owner()).deletes_dependents();
@@ -147,17 +143,23 @@ impl Leader {
         }
     }
 
-    /// Takes an owner whose deletion mode has changed.
+    /// Takes an owner whose watch shows another deletion mode.
     pub(super) fn compare_owner(&mut self, id: NodeId) {
+        if !self.cx.compares() {
+            return;
+        }
         let node = self.world.graph().node(id);
         let standing = match (node.orphans_dependents(), node.deletes_dependents()) {
             (true, _) => Standing::Orphaning,
             (false, true) => Standing::Waiting,
             (false, false) => return,
         };
-        if let Some(version) = node.resource_version().filter(|_| self.cx.compares()) {
-            let owner = self.world.object_ref(id);
-            self.parity.owner_moved(&owner, &version, standing);
+        if let Some(version) = node.resource_version() {
+            let (kind, owner, coverage) = (node.kind(), self.world.object_ref(id), self.world.coverage());
+            let is_comparable = |target: &ObjectRef| {
+                coverage.known(&target.group, &target.kind).is_some_and(|target| coverage.is_same_store(target, kind))
+            };
+            self.parity.owner_moved(&owner, &version, standing, is_comparable);
         }
     }
 
@@ -189,17 +191,22 @@ impl Leader {
         let node = graph.node(id);
         let uid = node.uid();
         let target = self.world.object_ref(id);
-        let was_held =
-            own_hold(graph, node).is_some() || self.holding().on(&target).any(|hold| matches!(hold, Hold::Guard(_)));
         let views = self.world.first_edges(id, OWNERS_MAX);
-        let uids: Vec<Uid> =
-            removed.iter().filter_map(|&at| views.get(at)).map(|view| view.reference.uid.clone()).collect();
         let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
         let owner = |(at, (view, standing))| Owner { view, standing, later: None, removed: removed.contains(&at) };
-        let excess = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
+        let owners: Vec<Owner> = owners.map(owner).collect();
+        let uids = removed_uids(&owners);
+        let is_guarded = || self.holding().on(&target).any(|hold| matches!(hold, Hold::Guard(_)));
+        let orphans = || owners.iter().any(|owner| owner.removed && owner.standing == Standing::Orphaning);
+        // As `Holding::first` holds decisions.
+        let was_held = match action {
+            ActionKind::Delete => own_hold(graph, node).is_some() || is_guarded(),
+            ActionKind::RemoveOwnerReferences => orphans() && is_guarded(),
+            ActionKind::RemoveFinalizer | ActionKind::UnblockOwnerReferences => false,
+        };
+        let owner_count = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
         let was_undecided = node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid);
         let was_terminating = node.is_terminating();
-        let owners = owners.map(owner).collect();
         let (decided, follows) = match was_held {
             true => (None, false),
             false => self.parity.decision(self.cx.now, &uid, action, &uids),
@@ -215,12 +222,13 @@ impl Leader {
             at: self.cx.now,
             version,
             owners,
-            owner_count: excess,
+            owner_count,
             decided,
             follows,
             was_undecided,
             was_held,
             was_terminating,
+            audited: None,
         };
         if was_held {
             // The decision waited for nothing.
@@ -274,8 +282,11 @@ impl Leader {
     }
 
     /// Judges a change. Returns the change if it has to wait. `early` changes do not wait.
-    fn judge_change(&mut self, change: Change, early: bool) -> Option<Change> {
+    fn judge_change(&mut self, mut change: Change, early: bool) -> Option<Change> {
         let age = self.cx.now.since(change.at);
+        if self.parity.is_audited() && change.audited.is_none() {
+            change.audited = self.parity.log_mut().take(&change);
+        }
         let settled: Vec<(Standing, bool)> =
             change.owners.iter().map(|owner| (self.standing_at(&change, owner), owner.removed)).collect();
         let has_dependents = change.action == ActionKind::RemoveFinalizer && self.has_dependents(&change.target.uid);
@@ -287,18 +298,12 @@ impl Leader {
         if unsettled && age < SETTLED_WITHIN && !early {
             return Some(change);
         }
-        let mut audited = None;
-        let mut actor = Actor::Unknown;
-        if self.parity.is_audited() {
-            match self.parity.log_mut().take(&change) {
-                Some((by, user, id)) => (actor, audited) = (by, Some((user, id))),
-                None if age < AUDITED_WITHIN && !early => return Some(change),
-                None => {}
-            }
+        if self.parity.is_audited() && change.audited.is_none() && age < AUDITED_WITHIN && !early {
+            return Some(change);
         }
         let finding = Case {
             action: change.action,
-            actor,
+            actor: change.audited.as_ref().map_or(Actor::Unknown, |(actor, ..)| *actor),
             decided: change.decided.as_ref().map(|open| open.action),
             follows: change.follows,
             was_undecided: change.was_undecided,
@@ -315,7 +320,7 @@ impl Leader {
             too_many: change.owner_count > change.owners.len(),
         }
         .finding();
-        if let Some(disagreement) = self.parity.judged(self.cx.now, change, finding, audited) {
+        if let Some(disagreement) = self.parity.judged(self.cx.now, change, finding) {
             self.cx.event(Event::Disagreed(disagreement));
         }
         None
@@ -337,15 +342,23 @@ impl Leader {
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         };
         let entry = coverage.kind(kind);
-        let has_reached = change.version.as_ref().is_none_or(|version| entry.has_reached(version));
         let object = &owner.view.owner;
+        let comparable = change.version.as_ref().filter(|_| coverage.is_same_store(dependent, kind));
+        let has_reached = match comparable {
+            Some(version) => entry.has_reached(version),
+            None => entry.is_synced() && entry.progress().is_some_and(|at| at >= change.at),
+        };
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        let gone = self.world.tombstones().get(self.cx.now, &object.uid);
+        let gone = gone.filter(|gone| is_same_place(&gone.object, object));
         if let Some(id) = graph.find(&object.uid, &at) {
             let node = graph.node(id);
             let now = standing(graph, coverage, (dependent, &change.target.namespace), node);
             match now {
                 Standing::Solid if !has_reached => return unverified,
                 Standing::Unverified(Undecided::OwnerUnverified) => {}
+                // The owner may have gone after the change.
+                Standing::Dangling if gone.is_some() => {}
                 Standing::Solid
                 | Standing::Dangling
                 | Standing::Waiting
@@ -357,12 +370,11 @@ impl Leader {
         if graph.has_orphaned(&object.uid) {
             return Standing::Orphaning;
         }
-        let gone = self.world.tombstones().get(self.cx.now, &object.uid);
-        if let Some(gone) = gone.filter(|gone| is_same_place(&gone.object, object)) {
+        if let Some(gone) = gone {
             if gone.orphaned_dependents {
                 return Standing::Orphaning;
             }
-            let before = |deleted: &ResourceVersion| change.version.as_ref().is_none_or(|at| deleted.is_before(at));
+            let before = |deleted: &ResourceVersion| comparable.is_none_or(|at| deleted.is_before(at));
             return match &gone.deleted {
                 Some(deleted) if !before(deleted) && gone.deleted_dependents => Standing::Waiting,
                 Some(deleted) if !before(deleted) => Standing::Solid,
@@ -381,10 +393,9 @@ impl Leader {
     fn has_dependents(&self, uid: &Uid) -> bool {
         let graph = self.world.graph();
         let orphans = graph.has_orphaned(uid);
-        graph.few_by_uid(uid).any(|id| {
-            let node = graph.node(id);
+        graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| {
             let orphans = orphans || node.orphans_dependents();
-            node.dependents().any(|dependent| orphans || graph.node(dependent).blocks(id))
+            if orphans { node.dependent_count() > 0 } else { node.blocking_count() > 0 }
         })
     }
 
@@ -402,8 +413,7 @@ impl Leader {
     /// Whether objects refer to the uid of this object under other coordinates.
     fn is_claimed_elsewhere(&self, id: NodeId) -> bool {
         let graph = self.world.graph();
-        let claims = graph.few_by_uid(&graph.node(id).uid()).collect::<Vec<_>>();
-        claims.into_iter().any(|claim| claim != id && graph.node(claim).dependent_count() > 0)
+        graph.few_by_uid(&graph.node(id).uid()).any(|claim| claim != id && graph.node(claim).dependent_count() > 0)
     }
 
     /// Reports a decision that the other collector did not follow in time.
@@ -421,7 +431,7 @@ impl Leader {
             let (graph, coverage) = (self.world.graph(), self.world.coverage());
             graph.node(id).references().any(|reference| {
                 let kind = coverage.kind(graph.node(reference.owner()).kind());
-                kind.served().is_some_and(|served| named_version(&reference.to_owned().api_version) != &*served.version)
+                kind.served().is_some_and(|served| reference.to_owned().version() != &*served.version)
             })
         };
         let class = match &draft.action {
@@ -436,12 +446,13 @@ impl Leader {
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if open.is_own_change => Class::OwnChange,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } | Action::RemoveFinalizer { .. } => {
-                let was_refused = self.parity.log_mut().was_refused(&draft.target);
+                let was_refused = self.parity.log_mut().was_refused(&draft.target, open.since);
                 if was_refused { Class::Refused } else { Class::Unknown }
             }
         };
-        let disagreement = Disagreement {
-            number: 0,
+        let owner_count = self.world.graph().node(id).references().len();
+        let disagreement = |number| Disagreement {
+            number,
             outcome: Outcome::OursOnly,
             class,
             target: draft.target,
@@ -449,11 +460,11 @@ impl Leader {
             decided: Some(open.action),
             at: open.since,
             version: Some(draft.preconditions.resource_version),
-            owner_count: self.world.graph().node(id).references().len(),
+            owner_count,
             owners,
             audited: None,
         };
-        let told = self.parity.late(self.cx.now, disagreement);
+        let told = self.parity.late(self.cx.now, uid, disagreement);
         self.cx.event(Event::Disagreed(told));
     }
 }
@@ -461,9 +472,4 @@ impl Leader {
 /// Whether two references name the same place.
 fn is_same_place(one: &ObjectRef, other: &ObjectRef) -> bool {
     one.group == other.group && one.kind == other.kind && one.namespace == other.namespace && one.name == other.name
-}
-
-/// The version in an `apiVersion`.
-fn named_version(api_version: &str) -> &str {
-    api_version.rsplit_once('/').map_or(api_version, |(_, version)| version)
 }

@@ -349,7 +349,9 @@ impl Leader {
             // A barrier round that passed for the earlier deletion mode says nothing about the new mode.
             self.world.end_deletion(id);
             self.world.mark_dependents(id);
-            self.compare_owner(id);
+            if source == Source::Watch {
+                self.compare_owner(id);
+            }
         }
         if change.remembered {
             // The orphaning counts under each group that references use.

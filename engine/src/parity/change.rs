@@ -1,7 +1,7 @@
 //! What waits to be matched: open decisions, and changes.
 
-use super::class::Class;
-use crate::object::{ObjectRef, ResourceVersion, Uid};
+use super::class::{Actor, Class};
+use crate::object::{Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::verdict::Standing;
 use crate::view::EdgeView;
@@ -57,6 +57,8 @@ pub(crate) struct Change {
     pub(crate) was_undecided: bool,
     pub(crate) was_held: bool,
     pub(crate) was_terminating: bool,
+    /// Who made the change, with the name of the user and the audit id, once the audit log says so.
+    pub(crate) audited: Option<(Actor, Name, Name)>,
 }
 
 /// A reference of a changed object.
@@ -68,4 +70,9 @@ pub(crate) struct Owner {
     pub(crate) later: Option<Standing>,
     /// The change removes the reference.
     pub(crate) removed: bool,
+}
+
+/// The owners whose references a change removes.
+pub(crate) fn removed_uids(owners: &[Owner]) -> Vec<Uid> {
+    owners.iter().filter(|owner| owner.removed).map(|owner| owner.view.reference.uid.clone()).collect()
 }

@@ -12,7 +12,7 @@ mod tests;
 pub const CLASSES: usize = Class::ALL.len();
 
 /// A kind of disagreement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Decided, and not happened within the wait.
     OursOnly,
@@ -31,7 +31,7 @@ impl Outcome {
 }
 
 /// The reason of a disagreement. `docs/design/upstream.md` lists the intended differences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// No other class explains it: one of the two collectors is wrong.
     Unknown,
@@ -152,7 +152,7 @@ impl Case<'_> {
         if self.follows {
             return Finding::Agreed;
         }
-        if self.was_held && matches!(self.action, ActionKind::Delete | ActionKind::RemoveOwnerReferences) {
+        if self.was_held {
             return Finding::TheirsOnly(Class::Held);
         }
         if self.too_many {
@@ -214,7 +214,8 @@ impl Case<'_> {
                 // A collector that sees one of the other owners alive removes the reference. Their ends are behind the
                 // decision here.
                 let any_ended = self.owners.iter().any(|&(standing, removed)| !removed && standing != Standing::Solid);
-                let is_early = any_ended && (self.decided.is_none() || self.is_young);
+                let came = self.decided.is_none() && (self.facts_came || self.was_undecided);
+                let is_early = any_ended && (came || self.is_young);
                 if is_early { Finding::Agreed } else { self.another() }
             }
             Weighed::Kept { drop } => {

@@ -3,24 +3,38 @@
 use super::audited::{Audited, AuditedVerb};
 use super::change::Change;
 use super::class::Actor;
-use crate::object::{Name, ObjectRef, Uid};
+use super::{SETTLED_WITHIN, WAIT_MAX};
+use crate::object::{GroupResource, Name, ObjectRef};
 use crate::time::Time;
 use crate::work::ActionKind;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
 use core::time::Duration;
 
 /// Maximum number of remembered requests.
 const REQUESTS_MAX: usize = 16_384;
-/// The time for which a request is remembered.
-const REQUEST_AGE_MAX: Duration = Duration::from_secs(120);
+/// The time for which a request is remembered: the longest wait of a change, and what separates the two.
+const REQUEST_AGE_MAX: Duration = Duration::from_secs(SETTLED_WITHIN.as_secs() + APART_MAX.as_secs());
 /// The maximum time by which a request that changed an object precedes or follows its change in the watch.
 const APART_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of objects with a refused request.
+const REFUSALS_MAX: usize = 16_384;
+/// The time for which a refusal is remembered: the longest wait of a decision.
+const REFUSAL_AGE_MAX: Duration = Duration::from_secs(WAIT_MAX.as_secs() + APART_MAX.as_secs());
 
-/// Requests in the order of the log.
+/// A place that requests name: a collection, a namespace and a name. The name of a deletion of a collection is empty.
+type Place = (GroupResource, Name, Name);
+
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    requests: VecDeque<Request>,
+    requests: BTreeMap<Place, VecDeque<Request>>,
+    /// The places of all requests, in the order of the log.
+    order: VecDeque<(Time, Place)>,
+    /// The last refusal of a request of the other collector.
+    refusals: BTreeMap<Place, Time>,
+    refused: VecDeque<(Time, Place)>,
     fed: bool,
 }
 
@@ -39,41 +53,79 @@ impl Log {
 
     /// Forgets the requests of a history that is void.
     pub(super) fn forget(&mut self) {
-        self.requests.clear();
+        *self = Log { fed: self.fed, ..Log::default() };
     }
 
     pub(crate) fn put(&mut self, now: Time, audited: Box<Audited>) {
         self.fed = true;
-        let drops = |request: &mut Request| now.since(request.audited.at) > REQUEST_AGE_MAX;
-        while self.requests.pop_front_if(drops).is_some() {}
-        if self.requests.len() == REQUESTS_MAX {
-            self.requests.pop_front();
+        let place = (audited.collection.clone(), audited.namespace.clone(), audited.name.clone());
+        let at = audited.at;
+        if audited.status >= 400 {
+            // A collector expects an object that is gone or has changed.
+            if audited.by_collector && !matches!(audited.status, 404 | 409) {
+                self.refuse(now, at, place);
+            }
+            return;
         }
-        self.requests.push_back(Request { audited, used: false });
+        if !(200..300).contains(&audited.status) {
+            return;
+        }
+        while self.order.front().is_some_and(|(at, _)| now.since(*at) > REQUEST_AGE_MAX)
+            || self.order.len() >= REQUESTS_MAX
+        {
+            self.drop_first();
+        }
+        self.order.push_back((at, place.clone()));
+        self.requests.entry(place).or_default().push_back(Request { audited, used: false });
+    }
+
+    fn drop_first(&mut self) {
+        let Some((_, place)) = self.order.pop_front() else { return };
+        if let Entry::Occupied(mut requests) = self.requests.entry(place) {
+            requests.get_mut().pop_front();
+            if requests.get().is_empty() {
+                requests.remove();
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: Time, at: Time, place: Place) {
+        while self.refused.front().is_some_and(|(at, _)| now.since(*at) > REFUSAL_AGE_MAX)
+            || self.refused.len() >= REFUSALS_MAX
+        {
+            let Some((at, place)) = self.refused.pop_front() else { break };
+            if self.refusals.get(&place) == Some(&at) {
+                self.refusals.remove(&place);
+            }
+        }
+        self.refused.push_back((at, place.clone()));
+        self.refusals.insert(place, at);
     }
 
     /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the one
     /// that is nearest in time. A deletion of the object goes before one of its collection.
     pub(crate) fn take(&mut self, change: &Change) -> Option<(Actor, Name, Name)> {
-        let fits = |request: &Request| {
-            let Request { audited, used } = request;
-            let target = &change.target;
-            let here = audited.collection.group == target.group && audited.collection.resource == target.resource;
+        let target = &change.target;
+        let (collection, none) = (target.group_resource(), Name::from(""));
+        let is_deletion = change.action == ActionKind::Delete;
+        let mut places = vec![(collection.clone(), target.namespace.clone(), target.name.clone())];
+        if is_deletion {
+            places.push((collection.clone(), target.namespace.clone(), none.clone()));
+            if !target.namespace.is_empty() {
+                places.push((collection, none.clone(), none));
+            }
+        }
+        let fits = |Request { audited, used }: &Request| {
             let apart = audited.at.since(change.at).max(change.at.since(audited.at));
-            let accepted = (200..300).contains(&audited.status);
-            if !here || !accepted || apart > APART_MAX {
+            if apart > APART_MAX {
                 return None;
             }
-            let is_collection = audited.verb == AuditedVerb::DeleteCollection && change.action == ActionKind::Delete;
-            if is_collection && (audited.namespace == target.namespace || audited.namespace.is_empty()) {
-                return Some((1, apart));
+            if audited.verb == AuditedVerb::DeleteCollection {
+                return is_deletion.then_some((1, apart));
             }
-            let is_other = |uid: &Uid| *uid != target.uid;
-            let named = audited.namespace == target.namespace && audited.name == target.name;
-            if *used || !named || audited.uid.as_ref().is_some_and(is_other) {
+            if *used || audited.uid.as_ref().is_some_and(|uid| *uid != target.uid) {
                 return None;
             }
-            let is_deletion = change.action == ActionKind::Delete;
             // The answer to a deletion that finishes at once has no version.
             let versions = audited.resource_version.as_ref().zip(change.version.as_ref());
             match (audited.verb, versions) {
@@ -91,23 +143,19 @@ impl Log {
                 (AuditedVerb::Delete | AuditedVerb::DeleteCollection | AuditedVerb::Change, _) => None,
             }
         };
-        let places = self.requests.iter().enumerate();
-        let (_, place) = places.filter_map(|(place, request)| Some((fits(request)?, place))).min()?;
-        let request = self.requests.get_mut(place)?;
+        let requests = |place| self.requests.get(place).into_iter().flatten().enumerate();
+        let fitting =
+            places.iter().flat_map(|place| requests(place).map(move |(at, request)| (fits(request), place, at)));
+        let (_, place, at) = fitting.filter_map(|(fit, place, at)| Some((fit?, place, at))).min()?;
+        let request = self.requests.get_mut(place)?.get_mut(at)?;
         request.used = true;
         let actor = if request.audited.by_collector { Actor::Collector } else { Actor::Other };
         Some((actor, request.audited.user.clone(), request.audited.id.clone()))
     }
 
-    /// Whether the API server refused a request of the other collector to this object.
-    pub(crate) fn was_refused(&self, target: &ObjectRef) -> bool {
-        self.requests.iter().any(|Request { audited, .. }| {
-            audited.by_collector
-                && audited.status >= 400
-                && audited.name == target.name
-                && audited.namespace == target.namespace
-                && audited.collection.resource == target.resource
-                && audited.collection.group == target.group
-        })
+    /// Whether the API server refused a request of the other collector to this object since a decision.
+    pub(crate) fn was_refused(&self, target: &ObjectRef, since: Time) -> bool {
+        let place = (target.group_resource(), target.namespace.clone(), target.name.clone());
+        self.refusals.get(&place).is_some_and(|at| since.since(*at) <= APART_MAX)
     }
 }

@@ -158,9 +158,9 @@ impl Tally {
         }
     }
 
-    /// Takes back one decision of ours only, from the newest bucket that has one.
-    pub(super) fn take_back(&mut self, class: Class) {
-        let mut counts = self.buckets.iter_mut().rev().map(|(_, counts)| &mut counts.ours_only[class as usize]);
+    /// Takes one back of this number, from the newest bucket that has one.
+    pub(super) fn take_back(&mut self, number: impl Fn(&mut Counts) -> &mut u64) {
+        let mut counts = self.buckets.iter_mut().rev().map(|(_, counts)| number(counts));
         if let Some(count) = counts.find(|count| **count > 0) {
             *count -= 1;
         }

@@ -115,6 +115,64 @@ fn an_owner_that_lives_at_the_deletion_shows_that_no_collector_deleted() {
 }
 
 #[test]
+fn an_owner_that_goes_after_the_deletion_lived_even_if_its_place_stays_known() {
+    let mut bench = family();
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    bench.deleted("things", "o", 105);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1], "b keeps the node of the owner");
+}
+
+#[test]
+fn an_owner_that_waits_after_the_deletion_lived() {
+    for (moved, expected) in [(103, [0, 1, 0, 0, 0]), (106, [0, 0, 0, 0, 1])] {
+        let mut bench = family();
+        bench.seen("configmaps", object("configmaps", "b", 102).blocking("things", "o"));
+        bench.deleted("configmaps", "a", 105);
+        bench.seen("things", object("things", "o", moved).terminating("foregroundDeletion"));
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), expected, "{moved}");
+    }
+}
+
+#[test]
+fn a_list_without_an_object_is_compared_with_owners_that_are_seen_after_it() {
+    let mut bench = family();
+    bench.pass(A_MOMENT);
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
+    bench.list("configmaps", 110, vec![]);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0; 5], "the owner may be gone too");
+    bench.bookmark("things", 110);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn versions_of_another_store_are_not_compared() {
+    for (owner_goes, expected) in [(false, [0, 0, 0, 0, 1]), (true, [0, 1, 0, 0, 0])] {
+        let mut bench = observing();
+        bench.serve("remotes");
+        bench.list("remotes", 900, vec![]);
+        bench.seen("remotes", object("remotes", "o", 901));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("remotes", "o"));
+        bench.pass(A_MOMENT);
+        bench.deleted("configmaps", "a", 104);
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), [0; 5], "901 is not after 104");
+        if owner_goes {
+            bench.deleted("remotes", "o", 902);
+        } else {
+            bench.bookmark("remotes", 902);
+        }
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), expected, "{owner_goes}");
+    }
+}
+
+#[test]
 fn facts_that_never_come_are_a_matter_of_timing() {
     let mut bench = family();
     bench.deleted("configmaps", "a", 104);
@@ -257,6 +315,22 @@ fn what_holds_an_object_here_is_an_intended_difference() {
 }
 
 #[test]
+fn an_annotation_holds_only_deletions() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "p", 102));
+    let mut held = child(103).owned_by("things", "p");
+    held.facts.hold = true;
+    bench.seen("configmaps", held);
+    bench.deleted("things", "o", 104);
+    let mut released = object("configmaps", "a", 105).owned_by("things", "p");
+    released.facts.hold = true;
+    bench.seen("configmaps", released);
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.disagreements()), ([1, 0, 0, 0, 0], vec![]));
+}
+
+#[test]
 fn a_late_dependent_of_an_orphaning_owner_stays_by_intent() {
     let mut bench = observing();
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
@@ -306,6 +380,34 @@ fn the_audit_log_names_who_followed_a_decision() {
 }
 
 #[test]
+fn another_change_of_a_person_leaves_a_late_decision_late() {
+    let mut bench = family();
+    bench.audited(AuditedVerb::Change, "other", "alice");
+    bench.deleted("things", "o", 103);
+    bench.pass(Duration::from_secs(40));
+    assert_eq!(bench.disagreements(), ["ours_only delete a: unknown"]);
+    bench.audited(AuditedVerb::Change, "a", "alice");
+    bench.seen("configmaps", object("configmaps", "a", 104));
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.disagreements().len()), ([0, 0, 1, 0, 1], 1));
+}
+
+#[test]
+fn the_request_of_a_change_is_found_before_its_facts() {
+    let mut bench = family();
+    bench.audited(AuditedVerb::Delete, "a", "alice");
+    bench.deleted("configmaps", "a", 104);
+    bench.pass(A_MOMENT);
+    assert_eq!(bench.sums(), [0; 5], "the owner is not seen as of the change");
+    // The log moves on.
+    for _ in 0..16_384 {
+        bench.audited(AuditedVerb::Change, "other", "bob");
+    }
+    bench.pass(Duration::from_secs(160));
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
 fn a_deletion_of_a_collection_deletes_many_objects() {
     let mut bench = observing();
     bench.seen("things", object("things", "o", 101));
@@ -321,25 +423,31 @@ fn a_deletion_of_a_collection_deletes_many_objects() {
 }
 
 #[test]
-fn a_collector_that_removes_what_is_refused_is_not_wrong() {
-    let mut bench = family();
-    bench.deleted("things", "o", 103);
-    let refused = Audited {
-        verb: AuditedVerb::Delete,
-        collection: collection("configmaps"),
-        namespace: "ns".into(),
-        name: "a".into(),
-        uid: None,
-        resource_version: None,
-        at: bench.now,
-        user: "collector".into(),
-        by_collector: true,
-        status: 403,
-        id: "id".into(),
-    };
-    bench.input(Input::Audited(alloc::boxed::Box::new(refused)));
-    bench.pass(Duration::from_secs(40));
-    assert_eq!(bench.disagreements(), ["ours_only delete a: refused"]);
+fn a_collector_that_is_refused_is_not_wrong() {
+    // Seconds before the decision, the status, the class.
+    for (before, status, class) in
+        [(0, 403, "refused"), (20, 403, "refused"), (60, 403, "unknown"), (0, 404, "unknown"), (0, 409, "unknown")]
+    {
+        let mut bench = family();
+        let refused = Audited {
+            verb: AuditedVerb::Delete,
+            collection: collection("configmaps"),
+            namespace: "ns".into(),
+            name: "a".into(),
+            uid: None,
+            resource_version: None,
+            at: bench.now,
+            user: "collector".into(),
+            by_collector: true,
+            status,
+            id: "id".into(),
+        };
+        bench.input(Input::Audited(alloc::boxed::Box::new(refused)));
+        bench.pass(Duration::from_secs(before));
+        bench.deleted("things", "o", 103);
+        bench.pass(Duration::from_secs(40));
+        assert_eq!(bench.disagreements(), [format!("ours_only delete a: {class}")], "{status} {before} s before");
+    }
 }
 
 #[test]
@@ -394,7 +502,9 @@ fn a_restored_store_is_not_the_work_of_a_collector() {
     bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
     bench.bookmark("configmaps", 90);
     // The restored store has a without its reference, and b not at all.
-    for (resource, objects) in [("configmaps", vec![object("configmaps", "a", 80)]), ("things", vec![]), ("nodes", vec![])] {
+    for (resource, objects) in
+        [("configmaps", vec![object("configmaps", "a", 80)]), ("things", vec![]), ("nodes", vec![])]
+    {
         bench.list(resource, 90, objects);
     }
     bench.pass(Duration::from_secs(200));

@@ -77,6 +77,8 @@ fn removed_references() {
         (Dangling, None, Some(Delete), false, false, false, theirs(Class::Unknown)),
         (Dangling, Some(Dangling), Some(Delete), false, false, true, Finding::Agreed),
         (Dangling, Some(Dangling), Some(Delete), false, false, false, theirs(Class::Unknown)),
+        (Dangling, Some(Dangling), None, true, false, false, Finding::Agreed),
+        (Dangling, Some(Dangling), None, false, false, false, theirs(Class::Unknown)),
         (Dangling, None, Some(Delete), false, false, true, theirs(Class::Unknown)),
         (Dangling, Some(Solid), Some(Delete), false, false, true, theirs(Class::Unknown)),
         (Dangling, None, None, true, false, false, theirs(Class::Timing)),
