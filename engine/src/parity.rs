@@ -10,6 +10,8 @@
 //! | ours only | A decision has no change within the wait. A change that comes after all moves it to agreed |
 //! | theirs only | A change has no decision, or another one, once the facts as of the change are known |
 //! | unattributed | Another user made the change, or a living owner shows that no collector did |
+//! | withdrawn | The facts changed before the other collector followed the decision |
+//! | not compared | The decision is beyond the bound on open ones |
 //!
 //! Events of different collections arrive in any order: the deletion of a dependent may arrive before that of its
 //! owner. A change without a decision is therefore judged when the collections of its owners have reached its version,
@@ -154,8 +156,8 @@ impl Parity {
     pub(crate) fn inherit(&mut self, now: Time, earlier: Counts, lasted: Duration) {
         let (since, _) = self.tally.of(now, None);
         self.before = lasted.saturating_sub(now.since(since));
+        self.told.1 = earlier.clone();
         self.tally.inherit(earlier);
-        self.told.1 = self.tally.of(now, None).1;
     }
 
     /// Whether there are counts that no event has.

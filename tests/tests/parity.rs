@@ -136,8 +136,9 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the script of the audit log does to the dependents of one owner.
+/// The dependents of one owner in the script of the audit log.
 const DEPENDENTS: usize = 4;
+/// The owners that the script deletes, and as many that it leaves.
 const FAMILIES: usize = 25;
 
 #[tokio::test(flavor = "multi_thread")]

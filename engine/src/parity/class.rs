@@ -55,10 +55,10 @@ pub enum Class {
     /// Intended: a reference has the uid of an owner under another name, kind, namespace or scope, and the other
     /// collector takes it for a reference to that owner.
     OtherCoordinates,
-    /// Intended: the object was created, or its references changed, under an owner that was already gone or in deletion.
-    /// The other collector judges an object when an owner changes.
+    /// Intended: the last change of the object is newer than the end of its owners. The other collector judges an object
+    /// when an owner changes.
     OwnChange,
-    /// Intended: the object has more references than the collector reads.
+    /// The object has more than 64 references, and the comparison reads 64.
     TooManyReferences,
 }
 
