@@ -4,7 +4,6 @@
 //! admission of a [`Guard`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,15 +13,13 @@ use axum::routing::get;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Body as _;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 
-use crate::listen::answer_all;
+use crate::listen::{answer_all, answer_one};
 use crate::metrics::as_prometheus_text;
 use crate::tls::{Protocol, ServerTls};
 use crate::visible;
@@ -41,10 +38,6 @@ const GRAPHVIZ: &str = "text/vnd.graphviz";
 /// The server in log lines.
 const NAME: &str = "admin";
 const CONNECTIONS_MAX: usize = 64;
-/// Time from the first byte of a request to the end of its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(5);
-/// A connection carries one request, so this limits the slowest reader.
-const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
 const UIDS_MAX: usize = 100;
 
 /// The state that a service shows. It is called for every request, so each method must be fast. [`Probe::debug_graph`]
@@ -202,16 +195,7 @@ where
             })
         }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    match tokio::time::timeout(CONNECTION_WITHIN, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "an admin connection broke off"),
-        Err(_) => tracing::debug!("an admin connection took too long"),
-    }
+    answer_one(stream, NAME, TowerToHyperService::new(service)).await;
 }
 
 #[cfg(test)]

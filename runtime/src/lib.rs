@@ -8,7 +8,7 @@
 //! * [`visible`]: foreign text without terminal control characters
 //! * [`shutdown`]: one value that tells all tasks to stop
 //! * [`tasks`]: the only place that spawns, so that each task has an owner
-//! * [`listen`]: binds an address, with actionable errors, and accepts a bounded number of connections
+//! * [`listen`]: binds an address, with actionable errors, and answers a bounded number of connections
 //! * [`tls`]: certificates, checked at the start and reloaded while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`service`]: all of these around the work of one service

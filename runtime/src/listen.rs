@@ -1,16 +1,27 @@
-//! Binds addresses, and accepts connections.
+//! Binds addresses, accepts connections, and serves those that carry one request over HTTP/1.1.
 
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::tasks::Jobs;
 
 /// Pause after a failed accept. A lack of file descriptors is the usual cause, and an immediate retry would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Time from the first byte of a request to the end of its headers.
+const HEADERS_WITHIN: Duration = Duration::from_secs(5);
+/// A connection of [`answer_one`] carries one request, so this limits the slowest peer.
+const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
 
 /// An address that cannot be bound: its flag, and the reason.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +64,26 @@ where
                 }
             },
         }
+    }
+}
+
+/// Answers the one request of a connection over HTTP/1.1, within a minute. `server` names the server in log lines.
+pub async fn answer_one<IO, S, B>(stream: IO, server: &'static str, service: S)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match tokio::time::timeout(CONNECTION_WITHIN, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(server, %error, "a connection broke off"),
+        Err(_) => tracing::debug!(server, "a connection took too long"),
     }
 }
 

@@ -10,19 +10,15 @@ use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER, 
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{SHA256, digest};
-use runtime::listen::answer_all;
+use runtime::listen::{answer_all, answer_one};
 use runtime::tls::{Protocol, ServerTls, TokenFile};
 use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 /// The server in log lines.
 const NAME: &str = "audit webhook";
@@ -34,9 +30,6 @@ const BODY_MAX_BYTES: usize = 16 << 20;
 /// otherwise.
 const EVENTS_MAX: usize = 4096;
 const _: () = assert!(EVENTS_MAX <= FACT_QUEUE_MAX, "the empty queue has room for each request");
-/// Time from the first byte of a request to the end of its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(5);
-const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 /// When the API server may send a refused request again, in seconds.
 const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -98,16 +91,7 @@ impl Receiver {
         let service = service_fn(|request: Request<hyper::body::Incoming>| async {
             Ok::<Answer, Infallible>(self.receive(request).await)
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_WITHIN)
-            .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service);
-        match timeout(CONNECTION_WITHIN, connection).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a connection of the audit webhook broke off"),
-            Err(_) => tracing::debug!("a connection of the audit webhook took too long"),
-        }
+        answer_one(stream, NAME, service).await;
     }
 
     async fn receive<B>(&self, request: Request<B>) -> Answer
