@@ -4,6 +4,7 @@
 //!
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector
+//! * [`seldom`]: which log lines about foreign peers are written
 //! * [`terminal`]: a status line below the log
 //! * [`visible`]: foreign text without terminal control characters
 //! * [`shutdown`]: one value that tells all tasks to stop
@@ -21,6 +22,7 @@ pub mod host;
 pub mod listen;
 pub mod metrics;
 pub mod process;
+pub mod seldom;
 pub mod service;
 pub mod shutdown;
 pub mod tasks;

@@ -1,21 +1,16 @@
 //! The TLS metrics and log lines of a server.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::time::Instant;
 
 use super::reasons::{Reason, Refused};
 use crate::metrics::{Book, Description, Label};
-
-/// Interval of log lines for each reason.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+use crate::seldom::Seldom;
 
 /// Counters of one server. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +19,7 @@ pub struct TlsMetrics {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
     /// Has no value if the server uses no TLS.
     expiry: Family<[(&'static str, &'static str); 0], Gauge>,
-    said: Arc<Mutex<HashMap<Reason, Said>>>,
-}
-
-#[derive(Debug)]
-struct Said {
-    at: Instant,
-    /// The number of refusals that were not logged.
-    unsaid: u64,
+    said: Arc<Seldom<Reason>>,
 }
 
 /// All TLS metrics, for docs/metrics.md.
@@ -95,25 +83,8 @@ impl TlsMetrics {
         let from = from.map(tracing::field::display);
         if *reason == Reason::Closed {
             tracing::debug!(from, why, "a TLS handshake did not start");
-        } else if let Some(unsaid) = self.unsaid(*reason) {
+        } else if let Some(unsaid) = self.said.unsaid(*reason) {
             tracing::warn!(from, reason = reason.as_str(), why, unsaid, "refused a TLS connection");
-        }
-    }
-
-    /// If this refusal is to be logged, returns the number of refusals of this reason since the last log line.
-    fn unsaid(&self, reason: Reason) -> Option<u64> {
-        let now = Instant::now();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        match said.get_mut(&reason) {
-            Some(last) if now.duration_since(last.at) < SAY_EVERY => {
-                last.unsaid += 1;
-                None
-            }
-            last => {
-                let unsaid = last.map_or(0, |last| last.unsaid);
-                said.insert(reason, Said { at: now, unsaid: 0 });
-                Some(unsaid)
-            }
         }
     }
 }
