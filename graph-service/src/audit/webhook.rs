@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::service::service_fn;
 use ring::digest::{SHA256, digest};
 use runtime::listen::{answer_all, answer_one};
+use runtime::seldom::Seldom;
 use runtime::tls::{Protocol, ServerTls, TokenFile};
 use std::convert::Infallible;
 use std::error::Error;
@@ -79,11 +80,13 @@ struct Receiver {
     token: Option<TokenFile>,
     inlet: Inlet,
     bodies: Semaphore,
+    /// Refusals in the log, by status.
+    said: Seldom<StatusCode>,
 }
 
 impl Receiver {
     fn new(token: Option<TokenFile>, inlet: Inlet) -> Receiver {
-        Receiver { token, inlet, bodies: Semaphore::new(BODIES_MAX) }
+        Receiver { token, inlet, bodies: Semaphore::new(BODIES_MAX), said: Seldom::default() }
     }
 
     /// Answers the one request of a connection.
@@ -101,7 +104,9 @@ impl Receiver {
     {
         let Err(refusal) = self.take(request).await else { return Answer::default() };
         let Refusal { status, why, header } = refusal;
-        tracing::warn!(status = status.as_u16(), why, "refused a request to the audit webhook");
+        if let Some(unsaid) = self.said.unsaid(status) {
+            tracing::warn!(status = status.as_u16(), why, unsaid, "refused a request to the audit webhook");
+        }
         let mut answer = Answer::new(Full::from(format!("{why}\n")));
         *answer.status_mut() = status;
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
