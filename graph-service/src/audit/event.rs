@@ -4,15 +4,22 @@
 //! run has no effect and does not count. Its mark is in the query, or in the body of a deletion, which events have from
 //! level `Request` on.
 
+use crate::messages::FACT_QUEUE_MAX;
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
 use engine::parity::{Audited, AuditedVerb, USER_MAX};
 use engine::time::Time;
 use prost_types::Timestamp;
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 
 const VERSION: &str = "audit.k8s.io/v1";
+/// Maximum number of events of a list. The API server sends up to 400, unless --audit-webhook-batch-max-size says
+/// otherwise.
+pub(super) const EVENTS_MAX: usize = 4096;
+const _: () = assert!(EVENTS_MAX <= FACT_QUEUE_MAX, "the empty queue has room for each list");
 /// Maximum length of an audit id, in bytes. A client may choose the id of its request.
 const ID_MAX: usize = 64;
 /// Maximum length of each part of an address, and of a uid, in bytes. An event with a longer one does not count.
@@ -47,7 +54,7 @@ pub(super) fn line(text: &[u8]) -> Reading {
 
 /// Reads the body of a request of the audit webhook as its events. [`item`] reads each of them, so that one that is not
 /// readable does not affect the others.
-pub(super) fn list(body: &[u8]) -> Result<Vec<&RawValue>, String> {
+pub(super) fn list(body: &[u8]) -> Result<Items<'_>, String> {
     let list: EventList<'_> = serde_json::from_slice(body).map_err(|error| unread("the body", &error))?;
     ensure_kind(("EventList", &list.kind), &list.api_version)?;
     Ok(list.items)
@@ -78,7 +85,43 @@ struct EventList<'a> {
     #[serde(borrow, default)]
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Items<'a>,
+}
+
+/// The items of a list. A body may have millions of them, so only the first ones are kept.
+#[derive(Debug, Default)]
+pub(super) struct Items<'a> {
+    /// At most [`EVENTS_MAX`].
+    pub(super) kept: Vec<&'a RawValue>,
+    /// The number of those that are not kept.
+    pub(super) more: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Items<'a>, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Items<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of events")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'de>, A::Error> {
+                let mut items = Items::default();
+                while items.kept.len() < EVENTS_MAX
+                    && let Some(item) = list.next_element()?
+                {
+                    items.kept.push(item);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    items.more += 1;
+                }
+                Ok(items)
+            }
+        }
+        from.deserialize_seq(Reader)
+    }
 }
 
 /// The items of a list have no kind and no version.

@@ -1,6 +1,6 @@
 //! The fuzz entry point of the readers of audit events.
 
-use super::event::{self, Found};
+use super::event::{self, EVENTS_MAX, Found, Items};
 use super::follower::Lines;
 use engine::parity::USER_MAX;
 
@@ -16,7 +16,10 @@ pub(crate) fn audit(bytes: &[u8]) {
     }
     check(event::line(bytes));
     match event::list(bytes) {
-        Ok(events) => events.into_iter().for_each(|event| check(event::item(event))),
+        Ok(Items { kept, .. }) => {
+            assert!(kept.len() <= EVENTS_MAX);
+            kept.into_iter().for_each(|event| check(event::item(event)));
+        }
         Err(why) => check(Err(why)),
     }
 }

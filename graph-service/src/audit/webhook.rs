@@ -3,8 +3,8 @@
 //!
 //! The API server sends a request again after an error, up to five times in two minutes. Then its events are lost.
 
-use super::{AuditWebhook, Batch, Inlet, NoRoom, event};
-use crate::messages::FACT_QUEUE_MAX;
+use super::event::{self, EVENTS_MAX, Items};
+use super::{AuditWebhook, Batch, Inlet, NoRoom};
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -27,10 +27,6 @@ const CONNECTIONS_MAX: usize = 64;
 /// Maximum number of bodies in memory.
 const BODIES_MAX: usize = 4;
 const BODY_MAX_BYTES: usize = 16 << 20;
-/// Maximum number of events of a request. The API server sends up to 400, unless --audit-webhook-batch-max-size says
-/// otherwise.
-const EVENTS_MAX: usize = 4096;
-const _: () = assert!(EVENTS_MAX <= FACT_QUEUE_MAX, "the empty queue has room for each request");
 const JSON: &str = "application/json";
 /// When the API server may send a refused request again, in seconds.
 const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -172,16 +168,16 @@ where
 }
 
 fn batch(body: &[u8]) -> Result<Batch, Refusal> {
-    let events = event::list(body).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why))?;
-    if events.len() > EVENTS_MAX {
+    let Items { kept, more } = event::list(body).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why))?;
+    if more > 0 {
         let why = format!(
             "the list has {} events; at most {EVENTS_MAX} are allowed: lower --audit-webhook-batch-max-size",
-            events.len()
+            kept.len() + more
         );
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why));
     }
     let mut batch = Batch::default();
-    events.into_iter().for_each(|event| batch.take(event::item(event)));
+    kept.into_iter().for_each(|event| batch.take(event::item(event)));
     Ok(batch)
 }
 

@@ -158,9 +158,18 @@ fn an_unreadable_item_of_a_list_does_not_affect_the_others() {
     let mut good = event(json!({}));
     good.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
     let body = json!({"kind": "EventList", "apiVersion": VERSION, "items": [good, {"verb": []}, {}]}).to_string();
-    let read: Vec<Reading> = list(body.as_bytes()).unwrap().into_iter().map(item).collect();
+    let read: Vec<Reading> = list(body.as_bytes()).unwrap().kept.into_iter().map(item).collect();
     assert!(matches!(&read[..], [Ok(Some(_)), Err(_), Ok(None)]), "{read:?}");
     assert!(list(event(json!({})).to_string().as_bytes()).unwrap_err().contains("is not EventList"));
+}
+
+#[test]
+fn a_bounded_number_of_items_is_kept() {
+    for (items, kept, more) in [(EVENTS_MAX, EVENTS_MAX, 0), (EVENTS_MAX + 9, EVENTS_MAX, 9)] {
+        let body = json!({"kind": "EventList", "apiVersion": VERSION, "items": vec![0; items]}).to_string();
+        let found = list(body.as_bytes()).unwrap();
+        assert_eq!((found.kept.len(), found.more), (kept, more));
+    }
 }
 
 proptest! {
