@@ -210,8 +210,9 @@ struct Body<'a> {
     preconditions: Identity<'a>,
     #[serde(borrow, default)]
     details: Identity<'a>,
-    #[serde(borrow, default)]
-    dry_run: Vec<Cow<'a, str>>,
+    // Only their number counts, and values of this type take no memory.
+    #[serde(default)]
+    dry_run: Vec<IgnoredAny>,
 }
 
 impl<'a> Body<'a> {
