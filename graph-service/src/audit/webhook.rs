@@ -7,6 +7,7 @@ use super::event::{self, EVENTS_MAX, Items};
 use super::{AuditWebhook, Batch, Inlet, NoRoom};
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -18,8 +19,10 @@ use runtime::tls::{Protocol, ServerTls, TokenFile};
 use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// The server in log lines.
 const NAME: &str = "audit webhook";
@@ -27,6 +30,8 @@ const CONNECTIONS_MAX: usize = 64;
 /// Maximum number of bodies in memory.
 const BODIES_MAX: usize = 4;
 const BODY_MAX_BYTES: usize = 16 << 20;
+/// Maximum time to read the rest of a refused request.
+const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 const JSON: &str = "application/json";
 /// When the API server may send a refused request again, in seconds.
 const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -95,10 +100,12 @@ impl Receiver {
 
     async fn receive<B>(&self, request: Request<B>) -> Answer
     where
-        B: Body,
+        B: Body + Unpin,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Err(refusal) = self.take(request).await else { return Answer::default() };
+        let (head, mut body) = request.into_parts();
+        let Err(refusal) = self.take(&head, &mut body).await else { return Answer::default() };
+        drain(&mut body).await;
         let Refusal { status, why, header } = refusal;
         if let Some(unsaid) = self.said.unsaid(status) {
             tracing::warn!(status = status.as_u16(), why, unsaid, "refused a request to the audit webhook");
@@ -110,18 +117,18 @@ impl Receiver {
         answer
     }
 
-    async fn take<B>(&self, request: Request<B>) -> Result<(), Refusal>
+    async fn take<B>(&self, head: &Parts, body: &mut B) -> Result<(), Refusal>
     where
-        B: Body,
+        B: Body + Unpin,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        if request.method() != Method::POST {
+        if head.method != Method::POST {
             let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only POST is supported");
             return Err(refusal.with(ALLOW, HeaderValue::from_static("POST")));
         }
-        self.admit(request.headers().get(AUTHORIZATION)).await?;
+        self.admit(head.headers.get(AUTHORIZATION)).await?;
         // A web page cannot send this type to another origin without asking first.
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some(JSON) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, format!("the content type is not {JSON}")));
         }
@@ -129,7 +136,7 @@ impl Receiver {
             let why = format!("{BODIES_MAX} other requests are being read");
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why).with(RETRY_AFTER, AGAIN_AFTER));
         };
-        let body = body(request.into_body()).await?;
+        let body = whole(body).await?;
         // A large body takes longer than the thread of the collector may be held.
         let batch = tokio::task::spawn_blocking(move || batch(&body)).await;
         let batch = batch.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "reading the body failed"))??;
@@ -154,9 +161,22 @@ impl Receiver {
     }
 }
 
-async fn body<B>(body: B) -> Result<Bytes, Refusal>
+/// Reads what the sender of a refused request still sends, within bounds. If the connection closed before, the sender
+/// would see its end and no answer.
+async fn drain<B>(body: &mut B)
 where
-    B: Body,
+    B: Body + Unpin,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut rest = Limited::new(body, BODY_MAX_BYTES);
+    let reading = async { while let Some(Ok(_)) = rest.frame().await {} };
+    // A slower sender sees the end of the connection.
+    let _too_slow = timeout(DRAIN_WITHIN, reading).await;
+}
+
+async fn whole<B>(body: &mut B) -> Result<Bytes, Refusal>
+where
+    B: Body + Unpin,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let read = Limited::new(body, BODY_MAX_BYTES).collect().await;

@@ -187,6 +187,28 @@ async fn send(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
 }
 
 #[tokio::test]
+async fn a_sender_of_a_large_refused_request_reads_the_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (inlet, _inputs) = inlet(8);
+    let serving = serve(AuditWebhook { listener, token: None }, None, inlet);
+    let sending = async {
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 15000000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b' '; 15_000_000]).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::select! {
+        answer = sending => answer,
+        ended = serving => panic!("{ended:?}"),
+    };
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("the content type is not application/json\n"), "{answer}");
+}
+
+#[tokio::test]
 async fn plaintext_and_tls_reach_the_receiver() {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let directory = tempfile::tempdir().unwrap();
