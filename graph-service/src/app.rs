@@ -195,7 +195,8 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     };
     let questions = ingest::questions(clients.clone());
     let (gates, answers) = Router::new(metrics.gates.clone());
-    audit::start(edges.audit, tls.clone(), &facts, &metrics.audit, clock, &mut tasks);
+    let (leadership, known_leadership) = watch::channel(Leadership::default());
+    audit::start(edges.audit, tls.clone(), &facts, &known_leadership, &metrics.audit, clock, &mut tasks);
     let outlets = Outlets { inputs: facts, control: control.clone(), gates: gates.clone() };
     let ingest = Ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
 
@@ -230,7 +231,6 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     .traced(traces)
     .recorded(record);
     let reader = driver.reader();
-    let (leadership, known_leadership) = watch::channel(Leadership::default());
     health.running(Running {
         cluster_uid: cluster_uid.clone(),
         reader: reader.clone(),

@@ -7,8 +7,11 @@
 //! | both | An event arrives again | It does not count. The last [`SEEN_MAX`] events are known |
 //! | [`follower`] | The queue of facts is full | The reader waits |
 //! | [`webhook`] | The queue of facts is full | The answer is 429. The API server sends the events again |
+//! | [`follower`] | This replica does not lead | The events do not count. The leader reads its own file |
+//! | [`webhook`] | This replica does not lead | The answer is 503. The API server sends the events again |
 
 use crate::clock::wire;
+use crate::messages::Leadership;
 use crate::metrics::audit::AuditMetrics;
 use anyhow::Context as _;
 use engine::leader::Input;
@@ -28,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 mod event;
 mod follower;
@@ -64,6 +67,7 @@ pub(crate) fn start(
     sources: AuditSources,
     tls: Option<Arc<ServerTls>>,
     facts: &mpsc::Sender<Input>,
+    leadership: &watch::Receiver<Leadership>,
     metrics: &AuditMetrics,
     clock: Clock,
     tasks: &mut Tasks,
@@ -75,7 +79,8 @@ pub(crate) fn start(
         tasks.spawn_until_end("audit log", follow(Follower::new(path), inlet));
     }
     if let Some(receiver) = sources.webhook {
-        tasks.spawn_until_end("audit webhook", webhook::serve(receiver, tls, inlet("--audit-webhook".to_owned())));
+        let inlet = inlet("--audit-webhook".to_owned());
+        tasks.spawn_until_end("audit webhook", webhook::serve(receiver, tls, inlet, leadership.clone()));
     }
 }
 

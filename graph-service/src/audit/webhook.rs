@@ -1,10 +1,13 @@
 //! Receives audit events from the webhook backend of the API server: an EventList for each request, by POST to any
 //! path, over HTTP/1.1. Each connection carries one request.
 //!
-//! The API server sends a request again after an error, up to five times in two minutes. Then its events are lost.
+//! The API server sends a request again after an error, up to five times in two minutes. Then its events are lost. A
+//! replica that does not lead answers with an error, because its events would count nowhere. A further attempt may
+//! reach the leader.
 
 use super::event::{self, EVENTS_MAX, Items};
 use super::{AuditWebhook, Batch, Inlet, NoRoom};
+use crate::messages::Leadership;
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -21,7 +24,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 /// The server in log lines.
@@ -39,9 +42,14 @@ const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
 type Answer = Response<Full<Bytes>>;
 
 /// Serves the listener until it is aborted.
-pub(super) async fn serve(webhook: AuditWebhook, tls: Option<Arc<ServerTls>>, inlet: Inlet) -> anyhow::Result<()> {
+pub(super) async fn serve(
+    webhook: AuditWebhook,
+    tls: Option<Arc<ServerTls>>,
+    inlet: Inlet,
+    leadership: watch::Receiver<Leadership>,
+) -> anyhow::Result<()> {
     let AuditWebhook { listener, token } = webhook;
-    let receiver = Arc::new(Receiver::new(token, inlet));
+    let receiver = Arc::new(Receiver::new(token, inlet, leadership));
     answer_all(listener, NAME, CONNECTIONS_MAX, move |stream, from| {
         let (receiver, tls) = (Arc::clone(&receiver), tls.clone());
         async move {
@@ -64,11 +72,13 @@ struct Refusal {
     status: StatusCode,
     why: String,
     header: Option<(HeaderName, HeaderValue)>,
+    /// Nothing is wrong.
+    is_usual: bool,
 }
 
 impl Refusal {
     fn new(status: StatusCode, why: impl Into<String>) -> Refusal {
-        Refusal { status, why: why.into(), header: None }
+        Refusal { status, why: why.into(), header: None, is_usual: false }
     }
 
     fn with(self, name: HeaderName, value: HeaderValue) -> Refusal {
@@ -80,14 +90,15 @@ impl Refusal {
 struct Receiver {
     token: Option<TokenFile>,
     inlet: Inlet,
+    leadership: watch::Receiver<Leadership>,
     bodies: Semaphore,
     /// Refusals in the log, by status.
     said: Seldom<StatusCode>,
 }
 
 impl Receiver {
-    fn new(token: Option<TokenFile>, inlet: Inlet) -> Receiver {
-        Receiver { token, inlet, bodies: Semaphore::new(BODIES_MAX), said: Seldom::default() }
+    fn new(token: Option<TokenFile>, inlet: Inlet, leadership: watch::Receiver<Leadership>) -> Receiver {
+        Receiver { token, inlet, leadership, bodies: Semaphore::new(BODIES_MAX), said: Seldom::default() }
     }
 
     /// Answers the one request of a connection.
@@ -106,8 +117,10 @@ impl Receiver {
         let (head, mut body) = request.into_parts();
         let Err(refusal) = self.take(&head, &mut body).await else { return Answer::default() };
         drain(&mut body).await;
-        let Refusal { status, why, header } = refusal;
-        if let Some(unsaid) = self.said.unsaid(status) {
+        let Refusal { status, why, header, is_usual } = refusal;
+        if is_usual {
+            tracing::debug!(status = status.as_u16(), why, "refused a request to the audit webhook");
+        } else if let Some(unsaid) = self.said.unsaid(status) {
             tracing::warn!(status = status.as_u16(), why, unsaid, "refused a request to the audit webhook");
         }
         let mut answer = Answer::new(Full::from(format!("{why}\n")));
@@ -131,6 +144,11 @@ impl Receiver {
         let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some(JSON) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, format!("the content type is not {JSON}")));
+        }
+        if !self.leadership.borrow().leading {
+            let why = "this replica does not lead, and only the leader uses audit events; send the events again";
+            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why).with(RETRY_AFTER, AGAIN_AFTER);
+            return Err(Refusal { is_usual: true, ..refusal });
         }
         let Ok(_place) = self.bodies.try_acquire() else {
             let why = format!("{BODIES_MAX} other requests are being read");

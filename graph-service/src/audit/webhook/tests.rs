@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -17,7 +17,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// A receiver with room for so many events.
 fn receiver(room: usize, token: Option<TokenFile>) -> (Receiver, mpsc::Receiver<Input>) {
     let (inlet, inputs) = inlet(room);
-    (Receiver::new(token, inlet), inputs)
+    (Receiver::new(token, inlet, leading()), inputs)
+}
+
+/// This replica leads.
+fn leading() -> watch::Receiver<Leadership> {
+    watch::channel(Leadership { leading: true, ..Leadership::default() }).1
 }
 
 /// An EventList with the deletions of these pods.
@@ -82,6 +87,18 @@ async fn a_bad_request_is_refused_with_a_reason() {
     }
     assert_eq!(names(&mut inputs), [""; 0]);
     assert_eq!(ask(&receiver, post(list(&["a"]))).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_lead_makes_the_sender_try_again() {
+    let (inlet, mut inputs) = inlet(8);
+    let (leadership, known) = watch::channel(Leadership::default());
+    let receiver = Receiver::new(None, inlet, known);
+    let answer = receiver.receive(post(list(&["a"]))).await;
+    assert_eq!((answer.status(), &answer.headers()[RETRY_AFTER]), (StatusCode::SERVICE_UNAVAILABLE, &AGAIN_AFTER));
+    leadership.send_modify(|known| known.leading = true);
+    assert_eq!(ask(&receiver, post(list(&["a"]))).await, (200, String::new()));
+    assert_eq!(names(&mut inputs), ["a"], "and it is new to the leader");
 }
 
 #[tokio::test]
@@ -191,7 +208,7 @@ async fn a_sender_of_a_large_refused_request_reads_the_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (inlet, _inputs) = inlet(8);
-    let serving = serve(AuditWebhook { listener, token: None }, None, inlet);
+    let serving = serve(AuditWebhook { listener, token: None }, None, inlet, leading());
     let sending = async {
         let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 15000000\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -221,7 +238,7 @@ async fn plaintext_and_tls_reach_the_receiver() {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (inlet, mut inputs) = inlet(8);
         let is_tls = tls.is_some();
-        let serving = serve(AuditWebhook { listener, token: None }, tls, inlet);
+        let serving = serve(AuditWebhook { listener, token: None }, tls, inlet, leading());
         let answer = async {
             match is_tls {
                 false => send(stream).await,
