@@ -4,9 +4,10 @@
 //! objects of 1.5 MiB, and sets no limit on the texts of a reference.
 
 use crate::convert::texts::{MESSAGE_MAX_BYTES, TEXT_MAX_BYTES, cut, cut_edge, cut_object};
-use crate::decision::v1beta1::{DecisionEvent, SystemEvent};
+use crate::decision::v1beta1::{DecisionEvent, GetParityResponse, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
+use engine::parity::CLASSES;
 
 /// Maximum size of an encoded event.
 pub const EVENT_MAX_BYTES: usize = 256 * 1024;
@@ -23,22 +24,27 @@ const LABEL_KEY_MAX_BYTES: usize = 320;
 const LABEL_VALUE_MAX_BYTES: usize = 64;
 /// Maximum number of objects of a cause chain in an event.
 const CHAIN_MAX: usize = 32;
+/// Maximum number of collections with numbers of their own in an event about a comparison.
+const COMPARED_TOLD_MAX: usize = 256;
 
-// An event has sixteen texts of an owner, seven of an object, and fifteen other texts including finalizers. A text has
-// three bytes of framing, a message four.
+// An event has sixteen texts of an owner, seven of an object, and seventeen other texts including finalizers. A text
+// has three bytes of framing, a message four, a number eleven.
 const _: () = {
     let text = TEXT_MAX_BYTES + 3;
     let (object, owner) = (7 * text + 4, 16 * text + 64);
     let reason = 2 * text + object + 64;
     let finalizers = TOLD_MAX * text;
     let most =
-        TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 15 * text + finalizers + MESSAGE_MAX_BYTES + 1024;
+        TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 17 * text + finalizers + MESSAGE_MAX_BYTES + 1024;
     assert!(most <= EVENT_MAX_BYTES);
     let expression = LABEL_KEY_MAX_BYTES + (SELECTOR_TOLD_MAX + 1) * (LABEL_VALUE_MAX_BYTES + 3) + 16;
     let label = LABEL_KEY_MAX_BYTES + LABEL_VALUE_MAX_BYTES + 16;
     let selectors = 2 * SELECTOR_TOLD_MAX * (label + expression);
     let filter = SCOPE_TOLD_MAX * (5 * text + 4) + 5 * text + selectors + MESSAGE_MAX_BYTES + 64;
     assert!(SCOPE_TOLD_MAX * filter + 4 * text + MESSAGE_MAX_BYTES + 1024 <= EVENT_MAX_BYTES);
+    let collection = 2 * text + 5 * 11 + 8;
+    let classes = CLASSES * (3 * 11 + 4);
+    assert!(COMPARED_TOLD_MAX * collection + classes + 4 * text + MESSAGE_MAX_BYTES + 1024 <= EVENT_MAX_BYTES);
     assert!(2 * object + 4 * 256 <= STUB_MAX_BYTES + object);
 };
 
@@ -76,6 +82,10 @@ pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
         cut(&mut report.message, MESSAGE_MAX_BYTES);
         cut(&mut report.audit_id, TEXT_MAX_BYTES);
     }
+    if let Some(disagreement) = &mut event.disagreement {
+        cut(&mut disagreement.user, TEXT_MAX_BYTES);
+        cut(&mut disagreement.audit_id, TEXT_MAX_BYTES);
+    }
     event
 }
 
@@ -103,11 +113,19 @@ pub fn stub(event: DecisionEvent) -> DecisionEvent {
 }
 
 fn cut_system(system: &mut SystemEvent) {
-    let SystemEvent { name, reason, actor, collection, targets, .. } = system;
+    let SystemEvent { name, reason, actor, collection, targets, parity, .. } = system;
     [name, actor, collection].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
     cut(reason, MESSAGE_MAX_BYTES);
     targets.truncate(SCOPE_TOLD_MAX);
     targets.iter_mut().for_each(cut_filter);
+    parity.iter_mut().for_each(cut_parity);
+}
+
+fn cut_parity(parity: &mut GetParityResponse) {
+    parity.collections.truncate(COMPARED_TOLD_MAX);
+    let collections = parity.collections.iter_mut().filter_map(|count| count.group_resource.as_mut());
+    let texts = collections.flat_map(|wire::GroupResource { group, resource }| [group, resource]);
+    texts.for_each(|text| cut(text, TEXT_MAX_BYTES));
 }
 
 fn cut_filter(filter: &mut wire::ObjectFilter) {

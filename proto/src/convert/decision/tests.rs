@@ -5,7 +5,8 @@ use crate::convert::Clock;
 use engine::evidence::{Presence, Proof};
 use engine::guard::{GuardId, GuardKind};
 use engine::leader::Event;
-use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::parity::{CLASSES, Class, Counts, Disagreement, Outcome as Side, ParityView, Row};
 use engine::time::Time;
 use engine::view::{EdgeView, OwnerStanding};
 use engine::work::{Preconditions, Term};
@@ -121,6 +122,56 @@ fn a_usual_event_is_told_whole() {
     assert_eq!(owner.reference.as_ref().unwrap().name, *text(253));
     assert_eq!(owner.owner_uid, uid(19, 253).to_string());
     assert!(!event.truncated);
+}
+
+#[test]
+fn a_disagreement_of_long_texts_has_a_bounded_size() {
+    let bytes = 100_000;
+    let Grounds { owners, owner_count, .. } = grounds(64, bytes);
+    let event = Event::Disagreed(Box::new(Disagreement {
+        number: u64::MAX,
+        outcome: Side::TheirsOnly,
+        class: Class::Unknown,
+        target: object(text(bytes), uid(0, bytes), bytes),
+        action: ActionKind::Delete,
+        decided: None,
+        at: Time::ZERO,
+        version: Some(ResourceVersion::parse(&text(bytes))),
+        owners,
+        owner_count,
+        audited: Some((text(bytes), text(bytes))),
+    }));
+    let term = Term { election: "election".into(), number: 3 };
+    let told = decision_event(&event, &term, clock()).unwrap();
+    let disagreement = told.disagreement.as_ref().unwrap();
+    assert_eq!((disagreement.user.len(), disagreement.audit_id.len()), (320, 320));
+    assert!(told.encoded_len() <= EVENT_MAX_BYTES, "{}", told.encoded_len());
+}
+
+#[test]
+fn the_numbers_of_many_collections_have_a_bounded_size() {
+    let most = u64::MAX;
+    let row = Row { agreed: most, ours_only: most, theirs_only: most, unattributed: most, unknown: most };
+    let collection =
+        |number: usize| GroupResource { group: text(1000), resource: format!("{number:04}").as_str().into() };
+    let mut counts = Counts::default();
+    (counts.ours_only, counts.theirs_only) = ([1 << 60; CLASSES], [1 << 60; CLASSES]);
+    let event = Event::Compared(Box::new(ParityView {
+        since: Time::ZERO,
+        before: std::time::Duration::ZERO,
+        counts,
+        collections: (0..512).map(|number| (collection(number), row)).collect(),
+        open: usize::MAX,
+        unsettled: usize::MAX,
+        wait: std::time::Duration::MAX,
+        audited: true,
+    }));
+    let term = Term { election: "election".into(), number: 3 };
+    let told = decision_event(&event, &term, clock()).unwrap();
+    let told_collections = &told.system.as_ref().unwrap().parity.as_ref().unwrap().collections;
+    assert_eq!(told_collections.len(), 256);
+    assert_eq!(told_collections[255].group_resource.as_ref().unwrap().group.len(), 320);
+    assert!(told.encoded_len() <= EVENT_MAX_BYTES, "{}", told.encoded_len());
 }
 
 #[test]
