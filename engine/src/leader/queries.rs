@@ -89,7 +89,7 @@ impl<'a> Queries<'a> {
                 .collect(),
             sessions: self.dispatcher.leases().session_count(),
             stopped: self.stopped(),
-            observes: self.cx.config.mode == super::Mode::Observe,
+            observes: self.observes(),
             guards_unknown: self.guards_unknown(),
             questions: self.prober.questions().view(self.world.coverage()),
             inconsistent: self.world.inconsistent(),
