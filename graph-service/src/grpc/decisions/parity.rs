@@ -8,15 +8,13 @@ use crate::clock::wire;
 use crate::grpc::access::{Visibility, redact};
 use crate::grpc::pages::{self, fitting, page_size};
 use crate::grpc::status;
-use engine::leader::Queries;
-use engine::work::Term;
 use prost::Message as _;
 use proto::convert;
 use proto::decision::v1beta1::*;
 use std::time::Duration;
 use tonic::Status;
 
-/// The longest window of numbers, in seconds: seven days.
+/// The longest window of numbers: seven days.
 const WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Decisions {
@@ -40,13 +38,15 @@ impl Decisions {
         known::<disagreement::Class>("classes", &request.classes)?;
         let question = ListDisagreementsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
         let size = page_size(request.page_size)?;
-        let term = self.shared.reader.with(compared_term).ok_or_else(|| self.compares_nothing())?;
+        let term = self.shared.reader.with(|queries| queries.compared_term().cloned());
+        let term = term.ok_or_else(|| self.compares_nothing())?;
         let history = format!("{}/{}", term.election, term.number);
         let place = Place::of(&question, &request.page_token, &history, u64::MAX - 1)?;
         let is_wanted = |event: &DecisionEvent| {
-            let found = event.disagreement.clone().unwrap_or_default();
-            (request.outcomes.is_empty() || request.outcomes.contains(&found.outcome))
-                && (request.classes.is_empty() || request.classes.contains(&found.class))
+            event.disagreement.as_ref().is_some_and(|found| {
+                (request.outcomes.is_empty() || request.outcomes.contains(&found.outcome))
+                    && (request.classes.is_empty() || request.classes.contains(&found.class))
+            })
         };
         let clock = wire(self.shared.clock);
         let mut before = place.before;
@@ -80,15 +80,9 @@ impl Decisions {
 
     /// Why this replica has no numbers.
     fn compares_nothing(&self) -> Status {
-        if self.shared.reader.with(|queries| queries.status().observes) {
+        if self.shared.reader.with(|queries| queries.observes()) {
             return status::not_leader(&self.shared.leadership());
         }
         status::not_observing()
     }
-}
-
-/// The term of the comparison, if this replica compares.
-fn compared_term(queries: &Queries<'_>) -> Option<Term> {
-    queries.parity(None)?;
-    queries.status().term
 }
