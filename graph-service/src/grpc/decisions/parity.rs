@@ -49,6 +49,7 @@ impl Decisions {
             })
         };
         let clock = wire(self.shared.clock);
+        let _turn = self.shared.long_read().await?;
         let mut before = place.before;
         let (mut found, mut bytes): (Vec<DecisionEvent>, usize) = (Vec::new(), 0);
         // One event more than the page shows whether there is a next page.
