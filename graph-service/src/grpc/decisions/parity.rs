@@ -54,10 +54,14 @@ impl Decisions {
         let (mut found, mut bytes): (Vec<DecisionEvent>, usize) = (Vec::new(), 0);
         // One event more than the page shows whether there is a next page.
         while found.len() <= size && bytes <= pages::BYTES_MAX {
-            let some: Vec<DecisionEvent> = self.shared.reader.with(|queries| {
+            let some = self.shared.reader.with(|queries| {
+                // Each term numbers its disagreements from 1, and other tasks run between two looks.
+                if queries.compared_term() != Some(&term) {
+                    return Err(status::page_token_expired());
+                }
                 let kept = queries.disagreements(Some(before)).take(DECODED_MAX);
-                kept.map(|kept| convert::bounded(convert::disagreed(kept, &term, clock))).collect()
-            });
+                Ok(kept.map(|kept| convert::bounded(convert::disagreed(kept, &term, clock))).collect::<Vec<_>>())
+            })?;
             let Some(last) = some.last().and_then(|event| event.disagreement.as_ref()) else { break };
             before = last.number;
             let wanted = some.into_iter().filter(is_wanted).collect();
