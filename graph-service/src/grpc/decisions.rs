@@ -6,6 +6,7 @@ use super::followers::Followers;
 use super::pages::{self, fitting, page_size};
 use super::stream::Encoded;
 use super::{Shared, status};
+use crate::clock::Dates;
 use crate::decisions::{Extent, Missing, Reached};
 use filter::{Filter, Within};
 use follow::{Follow, Start};
@@ -58,11 +59,13 @@ pub(super) struct Decisions {
     shared: Arc<Shared>,
     followers: Followers,
     recent: Arc<Recent>,
+    /// The dates of disagreements.
+    dates: Dates,
 }
 
 impl Decisions {
     pub(super) fn new(shared: Arc<Shared>, followers: Followers) -> Decisions {
-        Decisions { shared, followers, recent: Arc::default() }
+        Decisions { shared, followers, recent: Arc::default(), dates: Dates::default() }
     }
 
     /// Follows the log. Messages are already encoded, and compressed on request.

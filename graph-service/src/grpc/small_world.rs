@@ -9,8 +9,9 @@ use crate::ingest::questions::{Questions, Texts};
 use crate::messages::Leadership;
 use crate::metrics::Metrics;
 use crate::readiness::Health;
-use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::leader::{Config, GuardAnswer, Input, Leader, Mode, Output, Policy};
 use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
+use engine::time::Time;
 use prometheus_client::registry::Registry;
 use runtime::clock::Clock;
 use runtime::metrics::Book;
@@ -82,6 +83,21 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
     let went = Object { resource_version: ResourceVersion::parse("11"), ..secret(gone, &[]) };
     facts.push(Input::Deleted { collection, object: went });
     facts
+}
+
+/// Gives these inputs to a leader in a cluster without guards, and lets the time pass in which another collector follows
+/// its decisions.
+pub(super) fn disagree(leader: &mut Leader, inputs: Vec<Input>) {
+    for input in inputs {
+        leader.handle(Time::ZERO, input);
+        while let Some(output) = leader.poll() {
+            if let Output::ReadGuards(read) = output {
+                leader.handle(Time::ZERO, Input::GuardsRead { read, answer: Ok(GuardAnswer::NotServed) });
+            }
+        }
+    }
+    leader.tick(Time::from_origin(Duration::from_secs(31)));
+    while leader.poll().is_some() {}
 }
 
 /// The shared state of `replica-a`.

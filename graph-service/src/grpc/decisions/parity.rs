@@ -48,7 +48,7 @@ impl Decisions {
                     && (request.classes.is_empty() || request.classes.contains(&found.class))
             })
         };
-        let clock = wire(self.shared.clock);
+        let clock = self.dates.wire(self.shared.clock);
         let _turn = self.shared.long_read().await?;
         let mut before = place.before;
         let (mut found, mut bytes): (Vec<DecisionEvent>, usize) = (Vec::new(), 0);

@@ -20,6 +20,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 mod bounds;
+mod parity;
 mod starts;
 
 type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
@@ -64,6 +65,10 @@ fn world_with(dependents: usize, log: DecisionLog) -> World {
     let shared = shared(leader, log, known);
     events.iter().for_each(|event| writer.note(event, wire(shared.clock)));
     writer.publish();
+    serving(shared, writer, leadership)
+}
+
+fn serving(shared: Arc<Shared>, writer: Writer, leadership: watch::Sender<Leadership>) -> World {
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());
