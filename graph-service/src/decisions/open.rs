@@ -50,7 +50,7 @@ pub(crate) async fn hand_over(
     }
 }
 
-/// Decisions of earlier terms without a final step, in the order of their last steps, and the last numbers of a
+/// Decisions of earlier terms without a final step, in the order of their last steps, and the last numbers of their
 /// comparison with another collector.
 async fn left_open(log: &DecisionLog, term: &Term) -> (Vec<Logged>, Option<GetParityResponse>) {
     log.read_to_the_end().await;
@@ -65,7 +65,10 @@ async fn left_open(log: &DecisionLog, term: &Term) -> (Vec<Logged>, Option<GetPa
                 events.for_each(|mut event| {
                     open.take(&event, term);
                     let numbers = event.system.as_mut().and_then(|system| system.parity.take());
-                    compared = numbers.or_else(|| compared.take());
+                    // The numbers of this term begin with those of earlier terms, which would count twice.
+                    if let Some(numbers) = numbers.filter(|_| !is_of(&event, term)) {
+                        compared = Some(numbers);
+                    }
                 });
             }
             Err(Missing::Compacted(now)) => at.sequence = now.in_memory.saturating_sub(1).max(at.sequence + 1),
@@ -76,14 +79,18 @@ async fn left_open(log: &DecisionLog, term: &Term) -> (Vec<Logged>, Option<GetPa
     (open.into_logged(), compared)
 }
 
+/// Whether an event is of this term.
+fn is_of(event: &DecisionEvent, term: &Term) -> bool {
+    event.term.as_ref().is_some_and(|of| of.number == term.number && of.election_uid == *term.election)
+}
+
 /// Decisions by their ids, with the positions of their last steps.
 #[derive(Debug, Default)]
 struct Open(HashMap<String, (u64, Logged)>);
 
 impl Open {
     fn take(&mut self, event: &DecisionEvent, term: &Term) {
-        let is_own =
-            event.term.as_ref().is_some_and(|of| of.number == term.number && of.election_uid == *term.election);
+        let is_own = is_of(event, term);
         let sequence = event.position.as_ref().map_or(0, |position| position.sequence);
         let id = &event.decision_id;
         match standing(event) {
@@ -243,16 +250,21 @@ mod tests {
         assert_eq!(left(events).await, open);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_last_numbers_of_a_comparison_are_found() {
-        let compared = |agreed| DecisionEvent {
-            system: Some(SystemEvent {
-                parity: Some(GetParityResponse { agreed, ..Default::default() }),
-                ..Default::default()
-            }),
+    /// The numbers of a comparison, since the beginning of 1970.
+    fn compared(agreed: u64, of: u64) -> DecisionEvent {
+        let since = Some(prost_types::Timestamp::default());
+        let numbers = GetParityResponse { agreed, since, ..Default::default() };
+        DecisionEvent {
+            system: Some(SystemEvent { parity: Some(numbers), ..Default::default() }),
+            term: Some(term(of).into()),
             ..Default::default()
-        };
-        let log = mirror(vec![compared(3), event(1, Phase::Proposed, 1), compared(5), event(2, Phase::Proposed, 1)]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_numbers_of_earlier_terms_are_found() {
+        let [first, second] = [1, 2].map(|decision| event(decision, Phase::Proposed, 1));
+        let log = mirror(vec![compared(3, 1), first, compared(5, 1), second, compared(7, 2)]);
         read_to_its_end(&log);
         let (open, numbers) = left_open(&log, &term(2)).await;
         assert_eq!((open.len(), numbers.map(|numbers| numbers.agreed)), (2, Some(5)));
