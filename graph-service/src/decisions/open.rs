@@ -284,9 +284,17 @@ mod tests {
         read_to_its_end(&log);
         let Some(Control::Input(Input::OpenAtTermStart(open))) = orders.recv().await else { panic!("no order") };
         assert_eq!(open.iter().map(|logged| logged.decision).collect::<Vec<_>>(), [1, 2]);
+        assert!(orders.try_recv().is_err(), "there are no numbers");
+        log.change(|kept| kept.push(Record::Event(compared(5, 2).encode_to_vec().into()), EVENTS_MAX));
+        read_to_its_end(&log);
         leadership.send_modify(|leadership| leadership.problem = Some("x".to_owned()));
         leadership.send_modify(|leadership| leadership.term = Some(term(3)));
         assert!(matches!(orders.recv().await, Some(Control::Input(Input::OpenAtTermStart(_)))), "in the next term");
+        let Some(Control::Input(Input::ComparedBefore { counts, lasted })) = orders.recv().await else {
+            panic!("no numbers")
+        };
+        assert_eq!(counts.agreed, 5);
+        assert!(lasted > Duration::from_secs(50 * 365 * 24 * 3600), "{lasted:?}");
         assert!(orders.try_recv().is_err());
     }
 }
