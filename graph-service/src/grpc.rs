@@ -102,6 +102,14 @@ fn spread(from: Duration, width: Duration) -> Duration {
     from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
+/// Runs work that blocks or takes long, and needs no graph, on a thread of its own, away from the driver.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_cancelled) => status::stopping(),
+    })
+}
+
 /// The state that all services read.
 #[derive(Debug)]
 pub(crate) struct Shared {

@@ -10,7 +10,7 @@ use super::followers::Followers;
 use super::freshness::About;
 use super::names::Cursor;
 use super::pages::{self, Answers, Listed, Paging};
-use super::{Shared, status};
+use super::{Shared, apart, status};
 use crate::clock::wire;
 use crate::ingest::questions::Texts;
 use dependents::Dependents;
@@ -440,14 +440,6 @@ impl GraphService for Graph {
         let (collections, next_page_token) = cursor.page(collections, key);
         Ok(Response::new(ListCoverageResponse { collections, next_page_token, meta: Some(meta) }))
     }
-}
-
-/// Runs expensive work that needs no graph on its own thread, away from the driver.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
-        Ok(panic) => std::panic::resume_unwind(panic),
-        Err(_cancelled) => status::stopping(),
-    })
 }
 
 /// The namespaces that each filter names.

@@ -1,7 +1,7 @@
 //! Streams what only this process can add to a bug report: its metrics, its configuration and its recording.
 
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
-use crate::grpc::{Shared, status};
+use crate::grpc::{Shared, apart, status};
 use crate::recorder::{Recorded, unread};
 use proto::admin::v1beta1::export_bundle_response::{File, Header, Part, Recording};
 use proto::admin::v1beta1::{ExportBundleRequest, ExportBundleResponse};
@@ -31,6 +31,12 @@ impl From<NotTaken> for Cut {
             NotTaken::Gone => Cut::Gone,
             NotTaken::Slow => Cut::Failed(status::bundle::slow_reader()),
         }
+    }
+}
+
+impl From<Status> for Cut {
+    fn from(status: Status) -> Cut {
+        Cut::Failed(status)
     }
 }
 
@@ -69,7 +75,7 @@ impl Export {
 
     async fn send_all(&self, reader: &Reader<ExportBundleResponse>) -> Result<(), Cut> {
         let (recording, files) = match &self.shared.recorded {
-            Some(of) => self.recording(of).await,
+            Some(of) => self.recording(of).await?,
             None => (None, Vec::new()),
         };
         let header = Header {
@@ -79,8 +85,8 @@ impl Export {
             recording,
         };
         send(reader, Part::Header(header)).await?;
-        send_text(reader, "metrics.txt", self.shared.health.metrics()).await?;
-        send_text(reader, "configuration.json", self.shared.configuration.clone()).await?;
+        send_text(reader, "metrics.txt", &self.shared.health.metrics()).await?;
+        send_text(reader, "configuration.json", &self.shared.configuration).await?;
         for (path, bytes) in files {
             send_file(reader, &path, bytes).await?;
         }
@@ -88,9 +94,9 @@ impl Export {
     }
 
     /// The recording, and the files of it to send.
-    async fn recording(&self, of: &Recorded) -> (Option<Recording>, Vec<(PathBuf, u64)>) {
+    async fn recording(&self, of: &Recorded) -> Result<(Option<Recording>, Vec<(PathBuf, u64)>), Status> {
         let asked = of.clone();
-        let (mut files, problem) = match blocking(move || asked.files()).await {
+        let (mut files, problem) = match apart(move || asked.files()).await? {
             Ok(files) => (files, String::new()),
             Err(error) => (Vec::new(), error.to_string()),
         };
@@ -101,7 +107,7 @@ impl Export {
         }
         let (name, directory) = (of.name.clone(), of.directory.display().to_string());
         let pseudonyms = of.names == Names::Hashed;
-        (Some(Recording { name, directory, size_bytes, pseudonyms, included, problem }), files)
+        Ok((Some(Recording { name, directory, size_bytes, pseudonyms, included, problem }), files))
     }
 }
 
@@ -109,7 +115,7 @@ async fn send(reader: &Reader<ExportBundleResponse>, part: Part) -> Result<(), N
     reader.send(ExportBundleResponse { part: Some(part) }).await
 }
 
-async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: String) -> Result<(), NotTaken> {
+async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: &str) -> Result<(), NotTaken> {
     send(reader, Part::File(File { name: name.to_owned(), size_bytes: text.len() as u64 })).await?;
     for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
         send(reader, Part::Data(chunk.to_vec())).await?;
@@ -123,23 +129,19 @@ async fn send_file(reader: &Reader<ExportBundleResponse>, path: &Path, bytes: u6
     send(reader, Part::File(File { name: format!("recording/{name}"), size_bytes: bytes })).await?;
     let failed = |error: io::Error| unread(path, &error);
     let opened = path.to_owned();
-    let mut file = blocking(move || fs::File::open(opened)).await.map_err(failed)?;
+    // A slow disk must not stop the streams of other readers.
+    let mut file = apart(move || fs::File::open(opened)).await?.map_err(failed)?;
     let mut left = bytes;
     while left > 0 {
         let wanted = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-        let read = blocking(move || {
+        let read = apart(move || {
             let mut data = vec![0; wanted];
             file.read_exact(&mut data)?;
             Ok((file, data))
         });
-        let (same, data) = read.await.map_err(failed)?;
+        let (same, data) = read.await?.map_err(failed)?;
         (file, left) = (same, left - wanted as u64);
         send(reader, Part::Data(data)).await?;
     }
     Ok(())
-}
-
-/// Reads files on a thread for blocking work, because a slow disk must not stop the streams of other readers.
-async fn blocking<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }

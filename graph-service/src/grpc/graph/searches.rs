@@ -1,12 +1,12 @@
 //! Searches of the whole graph: stuck objects, and cycles.
 
-use super::{Graph, STEP, apart, named};
+use super::{Graph, STEP, named};
 use crate::clock::wire;
 use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
 use crate::grpc::pages::{Listed, Paging};
-use crate::grpc::status;
+use crate::grpc::{apart, status};
 use engine::leader::{ContentsLook, CycleSearch, Queries, Scan};
 use engine::object::Uid;
 use engine::view::{CycleView, Explanation, RELATED_MAX, ReasonCode};
