@@ -121,3 +121,38 @@ pub fn counts(of: &GetParityResponse, now: SystemTime) -> Option<(parity::Counts
     }
     Some((counts, lasted))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::time::Time;
+    use std::time::Duration;
+
+    #[test]
+    fn the_next_leader_reads_the_counts_that_the_last_one_wrote() {
+        let mut counts = parity::Counts::default();
+        [counts.agreed, counts.theirs_first, counts.late] = [1, 2, 3];
+        [counts.unattributed, counts.withdrawn, counts.not_compared] = [4, 5, 6];
+        for (class, at) in parity::Class::ALL.into_iter().zip(10..) {
+            (counts.ours_only[class as usize], counts.theirs_only[class as usize]) = (at, 100 * at);
+        }
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let view = parity::ParityView {
+            since: Time::from_origin(Duration::from_secs(70)),
+            before: Duration::from_secs(500),
+            counts: counts.clone(),
+            collections: Vec::new(),
+            open: 0,
+            unsettled: 0,
+            wait: Duration::from_secs(30),
+            audited: false,
+        };
+        let written = parity(view, Clock { now: Time::from_origin(Duration::from_secs(100)), calendar: now });
+        let read = super::counts(&written, now + Duration::from_secs(7)).unwrap();
+        assert_eq!(read, (counts, Duration::from_secs(537)), "the time of the last leader, before it, and since then");
+        let since = GetParityResponse { since: None, ..written.clone() };
+        assert_eq!(super::counts(&since, now), None, "not numbers of a leader");
+        let from_the_future = super::counts(&written, SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(from_the_future.1, Duration::ZERO);
+    }
+}
