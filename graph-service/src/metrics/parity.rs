@@ -27,8 +27,8 @@ impl ParityMetrics {
                 "ownergraph_parity_outcomes",
                 [Label::of("outcome", OUTCOMES)],
                 (
-                    "Compared decisions and changes since the term began, in mode observe beside another collector",
-                    "`agreed` and `theirs_first` are equal decisions. A person or a controller made `unattributed` changes.",
+                    "Compared decisions and changes since the comparison began, in mode observe beside another collector",
+                    "`agreed` and `theirs_first` are equal decisions. A person or a controller made `unattributed` changes. The comparison begins with the term; if the decision log outlives leaders, a leader counts on from the numbers of the last one.",
                 ),
                 Family::default(),
             ),
@@ -36,7 +36,7 @@ impl ParityMetrics {
                 "ownergraph_parity_disagreements",
                 [Label::of("outcome", sides), Label::of("class", Class::ALL.map(Class::as_str))],
                 (
-                    "Disagreements with another collector since the term began, by class",
+                    "Disagreements with another collector since the comparison began, by class",
                     "`unknown` must be 0: one of the two collectors is wrong. `kubectl ownergraph parity` has the evidence. It falls when the other collector follows after all.",
                 ),
                 Family::default(),
