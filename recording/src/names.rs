@@ -84,6 +84,8 @@ impl Pseudonyms {
                 self.name(&mut audited.namespace);
                 self.name(&mut audited.name);
                 self.name(&mut audited.user);
+                // A client may choose it.
+                self.name(&mut audited.id);
             }
             Input::Message { message, .. } => self.message(message),
             Input::OpenAtTermStart(logged) => logged.iter_mut().for_each(|one| self.reference(&mut one.target)),

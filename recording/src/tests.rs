@@ -5,6 +5,7 @@ use engine::marks::Marks;
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
+use engine::parity::{Audited, AuditedVerb};
 use engine::work::{Hello, Origin, Protocols, Term, ToLeader};
 use std::fs;
 use std::time::Duration;
@@ -188,6 +189,26 @@ fn a_caller_has_a_pseudonym() {
     assert!(!format!("{round:?}").contains("secret"), "{round:?}");
     let (rounds, _) = read(write(std::slice::from_ref(&round), LIMITS).path());
     assert_eq!(rounds, [round]);
+}
+
+#[test]
+fn a_request_of_the_audit_log_has_pseudonyms() {
+    let input = Input::Audited(Box::new(Audited {
+        verb: AuditedVerb::Delete,
+        collection: GroupResource { group: "".into(), resource: "pods".into() },
+        namespace: "secretplace".into(),
+        name: "secretname".into(),
+        uid: None,
+        resource_version: None,
+        at: Time::ZERO,
+        user: "secretuser".into(),
+        by_collector: true,
+        status: 200,
+        id: "secretid".into(),
+    }));
+    let mut round = Round { at: Time::ZERO, calls: vec![Call::Input(input)], unfinished: None };
+    Pseudonyms::new(&[1; 32]).round(&mut round);
+    assert!(!format!("{round:?}").contains("secret"), "{round:?}");
 }
 
 #[test]
