@@ -14,7 +14,7 @@ const SECRET: [&str; 5] = ["credential", "key", "password", "secret", "token"];
 const PUBLIC: [&str; 2] = ["api-server-tokens", "token-audience"];
 /// Names of values that are names of files.
 const FILES: [&str; 3] = ["DIR", "FILE", "PATH"];
-/// Stands for a secret.
+/// The text that replaces a secret.
 const REDACTED: &str = "REDACTED";
 
 /// The flags of a process by name, each with its values. Passwords and tokens are left out.

@@ -372,8 +372,8 @@ impl Options {
         Ok(())
     }
 
-    /// The configuration of the service. `listening` is the bound address, which is the default of `--advertise`.
-    /// It has no text of the flags.
+    /// The configuration of the service, with empty `flags`. `listening` is the bound address, which is the default of
+    /// `--advertise`.
     pub fn config(&self, listening: SocketAddr) -> Config {
         Config {
             mode: self.mode.into(),

@@ -7,7 +7,7 @@
 //! | What happens to the file | What follows |
 //! |---|---|
 //! | It exists at the first step | Reads what is appended from then on |
-//! | It appears later | Reads it from its beginning |
+//! | It appears after the first step | Reads it from its beginning |
 //! | It is renamed, and another one has its name (rotation) | Reads the old one to its end, then the new one |
 //! | It shrinks (truncation) | Reads it from its beginning. What was lost between two steps is unknown |
 //! | It is gone, or not readable | Says so once, and tries again at each step |
