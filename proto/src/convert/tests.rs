@@ -390,7 +390,7 @@ fn status_tells_ages_and_causes() {
         oldest_held: Some(Time::ZERO + 3 * second),
         undecided: vec![(Undecided::OwnerUnverified, 2)],
         stopped: Some("the store was restored".into()),
-        observes: false,
+        observes: true,
         ..Status::default()
     };
     let meta = crate::r#type::v1beta1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
@@ -400,7 +400,7 @@ fn status_tells_ages_and_causes() {
     assert_eq!(status.oldest_held_age.unwrap().seconds, 7);
     assert_eq!(status.undecided_counts.into_iter().collect::<Vec<_>>(), [("owner_unverified".into(), 2)]);
     assert_eq!(status.cluster_uid, "c");
-    assert_eq!(status.grants_stopped, "the store was restored");
+    assert_eq!((status.grants_stopped.as_str(), status.observes), ("the store was restored", true));
     assert_eq!(clock.timestamp(Time::ZERO + 3 * second).seconds, 93);
 }
 

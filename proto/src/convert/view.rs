@@ -170,6 +170,7 @@ pub fn status(
         more_pauses: 0,
         untrue_reports: status.untrue.into_iter().map(untrue).collect(),
         commit: String::new(),
+        observes: status.observes,
     }
 }
 
