@@ -1,15 +1,14 @@
 //! The process of the graph service.
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use graph_service::options::{Audit, Options};
+use graph_service::options::{NotOpened, Options};
 use graph_service::{
-    Access as Callers, AuditSources, AuditWebhook, Config, Edges, Election, Flags, ReaderThreads, Reviewed, accept,
-    accept_tls, serve,
+    Access as Callers, Config, Edges, Election, Flags, ReaderThreads, Reviewed, accept, accept_tls, serve,
 };
 use kube_api::connect;
 use prometheus_client::registry::Registry;
 use runtime::shutdown::Shutdown;
-use runtime::tls::{ServerTls, TokenFile};
+use runtime::tls::ServerTls;
 use runtime::version::user_agent;
 use runtime::{listen, telemetry, visible};
 use std::io::Write as _;
@@ -57,7 +56,10 @@ async fn run(options: &Options, flags: Flags) -> Result<(), Failure> {
     options.check().map_err(|error| bad(error.into()))?;
     telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
     let tls = ServerTls::open(&options.tls).await.map_err(|error| bad(error.into()))?;
-    let audit = audit(&options.audit).await?;
+    let audit = options.audit.open().await.map_err(|error| match error {
+        NotOpened::Token(_) => Failure::Bad(error.into()),
+        NotOpened::Listen(_) => Failure::Other(error.into()),
+    })?;
     let cluster =
         connect(&options.access.access(user_agent("graph-service"))).await.map_err(|error| bad(error.into()))?;
     let other = |error: anyhow::Error| Failure::Other(error);
@@ -102,19 +104,4 @@ async fn run(options: &Options, flags: Flags) -> Result<(), Failure> {
         Err(error) = signals => Err(error),
     };
     ended.map_err(other)
-}
-
-async fn audit(flags: &Audit) -> Result<AuditSources, Failure> {
-    let mut sources = AuditSources { log: flags.audit_log.clone(), webhook: None };
-    if let Some(address) = flags.audit_webhook {
-        let token = match &flags.audit_webhook_token_file {
-            Some(path) => TokenFile::open("--audit-webhook-token-file", path).await.map(Some),
-            None => Ok(None),
-        };
-        let token = token.map_err(|error| Failure::Bad(error.into()))?;
-        let bound = listen::bind("--audit-webhook", &address.to_string()).await;
-        let listener = bound.map_err(|error| Failure::Other(error.into()))?;
-        sources.webhook = Some(AuditWebhook { listener, token });
-    }
-    Ok(sources)
 }
