@@ -247,6 +247,9 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) record: graph_service::options::Record,
 
+    #[command(flatten)]
+    pub(crate) audit: graph_service::options::Audit,
+
     /// The format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,

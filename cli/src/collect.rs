@@ -7,7 +7,7 @@ use crate::name;
 use crate::remote::{LOCAL, NAME_FLAG};
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
-use graph_service::options::advertised;
+use graph_service::options::{NotOpened, advertised};
 use graph_service::{Access as Callers, Config, Election, Flags, LeaseOptions, Reviewed};
 use kube_api::{Cluster, connect};
 use runtime::shutdown::Shutdown;
@@ -25,6 +25,10 @@ pub(crate) async fn run(flags: Collect, text: Flags) -> Result<(), Failure> {
     telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
     let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
     let caller = caller(&flags).await?;
+    let audit = flags.audit.open().await.map_err(|error| match error {
+        NotOpened::Token(_) => Failure::usage(error),
+        NotOpened::Listen(_) => anyhow::Error::from(error).into(),
+    })?;
     let cluster = connect(&flags.access.access(user_agent("ownergraph"))).await.map_err(Failure::usage)?;
     let (listener, grpc) = bind("--listen", flags.listen.unwrap_or(LOCAL)).await?;
     let (admin, admin_at) = bind("--admin-listen", flags.admin_listen).await?;
@@ -53,6 +57,7 @@ pub(crate) async fn run(flags: Collect, text: Flags) -> Result<(), Failure> {
             None => Callers::Open,
         },
         tls,
+        audit,
         executors: Executors {
             count: flags.executors,
             concurrency: flags.concurrency.concurrency(),
@@ -82,10 +87,16 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     flags.tls.check().map_err(Failure::usage)?;
     flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
     flags.traces.check().map_err(Failure::usage)?;
-    if listen == flags.admin_listen && listen.port() != 0 {
-        return Err(Failure::Usage(format!(
-            "--listen and --admin-listen are both {listen}: they need different addresses"
-        )));
+    flags.audit.check(flags.mode, flags.tls.is_tls()).map_err(Failure::Usage)?;
+    let webhook = flags.audit.audit_webhook.map(|address| ("--audit-webhook", address));
+    let addresses = [("--listen", listen), ("--admin-listen", flags.admin_listen)].into_iter().chain(webhook);
+    let addresses: Vec<(&str, SocketAddr)> = addresses.collect();
+    for (at, (flag, address)) in addresses.iter().enumerate() {
+        if let Some((other, _)) = addresses[..at].iter().find(|(_, other)| other == address && other.port() != 0) {
+            return Err(Failure::Usage(format!(
+                "{other} and {flag} are both {address}: they need different addresses"
+            )));
+        }
     }
     Ok(())
 }
@@ -145,6 +156,31 @@ pub(crate) fn election(elect: bool) -> Election {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser as _;
+
+    fn checked(flags: &[&str]) -> Result<(), Failure> {
+        let program = ["ownergraph", "collect"].iter().chain(flags);
+        let Command::Collect(flags) = Args::try_parse_from(program).unwrap().command else { panic!("not collect") };
+        check(&flags)
+    }
+
+    #[test]
+    fn the_audit_log_is_for_mode_observe() {
+        checked(&["--mode", "observe", "--audit-log", "a", "--audit-webhook", "127.0.0.1:7453"]).unwrap();
+        let cases: [(&[&str], &str); 3] = [
+            (&["--audit-log", "a"], "--audit-log needs --mode observe"),
+            (&["--mode", "observe", "--audit-webhook", "0.0.0.0:7453"], "is not a loopback address"),
+            (
+                &["--mode", "observe", "--audit-webhook", "127.0.0.1:7451"],
+                "--admin-listen and --audit-webhook are both",
+            ),
+        ];
+        for (flags, expected) in cases {
+            let Err(Failure::Usage(why)) = checked(flags) else { panic!("{flags:?}") };
+            assert!(why.contains(expected), "{why}");
+        }
+    }
 
     #[test]
     fn every_process_without_an_election_has_a_term_of_its_own() {

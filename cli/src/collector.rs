@@ -34,6 +34,8 @@ pub(crate) struct Setup {
     pub(crate) tls: Option<Arc<ServerTls>>,
     /// How callers at `listener` and `admin` are authenticated.
     pub(crate) access: graph_service::Access,
+    /// The audit log of the API server.
+    pub(crate) audit: graph_service::AuditSources,
     pub(crate) executors: Executors,
 }
 
@@ -82,7 +84,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         progress: observer.is_none(),
         access: setup.access,
         readers: graph_service::ReaderThreads::of_machine(),
-        audit: graph_service::AuditSources::default(),
+        audit: setup.audit,
         observer,
     };
     let graph_stop = Shutdown::new();

@@ -175,6 +175,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
         listener: None,
         tls: None,
         access: graph_service::Access::Open,
+        audit: graph_service::AuditSources::default(),
         executors: Executors {
             count: flags.executors,
             concurrency: executor_service::ConcurrencyOptions::ALONE,
