@@ -4,10 +4,11 @@
 use super::*;
 use crate::decisions::DecisionLog;
 use crate::grpc::access::redact;
+use crate::grpc::decisions::Decisions;
 use crate::grpc::followers::Followers;
 use crate::grpc::graph::Graph;
 use crate::grpc::rights::Right;
-use crate::grpc::small_world::{config, gated, reason, secrets, uid_of};
+use crate::grpc::small_world::{config, disagree, gated, reason, secrets, uid_of};
 use crate::messages::Leadership;
 use engine::leader::{Input, Leader, Mode};
 use engine::object::{
@@ -15,8 +16,10 @@ use engine::object::{
     ServedKind,
 };
 use engine::time::Time;
+use engine::work::Term;
 use futures::StreamExt as _;
-use proto::decision::v1beta1::DecisionEvent;
+use proto::decision::v1beta1::decision_service_server::DecisionService as _;
+use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, ListDisagreementsRequest, ListDisagreementsResponse};
 use proto::graph::v1beta1::export_graph_response::Part;
 use proto::graph::v1beta1::graph_service_server::GraphService as _;
 use proto::graph::v1beta1::watch_dependents_response::Event;
@@ -430,6 +433,45 @@ async fn decisions_name_what_may_be_seen() {
     admin.learn(["a"]).await.unwrap();
     assert_eq!(redact::events(&admin, events.clone()).await.unwrap(), events);
     assert_eq!(redact::events(&Visibility::default(), events.clone()).await.unwrap(), events);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_disagreements_names_what_may_be_seen() {
+    let oracle = Oracle::default().shows("tenant", "a").shows("admin", "");
+    let authenticator = oracle.authenticator();
+    let root = object("", "root", "9999999", &[]);
+    let nodes = GroupResource { group: "".into(), resource: "nodes".into() };
+    let mut given = vec![Input::TermGained(Term { election: "election".into(), number: 1 })];
+    given.extend(inputs());
+    given.push(Input::Deleted { collection: nodes, object: root });
+    let mut leader = Leader::new(config(Mode::Observe), 7);
+    disagree(&mut leader, given);
+    let (_leadership, known) = tokio::sync::watch::channel(Leadership::default());
+    let shared = gated(leader, DecisionLog::in_memory(), known, Some(Arc::clone(&authenticator)));
+    let service = Decisions::new(shared, Followers::new().1);
+    let list = async |user: &str, targets: Vec<ObjectFilter>| {
+        let include = vec![DecisionFilter { targets, ..Default::default() }];
+        let mut request = Request::new(ListDisagreementsRequest { include, ..Default::default() });
+        let right = Right { verb: "list", resource: "decisions" };
+        let visibility = Visibility::of(Arc::clone(&authenticator), Arc::new(caller(user)), right);
+        request.extensions_mut().insert(visibility);
+        service.list_disagreements(request).await.map(tonic::Response::into_inner)
+    };
+    let targets = |answer: &ListDisagreementsResponse| {
+        let mut targets: Vec<String> = answer.events.iter().map(|event| event.target.clone().unwrap().name).collect();
+        targets.sort();
+        targets
+    };
+    let all = list("admin", Vec::new()).await.unwrap();
+    assert_eq!(targets(&all), ["a1", "a4", "b1", "b5"]);
+    let seen = list("tenant", within(&["a"])).await.unwrap();
+    assert_eq!(targets(&seen), ["a1", "a4"]);
+    tells_nothing(&seen);
+    let owners = seen.events.iter().flat_map(|event| &event.owners);
+    let roots: Vec<_> = owners.filter(|edge| edge.owner_uid == "uid-root").collect();
+    assert!(roots.len() == 2 && roots.iter().all(|edge| edge.evidence.is_none()), "{roots:?}");
+    assert_eq!(why(list("tenant", Vec::new()).await), denied());
+    assert_eq!(why(list("tenant", within(&["a", "b"])).await), denied());
 }
 
 #[tokio::test(start_paused = true)]
