@@ -58,7 +58,7 @@ pub enum Class {
     /// Intended: the last change of the object is newer than the end of its owners. The other collector judges an object
     /// when an owner changes.
     OwnChange,
-    /// The object has more than 64 references, and the comparison reads 64.
+    /// Intended: the object has more than 64 references, and the comparison reads 64.
     TooManyReferences,
 }
 

@@ -215,8 +215,8 @@ pub(super) fn meaning(class: Class) -> &'static str {
         Class::OtherCoordinates => {
             "intended: the reference has the uid of an owner under another name, kind or namespace"
         }
-        Class::OwnChange => "intended: the object changed under an owner that was already gone or in deletion",
-        Class::TooManyReferences => "intended: the object has more references than this collector reads",
+        Class::OwnChange => "intended: the object changed after the end of its owners",
+        Class::TooManyReferences => "intended: the object has more than 64 references, and the comparison reads 64",
     }
 }
 
