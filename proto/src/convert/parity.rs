@@ -174,7 +174,7 @@ mod tests {
             classes: parity::Class::ALL.into_iter().map(class).collect(),
             ..GetParityResponse::default()
         };
-        let (counts, _) = super::counts(&forged, SystemTime::UNIX_EPOCH).unwrap();
+        let (counts, _) = counts(&forged, SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(counts.comparable(), 8 * COUNT_MAX);
     }
 }
