@@ -1,8 +1,8 @@
-import { create } from "@bufbuild/protobuf";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { describe, expect, test } from "vitest";
+import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
 import {
   NodeSchema,
   NodeState,
@@ -22,11 +22,9 @@ import { pattern, stateOf } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
 function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
-  const writer = new BinaryWriter().tag(1, 2).string(reason).tag(2, 2).string("ownergraph.dev");
-  for (const [key, value] of Object.entries(metadata))
-    writer.tag(3, 2).fork().tag(1, 2).string(key).tag(2, 2).string(value).join();
   const error = new ConnectError("words of the service", code);
-  error.details.push({ type: "google.rpc.ErrorInfo", value: writer.finish() });
+  const value = toBinary(ErrorInfoSchema, create(ErrorInfoSchema, { reason, domain: "ownergraph.dev", metadata }));
+  error.details.push({ type: ErrorInfoSchema.typeName, value });
   return error;
 }
 
@@ -136,6 +134,11 @@ describe("problems", () => {
     expect(wrong.words).toBe("You may not list graphobjects in all namespaces.");
     expect(wrong.next).toContain("Choose a namespace");
     expect(wrong.retry).toBe(false);
+  });
+  test("a detail that cannot be read leaves the words of the service", () => {
+    const error = new ConnectError("words of the service", Code.Unavailable);
+    error.details.push({ type: ErrorInfoSchema.typeName, value: new Uint8Array([0xff]) });
+    expect(problem(error).words).toContain("words of the service");
   });
   test("a change of leader is temporary", () => {
     expect(problem(serviceError(Code.Unavailable, "NOT_LEADER", { leader: "pod-1" }))).toEqual({

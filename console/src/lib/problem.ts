@@ -1,7 +1,7 @@
 // What is wrong, in words, and what the reader can do about it.
 
-import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { ErrorInfoSchema } from "../generated/google/rpc/error_details_pb.ts";
 import { BackendError } from "./backend.ts";
 
 export interface Problem {
@@ -12,40 +12,13 @@ export interface Problem {
   retry: boolean;
 }
 
-interface Info {
-  reason: string;
-  metadata: Record<string, string>;
-}
-
-/** Reads google.rpc.ErrorInfo, whose three fields do not merit generated code. */
-export function errorInfo(error: ConnectError): Info {
-  const info: Info = { reason: "", metadata: {} };
-  const detail = error.details.find((detail) => "type" in detail && detail.type === "google.rpc.ErrorInfo");
-  if (!detail || !("type" in detail)) return info;
-  const reader = new BinaryReader(detail.value);
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 1) info.reason = reader.string();
-    else if (field === 3) {
-      const end = reader.uint32() + reader.pos;
-      let key = "";
-      while (reader.pos < end) {
-        const [part] = reader.tag();
-        if (part === 1) key = reader.string();
-        else info.metadata[key] = reader.string();
-      }
-    } else reader.skip(wire);
-  }
-  return info;
-}
-
 export function problem(thrown: unknown): Problem {
   if (thrown instanceof BackendError) {
     if (thrown.status === 401) return expired;
     return { words: thrown.message, next: thrown.status === 0 ? away : "", retry: thrown.status === 0 };
   }
   const error = ConnectError.from(thrown);
-  const { reason, metadata } = errorInfo(error);
+  const { reason, metadata } = error.findDetails(ErrorInfoSchema)[0] ?? { reason: "", metadata: {} };
   const text = error.rawMessage;
   switch (reason) {
     case "NOT_LEADER": {
