@@ -11,7 +11,7 @@ import {
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { counted, instant, moment, span } from "./time.ts";
-import { shown } from "./words.ts";
+import { shown, visible } from "./words.ts";
 
 const NAMED_MAX = 3;
 
@@ -61,7 +61,7 @@ export function headline(answer: ExplainObjectResponse, now: number): string {
 
 export function reasonWords(reason: Reason): string {
   const who = some(reason.related, Number(reason.relatedCount));
-  const detail = reason.detail;
+  const detail = visible(reason.detail);
   const about = (words: string) => (detail ? `${words}: ${detail}` : words);
   const beside = (words: string) => (detail ? `${words} (${detail})` : words);
   const one = reason.relatedCount === 1n;

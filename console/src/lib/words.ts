@@ -133,11 +133,21 @@ export const action = (of: ItemKind): string => (of === ItemKind.UNSPECIFIED ? "
 export const guardKind = (of: Guard_Kind): string => phrase(Guard_Kind as never, of);
 export const disagreement = (of: Disagreement_Class): string => phrase(Disagreement_Class as never, of);
 
+/**
+ * A text from the cluster with its invisible characters written out. A reference can name an owner as it likes, with
+ * controls and with marks that turn the direction of writing.
+ */
+export const visible = (text: string): string =>
+  text.replace(
+    /[\p{Cc}\p{Cf}\u2028\u2029]/gu,
+    (character) => `\\u{${character.codePointAt(0)!.toString(16).padStart(4, "0")}}`,
+  );
+
 /** `Pod shop/web-1`, `Node n1`. */
 export function shown(ref: ObjectRef | undefined): string {
   if (!ref) return "an object";
   const name = ref.name === "" ? `uid ${ref.uid}` : ref.name;
-  return `${ref.kind || ref.resource} ${ref.namespace === "" ? "" : `${ref.namespace}/`}${name}`;
+  return visible(`${ref.kind || ref.resource} ${ref.namespace === "" ? "" : `${ref.namespace}/`}${name}`);
 }
 
 /** The shared part of the names of siblings: without hashes, random suffixes and ordinals. */

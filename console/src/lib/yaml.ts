@@ -3,11 +3,19 @@
 import type { Node } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { instant } from "./time.ts";
 
-/** JSON's form of a text is YAML too. Texts without a meaning of their own stay plain. */
+/**
+ * JSON's form of a text is YAML too. Texts without a meaning of their own stay plain. Of invisible characters JSON
+ * escapes few.
+ */
 function scalar(text: string): string {
   return /^[A-Za-z][\w./-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(text)
     ? text
-    : JSON.stringify(text);
+    : JSON.stringify(text).replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (character) =>
+        character
+          .split("")
+          .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+          .join(""),
+      );
 }
 
 export function yaml(node: Node): string {
