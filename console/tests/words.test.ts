@@ -10,15 +10,16 @@ import {
   ReasonSchema,
   Verdict,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import { BackendError } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
-import { byType, command, naming, quoted } from "../src/lib/commands.ts";
+import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
 import { csv, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
 import { changed, pageOf, parseSearch, refOf, scopeFilter } from "../src/lib/query.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
-import { pattern, stateOf } from "../src/lib/words.ts";
+import { pattern, shown, stateOf, visible } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
 function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
@@ -82,6 +83,21 @@ describe("commands", () => {
     );
     expect(byType({ ...ref, group: "", resource: "" })).toBe("Deployment/web");
   });
+  test("a command takes one namespace at a time", () => {
+    expect(scoped(undefined, "a,b", "stuck")).toBe("kubectl ownergraph stuck -n a; kubectl ownergraph stuck -n b");
+    expect(scoped(undefined, "", "stuck")).toBe("kubectl ownergraph stuck -A");
+  });
+  test("choices of decisions are spelled as the command does", () => {
+    expect(choosing("verdict", ["CONFIRMED", "HELD"])).toBe("--verdict=gone,held");
+    expect(choosing("cause", ["OWNERS_GONE"])).toBe("--cause=owners-gone");
+    expect(choosing("action", [])).toBeUndefined();
+  });
+  test("a control is written out, and no terminal obeys it", () => {
+    expect(quoted("a\n'\u001bb")).toBe("$'a\\x0a\\'\\x1bb'");
+  });
+  test("kubectl reads the object in the same cluster", () => {
+    expect(kubectl("prod", "get", ...naming(ref))).toBe("kubectl --context prod get deployments.apps/web -n shop");
+  });
   test("a word with a quote stays one word", () => expect(quoted("it's $HOME")).toBe(`'it'\\''s $HOME'`));
 });
 
@@ -93,6 +109,10 @@ describe("words", () => {
     ["api-key", "api-key"],
     ["entry-00012", "entry-*"],
   ])("the pattern of %s", (name, expected) => expect(pattern(name)).toBe(expected));
+  test("invisible characters of a name are shown", () => {
+    expect(visible("a\u202eb\n<b>")).toBe("a\\u{202e}b\\u{000a}<b>");
+    expect(shown(create(ObjectRefSchema, { kind: "Pod", name: "a\u200bb" }))).toBe("Pod a\\u{200b}b");
+  });
   test("states have a word and a tone", () => {
     expect(
       stateOf(
@@ -191,11 +211,12 @@ describe("plots", () => {
 test("YAML quotes what has a meaning of its own", () => {
   const node = create(NodeSchema, {
     ref: { group: "apps", version: "v1", kind: "Deployment", name: "web", namespace: "on", uid: "u" } as never,
-    annotations: { note: "a: b\n<b>" },
+    annotations: { note: "a: b\n<b>", hidden: "a\u202eb" },
     deleteTime: timestampFromMs(0),
   });
   const text = yaml(node);
   expect(text).toContain("apiVersion: apps/v1\n");
   expect(text).toContain('namespace: "on"');
   expect(text).toContain('note: "a: b\\n<b>"');
+  expect(text).toContain('hidden: "a\\u202eb"');
 });

@@ -26,6 +26,12 @@ export function pageOf(query: URLSearchParams): Page {
   return PAGES.includes(page) ? page : "overview";
 }
 
+/** What one page is about: another object, depth or scope is another page. */
+export const subject = (query: URLSearchParams): string =>
+  JSON.stringify(
+    ["page", "uid", "name", "ns", "kind", "resource", "group", "depth", "in"].map((name) => query.get(name)),
+  );
+
 /** The query with these changes. Undefined and empty values leave. */
 export function changed(query: URLSearchParams, changes: Record<string, string | undefined>): URLSearchParams {
   const next = new URLSearchParams(query);
