@@ -3,14 +3,16 @@
 import { untrack } from "svelte";
 import { follow } from "./follow.ts";
 import { type Problem, problem } from "./problem.ts";
+import { updates } from "./updates.svelte.ts";
 
 /** A hidden tab leaves its connections to others after this time: a browser has six for each origin. */
 const HIDDEN_MS = 20_000;
 
 export class Feed<M> {
-  state = $state<"connecting" | "live" | "waiting" | "failed" | "paused" | "hidden">("connecting");
+  state = $state<"connecting" | "live" | "between" | "waiting" | "failed" | "paused" | "hidden">("connecting");
   problem = $state.raw<Problem>();
   last = $state<number>();
+  /** When the next call begins, while there is none. */
   retryAt = $state<number>();
   #abort: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -23,23 +25,34 @@ export class Feed<M> {
   /** Follows until the returned function is called: an effect of Svelte. */
   start(): () => void {
     // What the call reads must not start it again: an effect that starts a feed names its own reasons.
-    untrack(() => this.#begin());
+    untrack(() => (updates.paused ? this.pause() : this.#begin()));
+    const leave = updates.join(this);
     document.addEventListener("visibilitychange", this.#seen);
     return () => {
+      leave();
       document.removeEventListener("visibilitychange", this.#seen);
       clearTimeout(this.#timer);
       this.#abort?.abort();
     };
   }
 
-  toggle(): void {
-    if (this.state === "paused") return this.#begin();
-    this.#abort?.abort();
-    this.state = "paused";
+  pause(): void {
+    this.#end("paused");
+  }
+
+  resume(): void {
+    if (this.state === "paused") this.#begin();
   }
 
   restart(): void {
     if (this.state !== "paused") this.#begin();
+  }
+
+  /** A stream that the page itself ends has no problem. */
+  #end(state: "paused" | "hidden"): void {
+    this.#abort?.abort();
+    this.state = state;
+    this.problem = undefined;
   }
 
   #begin(): void {
@@ -57,8 +70,8 @@ export class Feed<M> {
         },
         tell: (told) => {
           this.state = told.is;
-          this.problem = told.is === "live" ? undefined : problem(told.why);
-          this.retryAt = told.is === "waiting" ? told.until : undefined;
+          this.problem = "why" in told ? problem(told.why) : undefined;
+          this.retryAt = "until" in told ? told.until : undefined;
         },
         retries: (error) => problem(error).retry,
       },
@@ -70,9 +83,7 @@ export class Feed<M> {
     clearTimeout(this.#timer);
     if (document.hidden)
       this.#timer = setTimeout(() => {
-        if (this.state === "paused" || this.state === "failed") return;
-        this.#abort?.abort();
-        this.state = "hidden";
+        if (this.state !== "paused" && this.state !== "failed") this.#end("hidden");
       }, HIDDEN_MS);
     else if (this.state === "hidden") this.#begin();
   };

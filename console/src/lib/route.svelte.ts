@@ -1,10 +1,16 @@
 // The address of the page is its state.
 
-import { changed, pageOf } from "./query.ts";
+import { changed, pageOf, subject } from "./query.ts";
 
 class Route {
   query = $state.raw(new URLSearchParams(location.search));
   page = $derived(pageOf(this.query));
+  #adopted = $state.raw<{ from: string; to: string }>();
+  /** Changes with the subject of the page, and not with what the page itself learns about it. */
+  key = $derived.by(() => {
+    const now = subject(this.query);
+    return now === this.#adopted?.to ? this.#adopted.from : now;
+  });
 
   get(name: string): string {
     return this.query.get(name) ?? "";
@@ -13,6 +19,13 @@ class Route {
   /** Changes parameters. A `step` is a place that the button Back returns to. */
   set(changes: Record<string, string | undefined>, step = false): void {
     this.go(`?${changed(this.query, changes)}`, step);
+  }
+
+  /** Completes the name of the subject: the same page goes on under this address. */
+  adopt(changes: Record<string, string>): void {
+    const next = changed(this.query, changes);
+    this.#adopted = { from: this.key, to: subject(next) };
+    this.go(`?${next}`, false);
   }
 
   go(href: string, step = true): void {
