@@ -1,12 +1,10 @@
 // Reads of the decision log.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type {
-  DecisionEvent,
-  DecisionFilterSchema,
-  Phase,
-} from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { DecisionFilterSchema, Phase } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
+import { paged } from "./asked.svelte.ts";
 import { decisions } from "./clients.ts";
 
 export type Filter = MessageInitShape<typeof DecisionFilterSchema>;
@@ -23,15 +21,16 @@ export function aboutCascade(root: ObjectRef, phases: Phase[]): Filter[] {
   ];
 }
 
+/** Maximum number of pages of the log that the page reads at once. */
+const PAGES_MAX = 20;
+
 /** Kept events of a cascade, the newest first. */
-export async function past(root: ObjectRef, phases: Phase[], pagesMax = 20): Promise<DecisionEvent[]> {
-  const found: DecisionEvent[] = [];
-  let pageToken = "";
-  for (let page = 0; page < pagesMax; page += 1) {
-    const answer = await decisions.listDecisions({ include: aboutCascade(root, phases), pageSize: 1000, pageToken });
-    found.push(...answer.events);
-    pageToken = answer.nextPageToken;
-    if (!pageToken) break;
-  }
-  return found;
+export const past = (root: ObjectRef, phases: Phase[], signal?: AbortSignal) =>
+  kept({ include: aboutCascade(root, phases) }, signal);
+
+/** Kept events, the newest first. */
+export function kept(request: { include: Filter[]; startTime?: Timestamp }, signal?: AbortSignal) {
+  const read = (pageToken: string) =>
+    decisions.listDecisions({ ...request, pageSize: 1000, pageToken }, signal ? { signal } : {});
+  return paged(PAGES_MAX, read, ({ events }) => events);
 }

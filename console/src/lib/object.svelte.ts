@@ -6,37 +6,35 @@ import type {
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { app } from "./app.svelte.ts";
+import { Asked } from "./asked.svelte.ts";
 import { graph } from "./clients.ts";
-import { type Problem, problem } from "./problem.ts";
 
 const AGAIN_MS = 5000;
 
-export class Judged {
-  answer = $state.raw<ExplainObjectResponse>();
-  owners = $state.raw<ListOwnersResponse_Owner[]>([]);
-  problem = $state.raw<Problem>();
-
-  constructor(readonly ref: ObjectRef) {}
-
-  /** An effect of Svelte. */
-  start(): () => void {
-    void this.ask();
-    const timer = setInterval(() => document.hidden || void this.ask(), AGAIN_MS);
-    return () => clearInterval(timer);
+export class Judged extends Asked<{ explained: ExplainObjectResponse; owners: ListOwnersResponse_Owner[] }> {
+  constructor(given: ObjectRef) {
+    super(async (signal) => {
+      // A name can pass to another object: from the first answer on, the uid says which one is meant.
+      const ref = this.ref ?? given;
+      const [explained, owners] = await Promise.all([
+        graph.explainObject({ ref }, { signal }),
+        graph.listOwners({ ref, maxDepth: 1 }, { signal }).then(
+          (answer) => answer.owners,
+          () => this.answer?.owners ?? [],
+        ),
+      ]);
+      app.seen(explained.node?.deleteTime);
+      return { explained, owners };
+    }, AGAIN_MS);
   }
 
-  async ask(): Promise<void> {
-    try {
-      const [answer, { owners }] = await Promise.all([
-        graph.explainObject({ ref: this.ref }),
-        graph.listOwners({ ref: this.ref, maxDepth: 1 }).catch(() => ({ owners: [] })),
-      ]);
-      this.answer = answer;
-      this.owners = owners;
-      this.problem = undefined;
-      app.seen(answer.node?.deleteTime);
-    } catch (error) {
-      this.problem = problem(error);
-    }
+  get explained(): ExplainObjectResponse | undefined {
+    return this.answer?.explained;
+  }
+
+  /** The object with its uid, as soon as that is known. */
+  get ref(): ObjectRef | undefined {
+    const ref = this.explained?.node?.ref;
+    return ref?.uid ? ref : undefined;
   }
 }

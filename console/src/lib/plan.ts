@@ -6,6 +6,7 @@ import {
   PreviewDeletionResponse_Effect as Effect,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { type ObjectRef, PropagationPolicy } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
+import { paged } from "./asked.svelte.ts";
 import { graph } from "./clients.ts";
 import { count } from "./time.ts";
 
@@ -38,7 +39,7 @@ export interface Planned {
   more: boolean;
 }
 
-export async function planOf(ref: ObjectRef, policy: Policy): Promise<Planned> {
+export async function planOf(ref: ObjectRef, policy: Policy, signal: AbortSignal): Promise<Planned> {
   const propagationPolicy = POLICIES.find(({ name }) => name === policy)!.value;
   const request = {
     targets: [ref],
@@ -46,15 +47,9 @@ export async function planOf(ref: ObjectRef, policy: Policy): Promise<Planned> {
     pageSize: 1000,
     consistency: { requirement: { case: "latest" as const, value: true }, maxWait: { seconds: 10n } },
   };
-  const first = await graph.previewDeletion(request);
-  const entries = [...first.entries];
-  let pageToken = first.nextPageToken;
-  for (let page = 1; pageToken && page < PAGES_MAX; page += 1) {
-    const next = await graph.previewDeletion({ ...request, pageToken });
-    entries.push(...next.entries);
-    pageToken = next.nextPageToken;
-  }
-  return { first, entries, more: pageToken !== "" };
+  const read = (pageToken: string) => graph.previewDeletion({ ...request, pageToken }, { signal });
+  const { first, all, more } = await paged(PAGES_MAX, read, ({ entries }) => entries);
+  return { first, entries: all, more };
 }
 
 /** Why a plan is not certain, as sentences. */

@@ -18,9 +18,10 @@ export function problem(thrown: unknown): Problem {
     return { words: thrown.message, next: thrown.status === 0 ? away : "", retry: thrown.status === 0 };
   }
   const error = ConnectError.from(thrown);
-  const { reason, metadata } = error.findDetails(ErrorInfoSchema)[0] ?? { reason: "", metadata: {} };
+  const info = error.findDetails(ErrorInfoSchema)[0];
+  const metadata: Record<string, string> = info?.metadata ?? {};
   const text = error.rawMessage;
-  switch (reason) {
+  switch (info?.reason) {
     case "NOT_LEADER": {
       const leader = metadata["leader"];
       return { words: `This replica does not lead${leader ? `; ${leader} does` : ""}.`, next: "", retry: true };
@@ -63,6 +64,9 @@ export function problem(thrown: unknown): Problem {
         next: "Search for the name.",
         retry: false,
       };
+    case "PAGE_TOKEN_EXPIRED":
+    case "PAGE_TOKEN_MISMATCH":
+      return { words: "The list changed replicas or is too old to go on.", next: "", retry: true };
     case "NOT_OBSERVING":
       return { words: "The service enforces its decisions, so it compares nothing.", next: "", retry: false };
     case "LIMIT_EXCEEDED":

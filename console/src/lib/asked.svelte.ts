@@ -1,0 +1,77 @@
+// An answer that the page asks for again: only the newest question counts, and what is shown stays when one fails.
+
+import { type Problem, problem } from "./problem.ts";
+import { updates } from "./updates.svelte.ts";
+
+/** After a failure that can pass, the page asks again after this time. */
+export const RETRY_MS = 5000;
+
+export class Asked<A> {
+  answer = $state.raw<A>();
+  /** When the answer came, by the clock of this computer. */
+  at = $state<number>();
+  problem = $state.raw<Problem>();
+  #abort: AbortController | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #every: number | undefined;
+
+  /** With `every`, the question is repeated after that many milliseconds. */
+  constructor(
+    private readonly question: (signal: AbortSignal) => Promise<A>,
+    every?: number,
+  ) {
+    this.#every = every;
+  }
+
+  /** Asks until the returned function is called: an effect of Svelte, which starts again if the question changes. */
+  start(): () => void {
+    void this.ask();
+    return () => {
+      clearTimeout(this.#timer);
+      this.#abort?.abort();
+    };
+  }
+
+  async ask(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+    const { signal } = (this.#abort = new AbortController());
+    let again = this.#every;
+    try {
+      const answer = await this.question(signal);
+      if (signal.aborted) return;
+      this.answer = answer;
+      this.at = Date.now();
+      this.problem = undefined;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.problem = problem(error);
+      if (this.problem.retry) again = RETRY_MS;
+    }
+    if (again !== undefined) this.#wait(again);
+  }
+
+  #wait(ms: number): void {
+    this.#timer = setTimeout(() => {
+      if (document.hidden || updates.paused) this.#wait(ms);
+      else void this.ask();
+    }, ms);
+  }
+}
+
+/** Reads the first `pages` of a list. They come anew each time, because a token of a page is valid for minutes only. */
+export async function paged<A extends { nextPageToken: string }, T>(
+  pages: number,
+  read: (pageToken: string) => Promise<A>,
+  of: (answer: A) => T[],
+): Promise<{ first: A; all: T[]; more: boolean }> {
+  const first = await read("");
+  const all = [...of(first)];
+  let { nextPageToken } = first;
+  for (let page = 1; nextPageToken && page < pages; page += 1) {
+    const next = await read(nextPageToken);
+    all.push(...of(next));
+    ({ nextPageToken } = next);
+  }
+  return { first, all, more: nextPageToken !== "" };
+}
