@@ -1,7 +1,11 @@
 // The objects below one object, live.
 
-import type { Node, WatchDependentsResponse } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
-import { WatchDependentsResponse_ChangeType as ChangeType } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import { Code, ConnectError } from "@connectrpc/connect";
+import {
+  NodeState,
+  type WatchDependentsResponse,
+  WatchDependentsResponse_ChangeType as ChangeType,
+} from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import type { ObjectRef, ResponseMeta } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { app } from "./app.svelte.ts";
 import { graph } from "./clients.ts";
@@ -9,34 +13,58 @@ import { Feed } from "./feed.svelte.ts";
 import { millis } from "./time.ts";
 import type { Item } from "./tree.ts";
 
-/** The page shows many changes of one moment together. */
-const TOGETHER_MS = 200;
+/** The page shows many changes of one moment together: the more objects it has, the longer the moment. */
+const together = (objects: number) => Math.min(1000, 200 + objects / 20);
 const FLASH_MS = 1000;
+/** Maximum number of deletions that the page remembers. */
+const GONE_MAX = 100_000;
 
 export class Subtree {
   #items = new Map<string, Item>();
   /** A new array after changes; the objects in it are not copied. */
   items = $state.raw<Item[]>([]);
+  /** Whether all existing objects have come since the last start. */
   complete = $state(false);
   meta = $state.raw<ResponseMeta>();
   redacted = $state(0);
   /** Objects that changed within the last second. */
   flashes = $state.raw<ReadonlySet<string>>(new Set());
-  /** Objects that went since the page opened, with the time. */
-  gone: { at: number; node: Node }[] = [];
+  /** When an object went, by its uid, since the page opened. */
+  gone = new Map<string, number>();
   feed: Feed<WatchDependentsResponse>;
   #token = new Uint8Array();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #changed = new Set<string>();
+  /** What is shown is whole: until the next one is, it stays. */
+  #whole = false;
 
-  constructor(ref: ObjectRef, depth: number) {
+  constructor(ref: () => ObjectRef, depth: number) {
     this.feed = new Feed(
-      (signal) => graph.watchDependents({ ref, maxDepth: depth, resumeToken: this.#token }, { signal }),
-      (message) => this.#take(message),
+      (signal) => this.#open(ref(), depth, signal),
+      (message) => this.take(message),
     );
   }
 
-  #take({ event, resumeToken, meta }: WatchDependentsResponse): number | void {
+  async *#open(ref: ObjectRef, maxDepth: number, signal: AbortSignal): AsyncIterable<WatchDependentsResponse> {
+    // A stream without a token sends all objects, and none of those that went in between.
+    if (this.#token.length === 0) this.#restart();
+    try {
+      yield* graph.watchDependents({ ref, maxDepth, resumeToken: this.#token }, { signal });
+    } catch (error) {
+      const { code } = ConnectError.from(error);
+      const isRefused = code === Code.InvalidArgument || code === Code.FailedPrecondition;
+      if (!isRefused || this.#token.length === 0) throw error;
+      this.#token = new Uint8Array();
+      throw new ConnectError("the stream cannot go on where it stopped, and begins anew", Code.Aborted);
+    }
+  }
+
+  #restart(): void {
+    this.#items.clear();
+    this.complete = false;
+  }
+
+  take({ event, resumeToken, meta }: WatchDependentsResponse): number | void {
     if (meta) this.meta = meta;
     if (resumeToken.length > 0) this.#token = new Uint8Array(resumeToken);
     switch (event.case) {
@@ -46,7 +74,7 @@ export class Subtree {
           if (!node || !uid) continue;
           if (type === ChangeType.REMOVED) {
             this.#items.delete(uid);
-            this.gone.push({ at: Date.now(), node });
+            if (node.state === NodeState.GONE && this.gone.size < GONE_MAX) this.gone.set(uid, app.clock);
           } else this.#items.set(uid, { uid, node, edges, depth });
           if (this.complete) this.#changed.add(uid);
           app.seen(node.deleteTime);
@@ -61,8 +89,7 @@ export class Subtree {
         }
         return;
       case "reset":
-        this.#items.clear();
-        this.complete = false;
+        this.#restart();
         return;
       case "goingAway":
         return millis(event.value.reconnectAfter);
@@ -70,8 +97,11 @@ export class Subtree {
   }
 
   #show(): void {
+    if (this.#whole && !this.complete) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
+      if (this.#whole && !this.complete) return;
+      this.#whole = this.complete;
       this.items = [...this.#items.values()];
       const flashes = (this.flashes = this.#changed);
       this.#changed = new Set();
@@ -79,6 +109,6 @@ export class Subtree {
         setTimeout(() => {
           if (this.flashes === flashes) this.flashes = new Set();
         }, FLASH_MS);
-    }, TOGETHER_MS);
+    }, together(this.#items.size));
   }
 }
