@@ -1,10 +1,9 @@
-// The open decisions, and what ended since the page opened, from one stream of the decision log.
+// The open decisions, and what ended, from one stream of the decision log and the events that it keeps.
 
 import {
   type DecisionEvent,
   EventView,
   Phase,
-  type Position,
   type WatchDecisionsResponse,
 } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import { ItemKind } from "../generated/ownergraph/work/v1beta1/work_service_pb.ts";
@@ -18,7 +17,6 @@ import { isOpen } from "./words.ts";
 export interface Open {
   phase: Phase;
   kind: string;
-  since: number;
 }
 export interface Done {
   at: number;
@@ -30,75 +28,87 @@ export interface Done {
 }
 
 const DONE_MAX = 20_000;
+/** Copied at most once in this time: a burst of decisions is one change of the page. */
+const TOGETHER_MS = 500;
 
 export class Queue {
-  /** Copied at most once in this time: a burst of decisions is one change of the page. */
-  static readonly TOGETHER_MS = 500;
-  open = $state.raw<Map<string, Open>>(new Map());
+  open = $state.raw<ReadonlyMap<string, Open>>(new Map());
+  /** The oldest first. */
   done = $state.raw<Done[]>([]);
   feed: Feed<WatchDecisionsResponse>;
   #open = new Map<string, Open>();
-  #done: Done[] = [];
+  /** By decision: the log and the stream may both have an event. */
+  #done = new Map<string, Done>();
+  #whole = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #last: Position | undefined;
 
-  constructor(include: Filter[]) {
+  /** `kept` reads what ended before the stream began: at the start, and after each break. */
+  constructor(include: Filter[], kept: () => Promise<DecisionEvent[]>) {
     this.feed = new Feed(
       (signal) => {
-        // The open decisions come whole with each call.
+        // The open decisions come whole with each call; what is shown stays until they are there.
         this.#open.clear();
+        this.#whole = false;
         return decisions.watchDecisions(
           { start: { case: "openThenFollow", value: true }, include, acceptGaps: true, view: EventView.BASIC },
           { signal },
         );
       },
-      ({ event, position }) => {
-        if (event.case === "batch") for (const one of event.value.events) this.take(one);
+      ({ event }) => {
+        if (event.case === "goingAway") return millis(event.value.reconnectAfter);
+        if (event.case === "batch") this.take(event.value.events);
         else if (event.case === "gap") this.#open.clear();
-        else if (event.case === "goingAway") return millis(event.value.reconnectAfter);
-        this.#last = position ?? this.#last;
-        this.#show();
+        else if (event.case === "bookmark" && event.value.snapshotComplete) {
+          this.#whole = true;
+          this.#show();
+          // Some callers may not list: the stream alone then gives the numbers.
+          kept().then(
+            (events) => this.take(events),
+            () => {},
+          );
+        }
       },
     );
   }
 
-  /** Past events, in any order. */
-  remember(events: DecisionEvent[]): void {
-    for (const event of events) this.#end(event);
-    this.#done.sort((a, b) => a.at - b.at);
+  /** Events of the stream, or kept ones in any order. */
+  take(events: DecisionEvent[]): void {
+    for (const event of events) {
+      const { decisionId, phase, target } = event;
+      if (!target) continue;
+      app.seen(event.eventTime);
+      if (phase === Phase.CONFIRMED && event.kind === ItemKind.DELETE) this.#end(event, target);
+      if (isOpen(phase)) this.#open.set(decisionId, { phase, kind: target.kind });
+      else this.#open.delete(decisionId);
+    }
     this.#show();
   }
 
-  take(event: DecisionEvent): void {
-    if (!event.target) return;
-    app.seen(event.eventTime);
-    const at = instant(event.eventTime) ?? Date.now();
-    if (isOpen(event.phase)) {
-      const since = this.#open.get(event.decisionId)?.since ?? at;
-      this.#open.set(event.decisionId, { phase: event.phase, kind: event.target.kind, since });
-    } else this.#open.delete(event.decisionId);
-    if (event.position) this.#end(event);
-  }
-
-  #end(event: DecisionEvent): void {
-    if (event.phase !== Phase.CONFIRMED || event.kind !== ItemKind.DELETE || !event.target) return;
-    const at = instant(event.eventTime) ?? Date.now();
-    const began = instant(event.rootDeletionTime);
-    this.#done.push({
+  #end(
+    { decisionId, cause, eventTime, rootDeletionTime }: DecisionEvent,
+    { kind, uid }: { kind: string; uid: string },
+  ) {
+    const at = instant(eventTime) ?? app.clock;
+    const began = instant(rootDeletionTime);
+    this.#done.set(decisionId, {
       at,
-      cause: event.cause,
-      kind: event.target.kind,
-      uid: event.target.uid,
+      cause,
+      kind,
+      uid,
       took: began === undefined ? undefined : Math.max(0, at - began),
     });
-    if (this.#done.length > DONE_MAX) this.#done.splice(0, DONE_MAX / 4);
   }
 
   #show(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      this.open = new Map(this.#open);
-      this.done = [...this.#done];
-    }, Queue.TOGETHER_MS);
+      if (this.#whole) this.open = new Map(this.#open);
+      const done = [...this.#done].sort(([, a], [, b]) => a.at - b.at);
+      if (done.length > DONE_MAX) {
+        done.splice(0, done.length - (DONE_MAX * 3) / 4);
+        this.#done = new Map(done);
+      }
+      this.done = done.map(([, one]) => one);
+    }, TOGETHER_MS);
   }
 }
