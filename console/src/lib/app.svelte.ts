@@ -3,18 +3,42 @@
 import type { GetStatusResponse } from "../generated/ownergraph/admin/v1beta1/admin_service_pb.ts";
 import type { ResponseMeta } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { Asked } from "./asked.svelte.ts";
 import { session, type Session } from "./backend.ts";
 import { admin, decisions } from "./clients.ts";
 import { Feed } from "./feed.svelte.ts";
-import { type Problem, problem } from "./problem.ts";
 import { instant, millis } from "./time.ts";
 
 /** A difference of clocks below this is the way of the message. */
 const SKEW_MS = 5000;
 
+/** The session changes with the service behind the back end, and has the cluster's clock. */
+const SESSION_MS = 30_000;
+const SAMPLES_MAX = 900;
+
+/** One state of the queue, for plots. */
+export interface Sample {
+  at: number;
+  queued: number;
+  held: number;
+  backingOff: number;
+  /** In seconds. */
+  oldest: number;
+}
+
 class App {
-  session = $state.raw<Session>();
-  problem = $state.raw<Problem>();
+  #asked = new Asked<Session>(async () => {
+    const answer = await session();
+    this.#compare(answer);
+    decisions.getParity({}).then(
+      () => (this.observes = true),
+      (error) => {
+        if (ConnectError.from(error).code === Code.FailedPrecondition) this.observes = false;
+      },
+    );
+    return answer;
+  }, SESSION_MS);
   /** Whether the service is in mode observe: only then it compares. */
   observes = $state(false);
   status = $state.raw<GetStatusResponse>();
@@ -24,46 +48,56 @@ class App {
   skew = $state(0);
   /** What the last action did, for everyone and for screen readers. */
   notice = $state("");
-  samples: { at: number; status: GetStatusResponse }[] = $state.raw([]);
+  samples = $state.raw<Sample[]>([]);
   feed = new Feed(
     (signal) => admin.watchStatus({ minInterval: { seconds: 1n }, heartbeatInterval: { seconds: 5n } }, { signal }),
     ({ event }) => {
       if (event.case === "goingAway") return millis(event.value.reconnectAfter);
       if (event.case !== "status") return;
-      this.status = event.value;
-      this.samples = [...this.samples.slice(-899), { at: Date.now(), status: event.value }];
+      const { queuedItems, heldItems, backingOffItems, oldestQueuedAge } = (this.status = event.value);
+      const sample = {
+        at: this.clock,
+        queued: Number(queuedItems),
+        held: Number(heldItems),
+        backingOff: Number(backingOffItems),
+        oldest: (millis(oldestQueuedAge) ?? 0) / 1000,
+      };
+      this.samples = [...this.samples.slice(1 - SAMPLES_MAX), sample];
     },
   );
 
   start(): () => void {
     const timer = setInterval(() => (this.now = Date.now()), 1000);
-    void this.load();
-    const stop = this.feed.start();
-    return () => (clearInterval(timer), stop());
+    const ends = [this.#asked.start(), this.feed.start()];
+    return () => {
+      clearInterval(timer);
+      for (const end of ends) end();
+    };
   }
 
-  async load(): Promise<void> {
-    try {
-      this.session = await session();
-      this.problem = undefined;
-      decisions.getParity({}).then(
-        () => (this.observes = true),
-        () => {},
-      );
-      if (this.session.time) this.#differ(Date.parse(this.session.time) - Date.now());
-    } catch (error) {
-      this.problem = problem(error);
-    }
+  get session(): Session | undefined {
+    return this.#asked.answer;
+  }
+
+  get problem() {
+    return this.#asked.problem;
+  }
+
+  load(): Promise<void> {
+    return this.#asked.ask();
+  }
+
+  /** The clock of the API server shows both a clock that is behind and one that is ahead, and that it is set again. */
+  #compare({ time }: Session): void {
+    if (!time) return;
+    const skew = Date.parse(time) - Date.now();
+    this.skew = Math.abs(skew) > SKEW_MS ? Math.round(skew) : 0;
   }
 
   /** An instant of the cluster that lies in the future shows that the clock here is behind. */
   seen(at: Timestamp | undefined): void {
     const ahead = (instant(at) ?? 0) - Date.now();
-    if (ahead > SKEW_MS) this.#differ(ahead);
-  }
-
-  #differ(skew: number): void {
-    if (Math.abs(skew) > Math.max(SKEW_MS, Math.abs(this.skew))) this.skew = Math.round(skew);
+    if (ahead > Math.max(SKEW_MS, this.skew + SKEW_MS)) this.skew = Math.round(ahead);
   }
 
   /** The time of the cluster, for ages of its instants. */
