@@ -8,24 +8,24 @@ import {
   OwnerStanding,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { draw } from "../src/lib/picture.ts";
-import { buildTree, edgeClass, type Item, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
+import { buildTree, edgeClass, Item, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
 
 function item(name: string, depth: number, owner = "", more = {}): Item {
   const ref = { kind: "Pod", namespace: "shop", name, uid: name };
   const edges = owner
     ? [create(EdgeSchema, { ownerUid: owner, dependentUid: name, standing: OwnerStanding.SOLID })]
     : [];
-  return { uid: name, node: create(NodeSchema, { ref, state: NodeState.LIVE, ...more } as never), depth, edges };
+  return new Item(name, create(NodeSchema, { ref, state: NodeState.LIVE, ...more } as never), depth, edges);
 }
 const closed = { byDefault: () => true, toggled: new Set<string>(), fold: true };
 
 function archive(): { root: Item; below: Item[] } {
   const cluster = new Cluster();
   const entry = [...cluster.entries.values()].find(({ node }) => node.ref!.name === "everything")!;
-  const root = { uid: entry.node.ref!.uid, node: entry.node, depth: 0, edges: entry.edges };
+  const root = new Item(entry.node.ref!.uid, entry.node, 0, entry.edges);
   const below = cluster
     .below(root.uid)
-    .map(({ entry: { node, edges }, depth }) => ({ uid: node.ref!.uid, node, edges, depth }));
+    .map(({ entry: { node, edges }, depth }) => new Item(node.ref!.uid, node, depth, edges));
   return { root, below };
 }
 
@@ -50,14 +50,20 @@ describe("tree", () => {
     const claims = pods.slice(1).map(({ uid }) => item(`data-${uid}`, 2, uid));
     const tree = buildTree(item("root", 0), [...pods, ...claims]);
     const rows = rowsOf(tree, closed);
-    expect(rows.map(({ id, members }) => [id, members.length])).toEqual([
+    expect(rows.map(({ item, members }) => [item.uid, members.length])).toEqual([
       ["root", 0],
       ["web-0", 0],
-      ["~web-1", 7],
+      ["web-1", 7],
     ]);
-    const open = rowsOf(tree, { ...closed, toggled: new Set(["~web-1"]) });
+    const open = rowsOf(tree, { ...closed, toggled: new Set([rows[2]!.id]) });
     expect(open).toHaveLength(3 + 7 * 2);
     expect(open.at(-1)).toMatchObject({ level: 4, position: 1, siblings: 1 });
+  });
+  test("an open fold stays open when its first member goes", () => {
+    const pods = Array.from({ length: 8 }, (_, at) => item(`web-${at}`, 1, "root"));
+    const fold = (below: Item[]) => rowsOf(buildTree(item("root", 0), below), closed)[1]!;
+    expect(fold(pods).members).toHaveLength(8);
+    expect(fold(pods.slice(1)).id).toBe(fold(pods).id);
   });
   test("a filter keeps the owners of what matches, and counts the rest", () => {
     const tree = buildTree(item("root", 0), [item("a", 1, "root"), item("b", 2, "a"), item("c", 1, "root")]);
@@ -72,6 +78,12 @@ describe("tree", () => {
 });
 
 describe("picture", () => {
+  test("objects that own each other have one box each", () => {
+    const [a, b] = [item("a", 0, "b"), item("b", 1, "a")];
+    const { boxes, lines } = draw(buildTree(a, [b]), [b], { fold: false, by: "" });
+    expect(boxes.map(({ id }) => id)).toEqual(["a", "b"]);
+    expect(lines.map(({ extra }) => extra)).toEqual([false, true]);
+  });
   test("the limits", () => {
     expect([1000, 1001, 10_000, 10_001].map(limitFor)).toEqual([1000, 500, 500, 300]);
   });

@@ -47,6 +47,7 @@ export const BOX = { width: 196, height: 36 };
 const GAP = { x: 56, y: 10, leaf: 14 };
 /** Leaves of one owner stand in a grid from this number on: one column of hundreds of boxes is no picture. */
 const GRID_MIN = 9;
+const OWNERS_MAX = 20;
 
 export interface Wish {
   fold: boolean;
@@ -73,7 +74,7 @@ function allBoxes(tree: Tree, wish: Wish): Box[] {
     if (uids.length > 1) continue;
     // The last one that is put is the first one that is taken.
     for (const group of groups(tree, id, wish.fold, wish.kept, GROUPINGS[wish.by]).reverse())
-      todo.push({ uids: group, parent: id });
+      todo.push({ uids: group.uids, parent: id });
   }
   return boxes;
 }
@@ -127,7 +128,8 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
     return height;
   };
   const root = boxes[0]!;
-  const above = owners.slice(0, 20);
+  // An owner that the tree also has below the root has its box there, and a line of its own.
+  const above = owners.filter(({ uid }) => !tree.items.has(uid)).slice(0, OWNERS_MAX);
   const shift = above.length > 0 ? 1 : 0;
   const below = place(root, shift, 0);
   const height = Math.max(below, above.length * (BOX.height + GAP.y) - GAP.y);

@@ -11,7 +11,7 @@ import { app } from "./app.svelte.ts";
 import { graph } from "./clients.ts";
 import { Feed } from "./feed.svelte.ts";
 import { millis } from "./time.ts";
-import type { Item } from "./tree.ts";
+import { Item } from "./tree.ts";
 
 /** The page shows many changes of one moment together: the more objects it has, the longer the moment. */
 const together = (objects: number) => Math.min(1000, 200 + objects / 20);
@@ -75,7 +75,7 @@ export class Subtree {
           if (type === ChangeType.REMOVED) {
             this.#items.delete(uid);
             if (node.state === NodeState.GONE && this.gone.size < GONE_MAX) this.gone.set(uid, app.clock);
-          } else this.#items.set(uid, { uid, node, edges, depth });
+          } else this.#items.set(uid, new Item(uid, node, depth, edges));
           if (this.complete) this.#changed.add(uid);
           app.seen(node.deleteTime);
         }

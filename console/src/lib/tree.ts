@@ -2,14 +2,37 @@
 
 import { type Edge, type Node, OwnerStanding } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { groupBy } from "./group.ts";
-import { pattern, stateOf, type Tone } from "./words.ts";
+import { pattern, type State, stateOf, type Tone } from "./words.ts";
 
-export interface Item {
-  uid: string;
-  node: Node;
-  /** 0 is the root. */
-  depth: number;
-  edges: Edge[];
+/** One state of one object. What follows from it is computed once, because a tree is built with each change. */
+export class Item {
+  #state: State | undefined;
+  #order: string | undefined;
+  #likeness: string | undefined;
+
+  constructor(
+    readonly uid: string,
+    readonly node: Node,
+    /** 0 is the root. */
+    readonly depth: number,
+    readonly edges: Edge[],
+  ) {}
+
+  get state(): State {
+    return (this.#state ??= stateOf(this.node));
+  }
+
+  /** By kind, namespace and name. */
+  get order(): string {
+    const { kind, namespace, name } = this.node.ref!;
+    return (this.#order ??= `${kind}\0${namespace}\0${name}`);
+  }
+
+  /** What objects that fold have in common, apart from what is below them. */
+  get likeness(): string {
+    const { group, kind, namespace, name } = this.node.ref!;
+    return (this.#likeness ??= `${kind}.${group}/${namespace}/${pattern(name)} ${this.state.word}`);
+  }
 }
 
 export interface Tree {
@@ -36,9 +59,11 @@ export function buildTree(root: Item, below: Iterable<Item>): Tree {
     if (siblings) siblings.push(item.uid);
     else children.set(owner, [item.uid]);
   }
-  for (const siblings of children.values()) siblings.sort((a, b) => compare(items.get(a)!, items.get(b)!));
+  for (const siblings of children.values()) siblings.sort((a, b) => compare(items.get(a)!.order, items.get(b)!.order));
   return { root: root.uid, items, children, parent };
 }
+
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
 
 /** The owner under which an object stands: its controller if that is nearer to the root, so that there is no circle. */
 function place(item: Item, root: Item, items: Map<string, Item>): string {
@@ -51,12 +76,6 @@ function place(item: Item, root: Item, items: Map<string, Item>): string {
   }
   return found?.ownerUid ?? root.uid;
 }
-
-function compare(a: Item, b: Item): number {
-  const [left, right] = [a.node.ref!, b.node.ref!];
-  return text(left.kind, right.kind) || text(left.namespace, right.namespace) || text(left.name, right.name);
-}
-const text = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
 
 /** The reference by which an object stands under its parent. */
 export function parentEdge(tree: Tree, uid: string): Edge | undefined {
@@ -97,37 +116,58 @@ export interface Opening {
   kept?: ReadonlySet<string>;
 }
 
+export interface Group {
+  /** Stays while members come and go; empty for one object that stands alone. */
+  key: string;
+  uids: string[];
+}
+
 /** Siblings in the order of the tree. Those that are alike, with all that is below them, are one group. */
-export function groups(tree: Tree, owner: string, fold: boolean, kept?: ReadonlySet<string>, key = alike): string[][] {
+export function groups(
+  tree: Tree,
+  owner: string,
+  fold: boolean,
+  kept?: ReadonlySet<string>,
+  key: (tree: Tree, uid: string) => string | number = alike,
+): Group[] {
   let children = tree.children.get(owner) ?? NONE;
   if (kept) children = children.filter((uid) => kept.has(uid));
-  if (!fold || children.length < FOLD_MIN) return children.map((uid) => [uid]);
-  const byKey = new Map<string, string[]>();
-  for (const uid of children) {
-    const of = key(tree, uid);
-    const group = byKey.get(of);
-    if (group) group.push(uid);
-    else byKey.set(of, [uid]);
-  }
-  return [...byKey.values()].flatMap((group) => (group.length < FOLD_MIN ? group.map((uid) => [uid]) : [group]));
+  if (!fold || children.length < FOLD_MIN) return children.map(alone);
+  const keys = new Map<string, number>();
+  return [...groupBy(children, (uid) => key(tree, uid)).values()].flatMap((uids) => {
+    if (uids.length < FOLD_MIN) return uids.map(alone);
+    // Shapes are numbered anew in each tree, and what is below changes: neither is a part of the key.
+    const text = likeness(tree, uids[0]!);
+    const earlier = keys.get(text) ?? 0;
+    keys.set(text, earlier + 1);
+    return [{ key: `${text} ${earlier}`, uids }];
+  });
 }
+const alone = (uid: string): Group => ({ key: "", uids: [uid] });
 
-const shapes = new WeakMap<Tree, Map<string, string>>();
+/** Numbers of the shapes of a tree: comparing them is cheaper than comparing the texts, which contain each other. */
+interface Shapes {
+  byText: Map<string, number>;
+  byUid: Map<string, number>;
+}
+const shapes = new WeakMap<Tree, Shapes>();
 
-/** What objects that fold have in common. The text has its memory for each tree, because owners contain it. */
-function alike(tree: Tree, uid: string): string {
-  const known = shapes.get(tree) ?? new Map<string, string>();
-  shapes.set(tree, known);
-  const shape = known.get(uid);
-  if (shape !== undefined) return shape;
-  const item = tree.items.get(uid)!;
-  const { group, kind, namespace, name } = item.node.ref!;
+/** The shape of an object: its likeness, its reference, and the shapes of what is below it. */
+function alike(tree: Tree, uid: string): number {
+  let known = shapes.get(tree);
+  if (!known) shapes.set(tree, (known = { byText: new Map(), byUid: new Map() }));
+  const found = known.byUid.get(uid);
+  if (found !== undefined) return found;
   const below = groupBy(tree.children.get(uid) ?? NONE, (child) => alike(tree, child));
-  const words = [...below].map(([child, all]) => `${all.length} (${child})`).sort();
-  const found = `${kind}.${group}/${namespace}/${pattern(name)} ${stateOf(item.node).word} ${edgeClass(parentEdge(tree, uid))} ${words}`;
-  known.set(uid, found);
-  return found;
+  const words = [...below].map(([child, all]) => `${all.length}×${child}`).sort();
+  const text = `${likeness(tree, uid)} ${words}`;
+  const shape = known.byText.get(text) ?? known.byText.size;
+  known.byText.set(text, shape);
+  known.byUid.set(uid, shape);
+  return shape;
 }
+
+const likeness = (tree: Tree, uid: string) => `${tree.items.get(uid)!.likeness} ${edgeClass(parentEdge(tree, uid))}`;
 
 /** The number of objects below these. */
 export function countBelow(tree: Tree, uids: string[]): number {
@@ -145,7 +185,7 @@ export function countBelow(tree: Tree, uids: string[]): number {
 export const GROUPINGS: Record<string, (tree: Tree, uid: string) => string> = {
   kind: (tree, uid) => tree.items.get(uid)!.node.ref!.kind,
   namespace: (tree, uid) => tree.items.get(uid)!.node.ref!.namespace,
-  state: (tree, uid) => stateOf(tree.items.get(uid)!.node).word,
+  state: (tree, uid) => tree.items.get(uid)!.state.word,
 };
 
 export function rowsOf(tree: Tree, opening: Opening): Row[] {
@@ -159,9 +199,9 @@ export function rowsOf(tree: Tree, opening: Opening): Row[] {
     const open = expandable && isOpen(uid, level);
     rows.push({ id: uid, level, item, members: [], expandable, open, position, siblings });
     if (!open) return;
-    below.forEach((group, index) => {
+    below.forEach(({ key, uids: group }, index) => {
       if (group.length === 1) return visit(group[0]!, level + 1, index + 1, below.length);
-      const id = `~${group[0]}`;
+      const id = `~${uid} ${key}`;
       const first = tree.items.get(group[0]!)!;
       const unfolded = isOpen(id, level + 1, false);
       rows.push({
@@ -208,9 +248,7 @@ export function weight(item: Item): number {
   );
   const dangles = item.edges.some((edge) => edgeClass(edge) === "dangling");
   const near = Math.max(0, 100 - 40 * item.depth);
-  return (
-    WEIGHT[stateOf(item.node).tone] + (blocks || dangles ? 800 : 0) + near + Math.min(item.node.dependentCount, 30)
-  );
+  return WEIGHT[item.state.tone] + (blocks || dangles ? 800 : 0) + near + Math.min(item.node.dependentCount, 30);
 }
 
 /** The number of boxes that a browser draws. */
