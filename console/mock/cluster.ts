@@ -48,6 +48,8 @@ export class Cluster {
   watchers = new Set<(change: { entry: Entry; gone: boolean }) => void>();
   readers = new Set<(event: DecisionEvent) => void>();
   #uids = 0;
+  #storm: Entry | undefined;
+  #leaves: string[] = [];
   orders: Entry;
 
   constructor() {
@@ -167,6 +169,33 @@ export class Cluster {
       this.#remove(entry);
       this.record(entry, Phase.CONFIRMED, root);
     }
+  }
+
+  /** A cascade of its own, of which nothing goes until `blow`. */
+  storm(objects: number): void {
+    for (const uid of [this.#storm?.node.ref!.uid ?? "", ...this.#leaves]) this.entries.delete(uid);
+    const marked = timestampFromMs(Date.now());
+    const terminating = { state: NodeState.TERMINATING, deleteTime: marked, deletingDependents: true };
+    const root = (this.#storm = this.add("Database", "bulk", "storm", [], terminating));
+    const shards = Array.from({ length: 20 }, (_, at) => this.add("Shard", "bulk", `storm-${at}`, [root], terminating));
+    this.#leaves = Array.from({ length: objects - shards.length }, (_, at) => {
+      const leaf = this.add("ConfigMap", "bulk", `storm-${at % 20}-${at}`, [shards[at % 20]!], {
+        collecting: Collecting.QUEUED,
+      });
+      leaf.edges[0]!.standing = OwnerStanding.WAITING;
+      return leaf.node.ref!.uid;
+    });
+  }
+
+  /** Some objects of the storm go. Returns how many are left. */
+  blow(objects: number): number {
+    for (const uid of this.#leaves.splice(0, objects)) {
+      const entry = this.entries.get(uid)!;
+      for (const phase of [Phase.LEASED, Phase.SUCCEEDED]) this.record(entry, phase, this.#storm!.node.ref);
+      this.#remove(entry);
+      this.record(entry, Phase.CONFIRMED, this.#storm!.node.ref);
+    }
+    return this.#leaves.length;
   }
 
   #remove(entry: Entry): void {

@@ -9,39 +9,49 @@ const TOKEN = "mock";
 
 async function backend(): Promise<Connect.NextHandleFunction> {
   // Generated code exists only after `npm run generate`, and a build needs none of this.
-  const [{ connectNodeAdapter }, { Cluster }, { routes }] = await Promise.all([
+  const [{ connectNodeAdapter }, { Cluster }, { routes }, { failing, faults }] = await Promise.all([
     import("@connectrpc/connect-node"),
     import("./cluster.ts"),
     import("./services.ts"),
+    import("./faults.ts"),
   ]);
   const cluster = new Cluster();
   setInterval(() => cluster.tick(), 500).unref();
-  let away = false;
+  /** Lets so many objects of the storm go, each tenth of a second, until all are gone. */
+  const blow = (objects: number) => {
+    const timer = setInterval(() => cluster.blow(objects) === 0 && clearInterval(timer), 100).unref();
+  };
   const services = connectNodeAdapter({
     routes: routes(cluster),
     grpc: false,
     connect: false,
+    interceptors: [failing],
     fallback: (_, response) => {
       response.statusCode = 404;
       response.end();
     },
   });
   return (request, response, next) => {
-    const path = (request.url ?? "/").split("?")[0]!;
-    if (path === "/console/away") {
-      away = !away;
-      return answer(response, 200, { away });
+    const { pathname: path, searchParams } = new URL(request.url ?? "/", "http://mock");
+    if (path === "/console/mock") {
+      for (const [name, value] of searchParams) {
+        if (name === "storm") cluster.storm(Number(value));
+        else if (name === "blow") blow(Number(value));
+        else if (name in faults) faults[name as keyof typeof faults] = value === "on";
+      }
+      return answer(response, 200, faults);
     }
     const isCall = path.startsWith("/ownergraph.");
     if (!isCall && !path.startsWith("/console/")) return next();
-    if (request.headers["x-ownergraph-token"] !== TOKEN)
+    if (faults.expired || request.headers["x-ownergraph-token"] !== TOKEN)
       return answer(response, 401, { error: "the token is not valid" });
-    if (isCall) return away ? answer(response, 503, {}) : services(request, response);
-    void read(request).then((body) => local(path, body, response));
+    if (faults.away) return answer(response, 503, {});
+    if (isCall) return services(request, response);
+    void read(request).then((body) => local(path, body, response, faults.skew ? 3_600_000 : 0));
   };
 }
 
-function local(path: string, body: Record<string, string>, response: ServerResponse): void {
+function local(path: string, body: Record<string, string>, response: ServerResponse, skew: number): void {
   switch (path) {
     case "/console/session":
       return answer(response, 200, {
@@ -51,7 +61,7 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
         version: "0.1.0",
         canWrite: true,
         service: { address: "127.0.0.1:7070", mode: "service" },
-        time: new Date().toISOString(),
+        time: new Date(Date.now() + skew).toISOString(),
       });
     case "/console/access":
       return answer(response, 200, { allowed: body["namespace"] !== "billing", reason: "" });

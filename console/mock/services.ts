@@ -35,6 +35,7 @@ import {
   ResponseMetaSchema,
 } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import type { Cluster, Entry } from "./cluster.ts";
+import { faults } from "./faults.ts";
 import { coverage, disagreements, executors, guards, parity } from "./guards.ts";
 
 const DIGEST = "1f6d08a22f7e9d0d";
@@ -60,11 +61,12 @@ async function* pushed<T>(
   context.signal.addEventListener("abort", () => wake());
   try {
     while (!context.signal.aborted) {
-      if (waiting.length === 0)
+      if (waiting.length === 0 || faults.mute)
         await new Promise<void>((resolve) => {
           wake = resolve;
           setTimeout(resolve, 2000);
         });
+      if (faults.mute) continue;
       const batch = waiting;
       waiting = [];
       yield batch;
@@ -209,7 +211,9 @@ export function routes(cluster: Cluster) {
           context,
         );
         for await (const batch of changes) {
-          const value = batch
+          // Each object at most once, in its last state.
+          const last = new Map(batch.map((change) => [change.entry.node.ref!.uid, change]));
+          const value = [...last.values()]
             .filter(({ entry }) => known.has(entry.node.ref!.uid))
             .map(({ entry, gone }) => ({
               type: gone ? ChangeType.REMOVED : ChangeType.CHANGED,
@@ -379,7 +383,7 @@ export function routes(cluster: Cluster) {
       getStatus: status,
       async *watchStatus(_, context) {
         while (!context.signal.aborted) {
-          yield { event: { case: "status" as const, value: status() } };
+          if (!faults.mute) yield { event: { case: "status" as const, value: status() } };
           await new Promise((resolve) => setTimeout(resolve, 1000));
         }
       },

@@ -1,0 +1,50 @@
+// What can go wrong with the service, switched by the tests with GET /console/mock.
+
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
+
+export const faults = {
+  /** Nothing answers. */
+  away: false,
+  /** The token is not valid any more. */
+  expired: false,
+  /** No replica leads. */
+  election: false,
+  /** Streams stay open, and send nothing. */
+  mute: false,
+  /** The caller has rights in namespaces only. */
+  narrow: false,
+  /** The clock of the cluster is an hour ahead. */
+  skew: false,
+};
+
+const refuse = (words: string, code: Code, reason: string, metadata: Record<string, string> = {}) =>
+  new ConnectError(words, code, undefined, [
+    { desc: ErrorInfoSchema, value: { reason, domain: "ownergraph.dev", metadata } },
+  ]);
+
+/** Whether a request names an object or namespaces: others need the right for all of them. */
+function isNarrow(message: object): boolean {
+  const text = JSON.stringify(message, (_, value) => (typeof value === "bigint" ? `${value}` : (value as unknown)));
+  return !text.includes('"include"') || /"(namespaces|uids)":\["/.test(text);
+}
+
+export const failing: Interceptor = (next) => async (request) => {
+  if (faults.election) throw refuse("no leader", Code.Unavailable, "NO_LEADER");
+  const check = (message: object) => {
+    if (faults.narrow && !isNarrow(message))
+      throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "graphobjects" });
+  };
+  if (!request.stream) {
+    check(request.message);
+    return next(request);
+  }
+  const { message } = request;
+  async function* checked() {
+    for await (const one of message) {
+      check(one);
+      yield one;
+    }
+  }
+  return next({ ...request, message: checked() });
+};
