@@ -1,6 +1,7 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
+import { budget } from "./budget.ts";
 import { POLICY } from "./csp.ts";
 import { mock } from "./mock/plugin.ts";
 
@@ -18,7 +19,7 @@ const policy: Plugin = {
 };
 
 export default defineConfig({
-  plugins: [svelte(), policy, mock()],
+  plugins: [svelte(), policy, budget, mock()],
   // An inlined asset would need `data:` in more places of the policy than images.
   build: { target: "es2023", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   test: { include: ["tests/*.test.ts"], environment: "node" },

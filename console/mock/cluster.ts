@@ -286,6 +286,11 @@ export class Cluster {
     const lost = this.add("ConfigMap", "shop", "lost-owner", [], { state: NodeState.VIRTUAL });
     const secret = this.add("Secret", "shop", "leftover");
     this.own(lost, secret, false, OwnerStanding.DANGLING);
+    // References name owners as they like.
+    const odd = this.add("ConfigMap", "shop", "<img src=x onerror=alert(1)>\u202egnp", [], {
+      state: NodeState.VIRTUAL,
+    });
+    this.own(odd, this.add("Secret", "shop", "odd-owner"), false, OwnerStanding.DANGLING);
     const elsewhere = this.add("ConfigMap", "billing", "misplaced");
     this.own([...this.entries.values()][0]!, elsewhere, false, OwnerStanding.WRONG_NAMESPACE);
     const waiting = {

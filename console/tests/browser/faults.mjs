@@ -1,0 +1,121 @@
+// Bad input and bad days: the page says what is wrong, keeps what it showed with its age, and recovers by itself.
+
+import { assert, check, go, mock, open, origin, PAGES, shots, WEB } from "./harness.mjs";
+
+const { context, page } = await open();
+const says = (words, timeout = 30_000) =>
+  page.waitForFunction((words) => document.body.innerText.includes(words), words, { timeout });
+const unsays = (words) =>
+  page.waitForFunction((words) => !document.body.innerText.includes(words), words, { timeout: 30_000 });
+
+for (const [name, fault, words] of [
+  ["the service is away", "away", "The service does not answer"],
+  ["the leader changes", "election", "No replica leads at the moment"],
+]) {
+  await check(`${name}: the page keeps what it shows, and comes back`, async () => {
+    await go(page, `?page=object&${WEB}&view=tree`);
+    await page.waitForSelector("text=web-settings");
+    await mock(`${fault}=on`);
+    try {
+      await page.waitForSelector("text=/not live, .* old; next try/", { timeout: 30_000 });
+      await says(words);
+      await page.screenshot({ path: `${shots}${fault}.png` });
+      assert(await page.isVisible("text=web-settings"), "the rows are gone");
+    } finally {
+      await mock(`${fault}=off`);
+    }
+    await unsays("not live");
+    await unsays(words);
+  });
+}
+await check("pages without a stream come back too", async () => {
+  await go(page, PAGES.stuck);
+  await page.waitForSelector("[role=grid] [role=row]");
+  await mock("away=on");
+  try {
+    await page.keyboard.press("r");
+    await says("The service does not answer");
+    assert((await page.locator("[role=grid] [role=row]").count()) > 1, "the rows are gone");
+    assert(await page.isVisible("text=/\\d s old/"), "no age");
+  } finally {
+    await mock("away=off");
+  }
+  await unsays("The service does not answer");
+});
+await check("a stream that stops without an end is noticed", async () => {
+  await page.clock.install();
+  await go(page, `?page=object&${WEB}&view=tree`);
+  await page.waitForSelector("text=web-settings");
+  await mock("mute=on", false);
+  try {
+    await page.clock.fastForward(20_000);
+    await page.waitForSelector("text=/no message for \\d+ s/");
+    await page.clock.fastForward(20_000);
+    await says("no message for 35 s");
+    assert(await page.isVisible("text=web-settings"), "the rows are gone");
+  } finally {
+    await mock("mute=off", false);
+  }
+  await page.clock.fastForward(20_000);
+  await unsays("no message for");
+});
+await check("an expired token is said once", async () => {
+  const { context, page } = await open();
+  await go(page, PAGES.overview);
+  await mock("expired=on");
+  try {
+    await page.keyboard.press("r");
+    await page.waitForSelector("text=The token of this page is not valid any more.", { timeout: 30_000 });
+    await page.screenshot({ path: `${shots}expired.png` });
+    assert(await page.isVisible("text=Backlog"), "what was shown is gone");
+  } finally {
+    await mock("expired=off");
+  }
+  await context.close();
+});
+await check("a page without a valid token says so", async () => {
+  const { context, page } = await open();
+  await page.goto(`${origin}/#token=other`);
+  await page.waitForSelector("text=The token of this page is not valid any more.");
+  await page.screenshot({ path: `${shots}token.png` });
+  await context.close();
+});
+await check("rights for one namespace: the page says what to choose, and works then", async () => {
+  const { context, page } = await open();
+  await mock("narrow=on");
+  try {
+    await go(page, PAGES.stuck);
+    await page.waitForSelector("text=Choose a namespace at the top of the page");
+    await page.screenshot({ path: `${shots}narrow.png` });
+    await page.fill("#scope", "shop");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("[role=grid] >> text=orders-nightly");
+    await go(page, "?page=decisions&in=shop");
+    await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+  } finally {
+    await mock("narrow=off");
+  }
+  await context.close();
+});
+await check("a wrong clock is said, and corrected", async () => {
+  const { context, page } = await open();
+  await mock("skew=on", false);
+  try {
+    await go(page, PAGES.overview);
+    await page.waitForSelector("text=/The clock of this computer is behind the cluster's by/");
+  } finally {
+    await mock("skew=off", false);
+  }
+  await go(page, PAGES.overview);
+  await page.waitForFunction(() => !document.body.innerText.includes("The clock of this computer"));
+  await context.close();
+});
+await check("names with markup and controls are text", async () => {
+  const { context, page, errors } = await open();
+  await go(page, PAGES.orphans);
+  await page.waitForSelector("[role=grid] >> text=<img src=x onerror=alert(1)>\\u{202e}");
+  assert((await page.locator("main img").count()) === 0, "a name became an element");
+  assert(errors.length === 0, errors.join("; "));
+  await context.close();
+});
+await context.close();

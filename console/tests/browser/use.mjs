@@ -1,0 +1,157 @@
+// What readers do with the pages.
+
+import { assert, check, go as show, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+
+const { context, page, errors } = await open();
+const go = (query) => show(page, query);
+
+await check("the tree is walked by keys", async () => {
+  await go(`?page=object&${WEB}&view=tree`);
+  const grid = page.locator("[role=treegrid]");
+  await page.waitForFunction(() => document.querySelectorAll("[role=treegrid] [role=row]").length > 5);
+  await grid.focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.waitForFunction(() => document.querySelectorAll("[role=treegrid] [role=row]").length === 2);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  const active = await grid.getAttribute("aria-activedescendant");
+  assert((await page.locator(`[id="${active}"]`).getAttribute("aria-level")) === "2", "the second row is not active");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => !location.search.includes("name=web&"));
+});
+await check("the keys of views, help and search work", async () => {
+  await go(`?page=object&${WEB}`);
+  await page.locator("h1").focus();
+  for (const [key, view] of [
+    ["2", "tree"],
+    ["3", "table"],
+    ["4", "timeline"],
+    ["1", "graph"],
+  ]) {
+    await page.keyboard.press(key);
+    assert(page.url().includes(`view=${view}`), `${key} does not show ${view}`);
+  }
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog[open]");
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => document.querySelector("dialog[open]") === null);
+  await page.keyboard.press("/");
+  await page.keyboard.type("2xk8q");
+  await page.keyboard.press("Enter");
+  await page.locator("[role=search] a").first().click();
+  await page.waitForFunction(() => location.search.includes("web-7f9c-2xk8q"));
+  await page.waitForFunction(() => document.querySelector("[role=search] a") === null);
+});
+await check("an address by name becomes one by uid, on the same page", async () => {
+  await page.goto(`${page.url().split("?")[0]}?page=object&${WEB}&view=tree`);
+  await page.waitForSelector("[role=treegrid]");
+  await page.evaluate(() => (document.querySelector("main h1").dataset.same = "yes"));
+  await page.waitForFunction(() => location.search.includes("uid="));
+  assert((await page.locator("h1[data-same=yes]").count()) === 1, "the page was made anew");
+});
+await check("filters are chips, and one says how much they hide", async () => {
+  await go(`?page=object&${WEB}&view=table`);
+  await page.click('[aria-label="kinds"] button:text-is("Pod")');
+  await page.click("text=/^\\d+ filtered/");
+  await page.waitForFunction(() => !location.search.includes("kinds="));
+});
+await check("paused updates stop the page, and go on", async () => {
+  await go(PAGES.decisions);
+  const status = page.locator("main p[role=status]");
+  await page.keyboard.press("p");
+  await page.waitForSelector("text=/updates are paused, .* old/");
+  const before = await status.innerText();
+  // The state at the top stands still too: its age grows, and the log does not.
+  await page.waitForFunction(() => /paused, [2-9]\.\d s old/.test(document.body.innerText));
+  assert((await status.innerText()) === before, "the log goes on");
+  await page.keyboard.press("p");
+  await page.waitForFunction((before) => document.querySelector("main p[role=status]").innerText !== before, before);
+});
+await check("the row of the keyboard stays with its decision", async () => {
+  await go(PAGES.decisions);
+  await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+  await page.locator("[role=grid]").focus();
+  await page.keyboard.press("ArrowDown");
+  const marked = () =>
+    page.evaluate(
+      () => document.querySelector("[role=grid] [aria-selected=true]")?.querySelectorAll("a")[0]?.innerText,
+    );
+  const before = await marked();
+  const count = await page.locator("main p[role=status]").innerText();
+  await page.waitForFunction((count) => document.querySelector("main p[role=status]").innerText !== count, count);
+  assert((await marked()) === before, `the row was ${before} and is ${await marked()}`);
+});
+await check("a deletion needs the name, also from an address by uid", async () => {
+  await go(`?page=object&${WEB}`);
+  await page.waitForFunction(() => location.search.includes("uid="));
+  await page.click("main header >> text=Plan a deletion");
+  await page.click("text=Delete…");
+  const button = page.locator("dialog button.danger");
+  assert(await button.isDisabled(), "the button is enabled at once");
+  await page.screenshot({ path: `${shots}delete.png` });
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await page.fill("dialog input[size='30']", "web");
+  const [request] = await Promise.all([page.waitForRequest("**/console/delete"), button.click()]);
+  const { version, resource, uid } = request.postDataJSON();
+  assert(version === "v1" && resource === "deployments" && uid !== "", `${version} ${resource} ${uid}`);
+  await page.waitForFunction(() => location.search.includes("page=cascade"));
+});
+await check("a plot is exported", async () => {
+  await go(PAGES.overview);
+  const figure = page.locator("figure", { hasText: "per second" });
+  await figure.locator("svg").waitFor({ state: "visible" });
+  for (const kind of ["SVG", "PNG", "CSV"]) {
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      figure.locator(`button:text-is("${kind}")`).click(),
+    ]);
+    assert(download.suggestedFilename().endsWith(kind.toLowerCase()), download.suggestedFilename());
+    await download.saveAs(`${shots}plot.${kind.toLowerCase()}`);
+  }
+  await figure.locator('button:text-is("PromQL")').click();
+  assert((await figure.locator("pre").innerText()).includes("ownergraph_objects_removed_total"), "no PromQL");
+});
+await check("each page has its command and its link", async () => {
+  for (const [name, query] of Object.entries(PAGES)) {
+    await go(query);
+    await page.click("text=Copy kubectl command");
+    const command = await page.evaluate(() => navigator.clipboard.readText());
+    assert(command.startsWith("kubectl ownergraph --context mock "), `${name}: ${command}`);
+    await page.click("text=Copy link");
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    assert(link.includes("cluster=mock") && !link.includes("token"), `${name}: ${link}`);
+  }
+  await go(`?page=object&${WEB}`);
+  await page.click("text=Copy kubectl command");
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  assert(command === "kubectl ownergraph --context mock tree deployments.apps/web -n shop", command);
+});
+await check("a guard is approved", async () => {
+  await go(PAGES.guards);
+  await page.click("text=Approve…");
+  await page.waitForSelector("dialog[open]");
+  await page.click("dialog button.danger");
+  await page.waitForSelector("text=is approved");
+});
+await check("decisions are shown as they are made", async () => {
+  await go(PAGES.decisions);
+  await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+  const first = await page.locator("main p[role=status]").innerText();
+  await page.waitForFunction((first) => document.querySelector("main p[role=status]")?.innerText !== first, first);
+});
+await check("the filters of decisions reach the service, and its error is shown", async () => {
+  await go(PAGES.decisions);
+  await page.fill("#cel", "nonsense == 1");
+  await page.click("text=Apply");
+  await page.waitForSelector("text=unknown variable nonsense");
+});
+await check("an address with words that no service knows is no error", async () => {
+  await go("?page=decisions&phases=NONSENSE&since=soon");
+  await page.waitForSelector("text=not a time");
+  await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+});
+await check("none of these is an error for the browser", () => assert(errors.length === 0, errors.join("; ")));
+await context.close();
