@@ -1,6 +1,8 @@
 // Calls of the local back end, and the token that lets this page, and no other one, make them.
 
 const KEY = "ownergraph-token";
+/** The back end itself ends each action in less. */
+const TIMEOUT_MS = 90_000;
 export const TOKEN_HEADER = "X-Ownergraph-Token";
 
 export interface Session {
@@ -61,9 +63,11 @@ async function call<T>(path: string, body?: unknown): Promise<T> {
   const method = body === undefined ? "GET" : "POST";
   let response: Response;
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal });
   } catch {
-    throw new BackendError("The console's back end does not answer.", 0);
+    const doubt = body === undefined ? "" : " It is not known whether the action was carried out.";
+    throw new BackendError(`The console's back end does not answer.${doubt}`, 0);
   }
   const answer: unknown = await response.json().catch(() => null);
   const error = (answer as { error?: string } | null)?.error;
