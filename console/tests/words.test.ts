@@ -69,6 +69,10 @@ describe("query", () => {
     ["Database/orders", { kind: "Database", name: "orders" }],
     ["00000000-0000-4000-8000-000000000001", { uid: "00000000-0000-4000-8000-000000000001" }],
   ])("%s", (typed, ref) => expect(parseSearch(typed, "")).toMatchObject({ ref }));
+  test("a kind without a namespace is not in the scope of the search", () => {
+    expect(parseSearch("node/n1", "shop")).toMatchObject({ ref: { resource: "nodes", namespace: "" } });
+    expect(parseSearch("pod/a", "shop")).toMatchObject({ ref: { resource: "pods", namespace: "shop" } });
+  });
   test("anything else is a part of a name", () => {
     expect(parseSearch("web", "shop")).toEqual({ text: "web", namespace: "shop" });
     expect(parseSearch("  ", "")).toBeUndefined();

@@ -83,6 +83,9 @@ export function scopeFilter(query: URLSearchParams): MessageInitShape<typeof Obj
   return namespaces.length > 0 ? [{ namespaces }] : [];
 }
 
+/** Of these, the kinds without a namespace. */
+const CLUSTER_SCOPED = ["namespaces", "nodes", "persistentvolumes", "customresourcedefinitions"];
+
 /** Kinds that kubectl users shorten. Other short names belong to definitions, which only the API server knows. */
 const SHORT: Record<string, [string, string]> = {
   cm: ["", "configmaps"],
@@ -105,6 +108,8 @@ const SHORT: Record<string, [string, string]> = {
   node: ["", "nodes"],
   pvc: ["", "persistentvolumeclaims"],
   pv: ["", "persistentvolumes"],
+  nodes: ["", "nodes"],
+  namespaces: ["", "namespaces"],
   sa: ["", "serviceaccounts"],
   secret: ["", "secrets"],
   configmap: ["", "configmaps"],
@@ -129,7 +134,11 @@ export function parseSearch(typed: string, scope: string): Search {
   const [type, name] = words.length === 2 ? words : words[0]!.includes("/") ? words[0]!.split("/") : [];
   if (!type || !name) return { text: words.join(" "), namespace };
   const short = SHORT[type.toLowerCase()];
-  if (short) return { ref: create(ObjectRefSchema, { group: short[0], resource: short[1], namespace, name }) };
+  if (short) {
+    const [group, resource] = short;
+    const within = CLUSTER_SCOPED.includes(resource) ? "" : namespace;
+    return { ref: create(ObjectRefSchema, { group, resource, namespace: within, name }) };
+  }
   const dot = type.indexOf(".");
   const [plain, group] = dot > 0 ? [type.slice(0, dot), type.slice(dot + 1)] : [type, ""];
   // The service compares kinds as they are written, and plural names in lower case.
