@@ -1,5 +1,6 @@
 // An answer that the page asks for again: only the newest question counts, and what is shown stays when one fails.
 
+import { untrack } from "svelte";
 import { type Problem, problem } from "./problem.ts";
 import { updates } from "./updates.svelte.ts";
 
@@ -23,9 +24,10 @@ export class Asked<A> {
     this.#every = every;
   }
 
-  /** Asks until the returned function is called: an effect of Svelte, which starts again if the question changes. */
+  /** Asks until the returned function is called: an effect of Svelte. */
   start(): () => void {
-    void this.ask();
+    // What the question reads must not start it again: an effect that starts it names its own reasons.
+    untrack(() => void this.ask());
     return () => {
       clearTimeout(this.#timer);
       this.#abort?.abort();

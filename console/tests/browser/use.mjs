@@ -51,6 +51,15 @@ await check("an address by name becomes one by uid, on the same page", async () 
   await page.waitForFunction(() => location.search.includes("uid="));
   assert((await page.locator("h1[data-same=yes]").count()) === 1, "the page was made anew");
 });
+await check("the page asks about an object every few seconds, and not more often", async () => {
+  await go(`?page=object&${WEB}&view=tree`);
+  const asked = () => page.waitForRequest("**/ExplainObject");
+  await asked();
+  const before = performance.now();
+  await asked();
+  const ms = performance.now() - before;
+  assert(ms > 3000, `it asks again after ${ms.toFixed(0)} ms`);
+});
 await check("filters are chips, and one says how much they hide", async () => {
   await go(`?page=object&${WEB}&view=table`);
   await page.click('[aria-label="kinds"] button:text-is("Pod")');
