@@ -40,6 +40,13 @@ test("a tree grows while it is read for the first time", () => {
   subtree.take(batch(ChangeType.PRESENT, "a"));
   expect(shown(subtree)).toEqual(["a"]);
 });
+test("a tree is whole when it shows all objects, and not before", () => {
+  const subtree = new Subtree(() => create(ObjectRefSchema), 1);
+  for (const message of [batch(ChangeType.PRESENT, "a"), whole]) subtree.take(message);
+  expect([subtree.items.length, subtree.complete]).toEqual([0, false]);
+  expect(shown(subtree)).toEqual(["a"]);
+  expect(subtree.complete).toBe(true);
+});
 test("after a reset the tree stays until the next one is whole", () => {
   const subtree = new Subtree(() => create(ObjectRefSchema), 1);
   for (const message of [batch(ChangeType.PRESENT, "a", "b"), whole]) subtree.take(message);

@@ -23,7 +23,7 @@ export class Subtree {
   #items = new Map<string, Item>();
   /** A new array after changes; the objects in it are not copied. */
   items = $state.raw<Item[]>([]);
-  /** Whether all existing objects have come since the last start. */
+  /** Whether `items` has all existing objects. */
   complete = $state(false);
   meta = $state.raw<ResponseMeta>();
   redacted = $state(0);
@@ -35,7 +35,7 @@ export class Subtree {
   #token = new Uint8Array();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #changed = new Set<string>();
-  /** What is shown is whole: until the next one is, it stays. */
+  /** Whether all existing objects have come since the last start. What is shown stays until then. */
   #whole = false;
 
   constructor(ref: () => ObjectRef, depth: number) {
@@ -61,7 +61,7 @@ export class Subtree {
 
   #restart(): void {
     this.#items.clear();
-    this.complete = false;
+    this.#whole = false;
   }
 
   take({ event, resumeToken, meta }: WatchDependentsResponse): number | void {
@@ -76,7 +76,7 @@ export class Subtree {
             this.#items.delete(uid);
             if (node.state === NodeState.GONE && this.gone.size < GONE_MAX) this.gone.set(uid, app.clock);
           } else this.#items.set(uid, new Item(uid, node, depth, edges));
-          if (this.complete) this.#changed.add(uid);
+          if (this.#whole && this.complete) this.#changed.add(uid);
           app.seen(node.deleteTime);
         }
         this.#show();
@@ -84,7 +84,7 @@ export class Subtree {
       case "bookmark":
         this.redacted = event.value.redactedCount;
         if (event.value.snapshotComplete) {
-          this.complete = true;
+          this.#whole = true;
           this.#show();
         }
         return;
@@ -97,11 +97,10 @@ export class Subtree {
   }
 
   #show(): void {
-    if (this.#whole && !this.complete) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      if (this.#whole && !this.complete) return;
-      this.#whole = this.complete;
+      if (this.complete && !this.#whole) return;
+      this.complete = this.#whole;
       this.items = [...this.#items.values()];
       const flashes = (this.flashes = this.#changed);
       this.#changed = new Set();

@@ -90,7 +90,7 @@ export async function go(page, query) {
 export const settled = (page) =>
   page.waitForFunction(() => {
     const main = document.querySelector("main");
-    return main?.querySelector("h1") && !/\b(Loading|Reading|Planning|Waiting)\b[^\n]*…/.test(main.innerText);
+    return main?.querySelector("h1") && !/\b(Loading|Reading|Planning|Waiting)\b[^\n]*…|so far/.test(main.innerText);
   });
 
 /** What axe-core finds. It runs through the debugger, which the policy of the page does not concern. */

@@ -9,6 +9,7 @@ for (const scheme of ["light", "dark"]) {
     await check(`${name}, ${scheme}`, async () => {
       errors.length = 0;
       await go(page, query);
+      if (name === "overview") await page.waitForFunction(() => !document.body.innerText.includes("No data yet"));
       await page.screenshot({ path: `${shots}${name}-${scheme}.png` });
       assert(!page.url().includes("token"), "the token is in the address");
       const found = await violations(page);
