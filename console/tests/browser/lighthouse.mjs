@@ -35,9 +35,12 @@ try {
       for (let round = 0; round < ROUNDS; round += 1) {
         const { lhr } = await lighthouse(`${origin}/${PAGES[name]}#token=mock`, { ...SETTINGS, port: chrome.port });
         const scores = Object.values(lhr.categories).map(({ title, score }) => [title, Math.round((score ?? 0) * 100)]);
-        const times = ["first-contentful-paint", "largest-contentful-paint", "total-blocking-time"].map(
-          (id) => `${lhr.audits[id].title} ${lhr.audits[id].displayValue ?? lhr.audits[id].errorMessage}`,
-        );
+        const times = [
+          "first-contentful-paint",
+          "largest-contentful-paint",
+          "total-blocking-time",
+          "cumulative-layout-shift",
+        ].map((id) => `${lhr.audits[id].title} ${lhr.audits[id].displayValue ?? lhr.audits[id].errorMessage}`);
         measured(`${scores.map(([title, score]) => `${title} ${score}`).join(", ")}; ${times.join(", ")}`);
         const judged = Object.values(lhr.categories).filter(({ id }) => id !== "performance" || busy() < BUSY_MOST);
         low = judged.flatMap(({ score, auditRefs }) =>
@@ -49,6 +52,9 @@ try {
         );
         if (judged.length < Object.keys(lhr.categories).length)
           measured(`performance is not judged: ${busy().toFixed(1)} programs share a core`);
+        // Other programs make a page slow, and move nothing in it.
+        const shift = lhr.audits["cumulative-layout-shift"];
+        if ((shift.score ?? 0) < 0.9) low.push(`${shift.id} ${shift.displayValue}`);
         if (low.length === 0) return;
       }
       assert(false, low.join("; "));
