@@ -2,61 +2,27 @@
 // and the view of a tenant of one namespace. `tests/tests/console.rs` makes the cluster, and gives the two addresses.
 // `BLESS=1` keeps the pictures of the documentation in docs/images.
 
-import { mkdirSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { mkdirSync } from "node:fs";
+import { assert, check, finish, open, settled, shots, violations } from "./browser/chromium.mjs";
 
 const [admin, tenant] = process.argv.slice(2);
 if (!tenant) throw new Error("usage: cluster.mjs ADDRESS ADDRESS_OF_TENANT");
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const at = (path) => new URL(path, import.meta.url).pathname;
-const [shots, images] = [at("../shots/"), process.env["BLESS"] === "1" ? at("../../docs/images/") : undefined];
-for (const directory of [shots, images]) if (directory) mkdirSync(directory, { recursive: true });
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
-const failures = [];
+const images = process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
+if (images) mkdirSync(images, { recursive: true });
 
-async function check(name, run) {
-  try {
-    await run();
-    console.log(`ok      ${name}`);
-  } catch (error) {
-    failures.push(name);
-    console.log(`FAILED  ${name}: ${error.message}`);
-  }
-}
-function assert(holds, words) {
-  if (!holds) throw new Error(words);
-}
-
-/** A page of one console. The first address carries the token, which the page then keeps for its tab. */
-async function open(address, colorScheme = "light") {
+/** A tab of one console. Its first address carries the token, which the page then keeps. */
+async function visit(address, options) {
   const { origin } = new URL(address);
-  const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, colorScheme });
-  const page = await context.newPage();
-  const errors = [];
-  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(error.message));
-  page.on("request", (request) => {
-    const url = request.url();
-    if (![origin, "blob:", "data:"].some((own) => url.startsWith(own))) errors.push(`request to ${url}`);
-  });
-  await page.goto(address);
-  await page.waitForSelector("main h1");
+  const tab = await open(origin, options);
+  await tab.page.goto(address);
+  await tab.page.waitForSelector("main h1");
   const go = async (query) => {
-    await page.goto(`${origin}/${query}`);
-    await page.waitForSelector("main h1");
+    await tab.page.goto(`${origin}/${query}`);
+    await settled(tab.page);
   };
   const says = (text) =>
-    page.waitForFunction((text) => document.querySelector("main")?.innerText.includes(text), text, { timeout: 20_000 });
-  return { page, errors, go, says };
-}
-
-async function violations(page) {
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() =>
-    globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }),
-  );
-  return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html.slice(0, 160)}`);
+    tab.page.waitForFunction((text) => document.querySelector("main")?.innerText.includes(text), text);
+  return { ...tab, go, says };
 }
 
 const orders = "kind=ConfigMap&ns=shop&name=orders-0";
@@ -80,7 +46,7 @@ const PAGES = {
 const SHOWN = ["overview", "object-graph", "plan"];
 
 for (const scheme of ["light", "dark"]) {
-  const { page, errors, go, says } = await open(admin, scheme);
+  const { page, errors, go, says } = await visit(admin, { colorScheme: scheme });
   for (const [name, [query, words]] of Object.entries(PAGES)) {
     await check(`${name}, ${scheme}`, async () => {
       errors.length = 0;
@@ -98,7 +64,7 @@ for (const scheme of ["light", "dark"]) {
 }
 
 await check("keys alone lead from the first page to a confirmed deletion", async () => {
-  const { page, errors, says } = await open(admin);
+  const { page, errors, says } = await visit(admin);
   const { keyboard } = page;
   const focus = async (words) => {
     for (let tabs = 0; tabs < 60; tabs += 1) {
@@ -132,7 +98,7 @@ await check("keys alone lead from the first page to a confirmed deletion", async
 });
 
 await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
-  const { page, go, says } = await open(tenant);
+  const { page, go, says } = await visit(tenant);
   await go(`?page=object&${orders}&in=shop&view=tree&fold=no`);
   await says("orders-0-1");
   await page.screenshot({ path: `${shots}cluster-tenant.png` });
@@ -148,6 +114,4 @@ await check("a tenant sees one namespace, what is hidden, and no deletion", asyn
   await page.screenshot({ path: `${shots}cluster-tenant-refused.png` });
 });
 
-await browser.close();
-console.log(failures.length === 0 ? "all passed" : `failed: ${failures.join(", ")}`);
-process.exit(failures.length === 0 ? 0 : 1);
+await finish();
