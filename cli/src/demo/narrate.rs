@@ -1,8 +1,9 @@
 //! The story as lines: the objects that are deleted or stay, with the reasons.
 
-use super::summary::{ActSummary, Summary, duration, thousands};
+use super::summary::{ActSummary, Summary, duration};
 use super::witness::{Decision, Moment};
 use super::world::Act;
+use crate::counted::grouped;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use engine::evidence::Proof;
@@ -78,7 +79,7 @@ impl Narrator {
     pub(super) fn built(&mut self, built: usize, took: Duration) -> io::Result<()> {
         self.say(format_args!(
             "  {DIM}built{DIM:#}     {} objects over HTTP in {}",
-            thousands(built),
+            grouped(built),
             duration(took.as_secs_f64())
         ))
     }
@@ -123,15 +124,11 @@ impl Narrator {
     }
 
     pub(super) fn act_done(&mut self, act: &ActSummary, proofs: u64) -> io::Result<()> {
-        let mut text = format!("{} collected", thousands(act.collected));
+        let mut text = format!("{} collected", grouped(act.collected));
         if act.changed > 0 {
             text.push_str(&format!(", {} changed", act.changed));
         }
-        text.push_str(&format!(
-            " in {}: {} requests",
-            duration(act.seconds),
-            thousands(usize::try_from(act.requests).unwrap_or(usize::MAX))
-        ));
+        text.push_str(&format!(" in {}: {} requests", duration(act.seconds), grouped(act.requests)));
         if proofs > 0 {
             text.push_str(&format!(", {proofs} {} of absence", if proofs == 1 { "proof" } else { "proofs" }));
         }
@@ -160,7 +157,7 @@ impl Narrator {
                 if gone >= *next {
                     // The last line is printed exactly once.
                     *next = if gone >= *total { usize::MAX } else { (gone + step(*total)).min(*total) };
-                    self.say(format_args!("   {} of {} gone", thousands(gone), thousands(*total)))?;
+                    self.say(format_args!("   {} of {} gone", grouped(gone), grouped(*total)))?;
                 }
             }
             Progress::Silent => {}
@@ -180,17 +177,17 @@ impl Narrator {
         self.say(format_args!("\n{BOLD}Kept, and why{BOLD:#}"))?;
         for kept in &summary.kept_because {
             let more = kept.count - kept.objects.len();
-            let more = if more > 0 { format!(" and {} more", thousands(more)) } else { String::new() };
+            let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
             self.say(format_args!("  {KEPT}{}{more}{KEPT:#}: {}", kept.objects.join(", "), kept.why))?;
         }
         self.say(format_args!(
             "\n{} objects collected, {} changed, {} kept: {:.2} requests per object and {} lists, {} objects/s, {} in all.",
-            thousands(summary.collected),
-            thousands(summary.changed),
-            thousands(summary.kept),
+            grouped(summary.collected),
+            grouped(summary.changed),
+            grouped(summary.kept),
             summary.requests_per_object,
             summary.lists,
-            thousands(summary.objects_per_second.round() as usize),
+            grouped(summary.objects_per_second.round() as u64),
             duration(summary.seconds),
         ))?;
         match summary.problems.as_slice() {

@@ -1,5 +1,6 @@
 //! The result of the demo, as text and as JSON.
 
+use crate::counted::grouped;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -105,13 +106,13 @@ const COLUMNS: usize = 8;
 fn cells(act: &ActSummary) -> [String; COLUMNS] {
     [
         act.name.to_owned(),
-        thousands(act.deleted),
-        thousands(act.collected),
-        thousands(act.changed),
-        thousands(usize::try_from(act.requests).unwrap_or(usize::MAX)),
+        grouped(act.deleted),
+        grouped(act.collected),
+        grouped(act.changed),
+        grouped(act.requests),
         format!("{:.2}", act.requests_per_object),
         duration(act.seconds),
-        thousands(act.objects_per_second.round() as usize),
+        grouped(act.objects_per_second.round() as u64),
     ]
 }
 
@@ -120,29 +121,12 @@ pub(super) fn duration(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.0} ms", seconds * 1000.0) } else { format!("{seconds:.1} s") }
 }
 
-/// `12,345`: digits in groups of three.
-pub(super) fn thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_are_written_for_people() {
-        assert_eq!(
-            [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
-            "0 999 1,000 1,234,567"
-        );
         assert_eq!([duration(0.0123), duration(3.44)].join(" "), "12 ms 3.4 s");
         assert_eq!((ratio(1.0, 3.0), ratio(1.0, 0.0)), (0.333, 0.0));
     }
