@@ -4,15 +4,18 @@ use crate::failure::Failure;
 use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::{Guard, ListGuardsRequest, ListPausesRequest, Pause};
+use proto::error_reason;
 use proto::graph::v1beta1::ListCoverageRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::Collection;
+use proto::r#type::v1beta1::ErrorReason;
 use runtime::tls::{Caller, CallerFlags};
 use std::error::Error as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
+use tonic_types::StatusExt as _;
 
 /// The default address of `collect`'s gRPC API. Each command also tries this address.
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7450);
@@ -162,6 +165,11 @@ pub(crate) fn failed(status: Status) -> Failure {
 /// The message of a status. If the library's own message only says that a connection broke, the innermost cause.
 pub(crate) fn said(status: &Status) -> String {
     status.source().map_or_else(|| status.message().to_owned(), innermost)
+}
+
+/// The reason of an error of the graph service. `None` from a proxy, and for a reason that this version does not know.
+pub(crate) fn reason(status: &Status) -> Option<ErrorReason> {
+    error_reason::parse(&status.get_details_error_info()?.reason)
 }
 
 /// Makes a call with a time limit.

@@ -9,7 +9,7 @@ use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityRespons
 use proto::error_reason::FIELD;
 use proto::graph::v1beta1::export_graph_response::Part;
 use proto::graph::v1beta1::*;
-use proto::r#type::v1beta1::{GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
+use proto::r#type::v1beta1::{ErrorReason, GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
 use runtime::version::VERSION;
 use std::future::Future;
 use std::time::Duration;
@@ -17,10 +17,6 @@ use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 
 const PAGE_SIZE: i32 = 1000;
-/// The reason of an error about an invalid expression.
-const EXPRESSION_INVALID: &str = "EXPRESSION_INVALID";
-/// The reason of an error about a comparison in mode enforce.
-const NOT_OBSERVING: &str = "NOT_OBSERVING";
 
 /// An object of a walk, its distance, and its references within the walk.
 #[derive(Clone, Debug, PartialEq)]
@@ -255,14 +251,15 @@ pub(super) fn problem(status: Status) -> Problem {
             "this graph service does not know the call, because it is older than this program: upgrade it to {VERSION}"
         ));
     }
-    let details = status.get_error_details();
-    if details.error_info().is_some_and(|info| info.reason == NOT_OBSERVING) {
+    let reason = remote::reason(&status);
+    if reason == Some(ErrorReason::NotObserving) {
         return Problem::sentence(format!(
             "this collector carries its decisions out, and only one in mode observe compares them with another collector (docs/parity.md); its own decisions: {} decisions -A",
             command()
         ));
     }
-    if let Some(info) = details.error_info().filter(|info| info.reason == EXPRESSION_INVALID) {
+    let info = status.get_details_error_info();
+    if let Some(info) = info.as_ref().filter(|_| reason == Some(ErrorReason::ExpressionInvalid)) {
         // The message names the flag instead of the request field.
         let field = info.metadata.get(FIELD).map_or("", String::as_str);
         let message = status.message();
@@ -272,7 +269,7 @@ pub(super) fn problem(status: Status) -> Problem {
             if mistake == message { ": " } else { "" }
         ));
     }
-    let reason = details.error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
+    let reason = info.map(|info| format!(" ({})", info.reason)).unwrap_or_default();
     let sentence = format!("the graph service answered {:?}: {}{reason}", status.code(), remote::said(&status));
     if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
 }

@@ -7,7 +7,7 @@ use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::decision::v1beta1::{DecisionFilter, ListDecisionsRequest};
-use proto::error_reason::{LEADER_ENDPOINT, text};
+use proto::error_reason::LEADER_ENDPOINT;
 use proto::r#type::v1beta1::{ErrorReason, ObjectFilter, ReplicaRole, ResponseMeta};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -48,14 +48,15 @@ fn request(namespace: Option<&str>) -> ListDecisionsRequest {
 
 /// The address in the error of a replica that does not lead. It is empty if the replica does not know it.
 fn leader(status: &Status) -> Option<String> {
-    let mut info = status.get_details_error_info()?;
-    let is_other = info.reason == text(ErrorReason::NotLeader);
-    is_other.then(|| info.metadata.remove(LEADER_ENDPOINT).unwrap_or_default())
+    let is_other = remote::reason(status) == Some(ErrorReason::NotLeader);
+    let mut metadata = status.get_details_error_info().filter(|_| is_other)?.metadata;
+    Some(metadata.remove(LEADER_ENDPOINT).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::error_reason::{DOMAIN, text};
     use std::collections::HashMap;
     use tonic_types::ErrorDetails;
 
@@ -64,7 +65,7 @@ mod tests {
         let said = |reason: ErrorReason, metadata: &[(&str, &str)]| {
             let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let metadata: HashMap<String, String> = metadata.collect();
-            let details = ErrorDetails::with_error_info(text(reason), "ownergraph.dev", metadata);
+            let details = ErrorDetails::with_error_info(text(reason), DOMAIN, metadata);
             leader(&Status::with_error_details(Code::Unavailable, "no", details))
         };
         let address = [(LEADER_ENDPOINT, "10.0.0.7:7450")];
