@@ -26,7 +26,9 @@ fn main() -> io::Result<()> {
         writeln!(source, "({name:?}, include_bytes!({place:?}).as_slice()),").map_err(io::Error::other)?;
     }
     source.push_str("]\n");
-    fs::write(PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("console.rs"), source)
+    let made = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("console.rs");
+    // A newer file with the same content would compile the program again.
+    if fs::read(&made).is_ok_and(|there| there == source.as_bytes()) { Ok(()) } else { fs::write(made, source) }
 }
 
 fn list(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
