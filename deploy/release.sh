@@ -3,9 +3,10 @@
 # without changes. Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
 # With --programs, the script ends after the programs, in target/release-programs.
 #
-# The same commit gives the same bytes, in every directory. On Linux the programs are compiled with zig, also those for
-# this machine, so nothing of the machine is in them. Programs for macOS need Apple's frameworks: a machine with macOS makes them with
-# --programs, and PROGRAMS names the copy of its directory here. release/package.sh describes the files.
+# The same commit gives the same bytes, in every directory. On Linux the programs are compiled with zig, also those
+# for this machine, so nothing of the machine is in them. The page of the console is built with Node from its lock
+# file. Programs for macOS need Apple's frameworks: a machine with macOS makes them with --programs, and PROGRAMS
+# names the copy of its directory here. release/package.sh describes the files.
 #
 # Environment:
 #   PLATFORMS    what to build (default: on Linux linux and windows, on macOS darwin, each for amd64 and arm64). For the files of a
@@ -131,6 +132,8 @@ rm -rf "$programs"
 mkdir -p "$programs"
 echo "$OWNERGRAPH_COMMIT" >"$programs/commit"
 [ -z "${PROGRAMS:-}" ] || take_others
+# A page that is there may be of another commit.
+deploy/console.sh anew
 for platform in "${platforms[@]}"; do
     build "$platform"
     collect "$platform"

@@ -6,7 +6,8 @@
 # of their inputs (CycloneDX) at /sbom.cdx.json. The other programs are only for docker-compose.yaml: etcd,
 # kube-apiserver and kubectl are built from their Go modules; nats-server and prometheus are Debian's.
 #
-# Ownergraph's programs are built, unless PROGRAMS names a directory with them, and LISTS one with their inputs.
+# Ownergraph's programs are built, unless PROGRAMS names a directory with them, and LISTS one with their inputs. The
+# image ownergraph has the page of the console in its program: console.sh builds it if it is missing.
 set -euo pipefail
 mkdir -p "$1"
 roots=$(cd "$1" && pwd)
@@ -84,6 +85,7 @@ done
 # Builds all programs at once, even if only some are wanted. A program that is built alone has its dependencies rebuilt
 # with fewer features.
 if [ -z "${PROGRAMS:-}" ]; then
+    case " $* " in *' ownergraph '*) deploy/console.sh ;; esac
     deploy/static-cargo.sh build --profile dist --locked -p cli -p executor-service -p graph-service -p healthcheck \
         --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
     PROGRAMS=$target/$(rustc -vV | sed -n 's/^host: //p')/dist

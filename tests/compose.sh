@@ -85,6 +85,9 @@ for name in graph-service executor-service ownergraph; do
     grep -q '"pkg:cargo/tokio@' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "what $name is built from is not in its list"
 done
 
+page=$(grep -o '/assets/[^"]*\.js' console/dist/index.html | head -n 1)
+grep -qaF "$page" "$programs/ownergraph" || fail "ownergraph has no page of the console in it: $page of console/dist is missing"
+
 step 'the files, as other programs read them'
 (cd tests/deploy && go run . compose ../../docker-compose.yaml >"$work/services" && go run . dockerfile ../../deploy/Dockerfile >"$work/targets")
 docker-compose config --services | sort | diff - <(sort "$work/services") || fail 'Compose v1 and v2 see different services'
