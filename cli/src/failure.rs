@@ -6,11 +6,11 @@ use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// A precondition is not met.
-const REFUSED: u8 = 3;
+pub(crate) const REFUSED: u8 = 3;
 /// The code of timeout(1).
-const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// The reason why a command ended. It is printed as one sentence.
 #[derive(Debug)]

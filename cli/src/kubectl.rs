@@ -23,6 +23,7 @@
 //! * `complete`: completion of command lines
 //! * one module per command
 
+use crate::failure::FAILED;
 use crate::name;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args as _};
@@ -159,6 +160,6 @@ pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(ending::FAILED)
+        ExitCode::from(FAILED)
     }
 }

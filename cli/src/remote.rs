@@ -28,7 +28,12 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Time from a call to its answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum page size of a graph service.
-const PAGE_SIZE: i32 = 1000;
+pub(crate) const PAGE_SIZE: i32 = 1000;
+/// Maximum number of pages of one answer: two million objects, or 2 GiB where a page is full before it has
+/// [`PAGE_SIZE`].
+pub(crate) const PAGES_MAX: usize = 2_000;
+/// Maximum size of a message of a graph service.
+pub(crate) const MESSAGE_MAX_BYTES: usize = 64 << 20;
 
 /// A graph service's administration.
 pub(crate) type Admin = AdminServiceClient<Channel>;
@@ -112,7 +117,7 @@ async fn reach(caller: &Caller, address: &str) -> Result<Channel, String> {
 pub(crate) async fn collections(graph: &mut GraphServiceClient<Channel>) -> Result<Response<Vec<Collection>>, Status> {
     let mut request = ListCoverageRequest { page_size: PAGE_SIZE, ..Default::default() };
     let mut all = Vec::new();
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = graph.list_coverage(request.clone()).await?.into_inner();
         all.extend(page.collections);
         if page.next_page_token.is_empty() {
@@ -120,13 +125,14 @@ pub(crate) async fn collections(graph: &mut GraphServiceClient<Channel>) -> Resu
         }
         request.page_token = page.next_page_token;
     }
+    Err(endless())
 }
 
 /// All pauses, page by page.
 pub(crate) async fn pauses(admin: &mut Admin) -> Result<Response<Vec<Pause>>, Status> {
     let mut request = ListPausesRequest { page_size: PAGE_SIZE, ..Default::default() };
     let mut all = Vec::new();
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = admin.list_pauses(request.clone()).await?.into_inner();
         all.extend(page.pauses);
         if page.next_page_token.is_empty() {
@@ -134,13 +140,14 @@ pub(crate) async fn pauses(admin: &mut Admin) -> Result<Response<Vec<Pause>>, St
         }
         request.page_token = page.next_page_token;
     }
+    Err(endless())
 }
 
 /// All guards, page by page.
 pub(crate) async fn guards(admin: &mut Admin) -> Result<Response<Vec<Guard>>, Status> {
     let mut request = ListGuardsRequest { page_size: PAGE_SIZE, ..Default::default() };
     let mut all = Vec::new();
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = admin.list_guards(request.clone()).await?.into_inner();
         all.extend(page.guards);
         if page.next_page_token.is_empty() {
@@ -148,17 +155,25 @@ pub(crate) async fn guards(admin: &mut Admin) -> Result<Response<Vec<Guard>>, St
         }
         request.page_token = page.next_page_token;
     }
+    Err(endless())
 }
 
-/// Converts a call's error to the end of a command.
-pub(crate) fn failed(status: Status) -> Failure {
-    let sentence = said(&status);
-    if status.code() == Code::FailedPrecondition {
-        Failure::Refused(sentence)
-    } else if status.code() == Code::InvalidArgument {
-        Failure::Usage(sentence)
-    } else {
-        Failure::Other(anyhow::Error::msg(sentence))
+/// The error about an answer whose pages do not end.
+pub(crate) fn endless() -> Status {
+    Status::resource_exhausted(format!("the answer has more than {PAGES_MAX} pages: narrow the question"))
+}
+
+/// A call's error ends a command.
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        let sentence = said(&status);
+        if status.code() == Code::FailedPrecondition {
+            Failure::Refused(sentence)
+        } else if status.code() == Code::InvalidArgument {
+            Failure::Usage(sentence)
+        } else {
+            Failure::Other(anyhow::Error::msg(sentence))
+        }
     }
 }
 
@@ -175,10 +190,55 @@ pub(crate) fn reason(status: &Status) -> Option<ErrorReason> {
 /// Makes a call with a time limit.
 pub(crate) async fn within<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Failure> {
     match timeout(ANSWER_WITHIN, call).await {
-        Ok(answer) => answer.map(Response::into_inner).map_err(failed),
+        Ok(answer) => Ok(answer?.into_inner()),
         Err(_) => {
             let seconds = ANSWER_WITHIN.as_secs();
             Err(Failure::Other(anyhow::anyhow!("the graph service does not answer within {seconds} s")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use executor_service::connect_over;
+    use http_body_util::{BodyExt as _, Full};
+    use hyper::server::conn::http2;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use prost::Message as _;
+    use proto::admin::v1beta1::ListGuardsResponse;
+    use std::convert::Infallible;
+    use std::future::ready;
+    use tokio::task::JoinSet;
+
+    /// A graph service whose answers have another page, always.
+    async fn endless(served: &mut JoinSet<Result<(), hyper::Error>>) -> Channel {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let page = ListGuardsResponse { next_page_token: "again".to_owned(), ..ListGuardsResponse::default() };
+        let page = page.encode_to_vec();
+        let mut frame = vec![0];
+        frame.extend(u32::try_from(page.len()).unwrap().to_be_bytes());
+        frame.extend(page);
+        let frame = bytes::Bytes::from(frame);
+        let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let fine = http::HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 0.into())]);
+            let body = Full::new(frame.clone()).with_trailers(ready(Some(Ok::<_, Infallible>(fine))));
+            let answer = http::Response::builder().header("content-type", "application/grpc").body(body);
+            async move {
+                request.into_body().collect().await.unwrap();
+                answer
+            }
+        });
+        served.spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(far), service));
+        connect_over("localhost:7450", near).await.map(Channel::from).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_never_ends_is_an_error() {
+        let mut served = JoinSet::new();
+        let refused =
+            timeout(Duration::from_secs(60), guards(&mut Admin::new(endless(&mut served).await))).await.unwrap();
+        let refused = refused.unwrap_err().message().to_owned();
+        assert!(refused.contains("has more than"), "{refused}");
     }
 }

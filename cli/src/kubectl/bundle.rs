@@ -9,7 +9,7 @@ use super::document::{self, Schema};
 use super::ending::{self, Answered, Ending, Problem};
 use super::flags::Export;
 use super::{status, way};
-use crate::remote;
+use crate::remote::{self, MESSAGE_MAX_BYTES, PAGE_SIZE, PAGES_MAX, endless};
 use archive::Archive;
 use bytesize::ByteSize;
 use executor_service::Channel;
@@ -29,8 +29,6 @@ mod tests;
 
 /// Maximum number of decisions.
 const DECISIONS_MAX: usize = 10_000;
-const PAGE_SIZE: i32 = 1000;
-const MESSAGE_MAX_BYTES: usize = 64 << 20;
 /// The name of standard output.
 const STDOUT: &str = "-";
 
@@ -108,9 +106,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if !self.is_whole {
-            // The partial file is useless; a failure to remove it is harmless.
-            let _left = fs::remove_file(&self.path);
+        if let Some((name, _)) = &self.part {
+            // A part of a bundle is useless; a failure to remove it is harmless.
+            let _left = fs::remove_file(name);
         }
     }
 }
@@ -138,7 +136,7 @@ async fn last_decisions(replica: Channel) -> (Vec<DecisionEvent>, Option<Problem
     let mut client = DecisionServiceClient::new(replica).max_decoding_message_size(MESSAGE_MAX_BYTES);
     let mut request = ListDecisionsRequest { page_size: PAGE_SIZE, ..Default::default() };
     let mut found = Vec::new();
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = match remote::within(client.list_decisions(request.clone())).await {
             Ok(page) => page,
             Err(failure) => return (found, Some(failure.into())),

@@ -13,6 +13,7 @@ use super::naming::{Catalogue, Served};
 use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
+use crate::remote::{PAGE_SIZE, PAGES_MAX, endless};
 use keeping::{Bookmark, STORE_EVERY};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{
@@ -44,7 +45,6 @@ const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format:
 /// The number of events shown without --last and --since.
 const LAST_DEFAULT: usize = 100;
 const LAST_MAX: usize = 100_000;
-const PAGE_SIZE: i32 = 1000;
 /// Warnings of the libraries, such as of a token file that cannot be read. Queries have no log.
 const LOG_LEVEL: &str = "warn";
 /// Minimum widths of the first columns of a stream, so that most later rows fit.
@@ -226,17 +226,17 @@ async fn past(
         ..Default::default()
     };
     let mut found: Vec<DecisionEvent> = Vec::new();
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = answered(service.within, service.decisions.list_decisions(request.clone())).await?;
         found.extend(page.events);
         if page.next_page_token.is_empty() || found.len() >= last {
-            break;
+            found.truncate(last);
+            found.reverse();
+            return Ok(found);
         }
         request.page_token = page.next_page_token;
     }
-    found.truncate(last);
-    found.reverse();
-    Ok(found)
+    Err(endless().into())
 }
 
 /// Where a reader ends.

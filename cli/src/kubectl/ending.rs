@@ -1,14 +1,11 @@
 //! The end of a query command.
 
-use crate::failure::{Failure, sentence};
+use crate::failure::{FAILED, Failure, REFUSED, TIMED_OUT, sentence};
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-pub(super) const FAILED: u8 = 1;
 const FINDINGS: u8 = 2;
-const REFUSED: u8 = 3;
-const TIMED_OUT: u8 = 124;
 
 /// The command printed an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

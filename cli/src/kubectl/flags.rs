@@ -140,10 +140,13 @@ pub(crate) struct Tree {
     pub(crate) asking: Asking,
 }
 
+/// Maximum distance of a walk from its object. The graph service has the same limit.
+pub(crate) const DEPTH_MAX: u32 = 64;
+
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Walk {
     /// Maximum distance from the object.
-    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(short, long, value_name = "N", default_value_t = DEPTH_MAX, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     pub(crate) depth: u32,
     /// Leave out the columns that are read from the API server: READY, REASON, STATUS, AGE.
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Format, Path};
+use super::flags::{DEPTH_MAX, Format, Path};
 use super::naming::{listing, resolve, shown};
 use super::picture;
 use super::questions::Walked;
@@ -13,7 +13,6 @@ use proto::graph::v1beta1::{Edge, Node};
 use std::collections::{BTreeMap, VecDeque};
 
 const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid];
-const DEPTH_MAX: u32 = 64;
 
 pub(super) async fn run(flags: Path) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;

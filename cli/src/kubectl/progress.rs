@@ -5,13 +5,14 @@ use super::decisions::record::Record;
 use super::decisions::stream::{Follow, Next};
 use super::document::{self, Document, Kind};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Format, Progress};
+use super::flags::{DEPTH_MAX, Format, Progress};
 use super::naming::{resolve_one, shown};
 use super::questions::answered;
 use super::queue::is_open;
 use super::service::{Need, Service};
 use super::session::Session;
 use crate::name::command_here;
+use crate::remote::PAGE_SIZE;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
@@ -28,8 +29,6 @@ use tokio::time::{Instant, sleep_until};
 mod tests;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Ndjson, Format::Json, Format::Yaml];
-const DEPTH_MAX: u32 = 64;
-const PAGE_SIZE: i32 = 1000;
 /// Maximum number of pages of the log to read for past events.
 const PAGES_MAX: usize = 100;
 /// The number of bookmarks in a row without open decisions that ends the command. Between the deletion of an owner and

@@ -4,7 +4,7 @@ use super::ending::Problem;
 use super::service::Service;
 use super::snapshot::Exported;
 use crate::name::command;
-use crate::remote;
+use crate::remote::{self, PAGE_SIZE, PAGES_MAX, endless};
 use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityResponse, ListDisagreementsRequest};
 use proto::error_reason::FIELD;
 use proto::graph::v1beta1::export_graph_response::Part;
@@ -15,8 +15,6 @@ use std::future::Future;
 use std::time::Duration;
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
-
-const PAGE_SIZE: i32 = 1000;
 
 /// An object of a walk, its distance, and its references within the walk.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +52,7 @@ impl Service {
             page_size: PAGE_SIZE,
             ..Default::default()
         };
-        loop {
+        for _ in 0..PAGES_MAX {
             let answer = answered(self.within, self.graph.list_dependents(request.clone())).await;
             let Some(page) = unless_unknown(answer)? else { return Ok(None) };
             let found = page.dependents.into_iter();
@@ -69,6 +67,7 @@ impl Service {
             }
             request.page_token = page.next_page_token;
         }
+        Err(endless().into())
     }
 
     pub(super) async fn owners(&mut self, object: &ObjectRef, depth: u32) -> Result<Option<Walked>, Problem> {
@@ -79,7 +78,7 @@ impl Service {
             page_size: PAGE_SIZE,
             ..Default::default()
         };
-        loop {
+        for _ in 0..PAGES_MAX {
             let answer = answered(self.within, self.graph.list_owners(request.clone())).await;
             let Some(page) = unless_unknown(answer)? else { return Ok(None) };
             let found = page.owners.into_iter();
@@ -93,6 +92,7 @@ impl Service {
             }
             request.page_token = page.next_page_token;
         }
+        Err(endless().into())
     }
 
     pub(super) async fn explain(&mut self, object: &ObjectRef) -> Result<Option<ExplainObjectResponse>, Problem> {
@@ -107,7 +107,7 @@ impl Service {
     ) -> Result<PreviewDeletionResponse, Problem> {
         let mut request = PreviewDeletionRequest { page_size: PAGE_SIZE, ..request };
         let mut plan: Option<PreviewDeletionResponse> = None;
-        loop {
+        for _ in 0..PAGES_MAX {
             let page = answered(self.within, self.graph.preview_deletion(request.clone())).await?;
             let next = page.next_page_token.clone();
             match &mut plan {
@@ -119,6 +119,7 @@ impl Service {
             }
             request.page_token = next;
         }
+        Err(endless().into())
     }
 
     pub(super) async fn stuck(
@@ -129,7 +130,7 @@ impl Service {
         let min_age = prost_types::Duration::try_from(min_age).ok();
         let mut request = FindStuckObjectsRequest { include, min_age, page_size: PAGE_SIZE, ..Default::default() };
         let mut all = Vec::new();
-        loop {
+        for _ in 0..PAGES_MAX {
             let page = answered(self.within, self.graph.find_stuck_objects(request.clone())).await?;
             all.extend(page.objects);
             if page.next_page_token.is_empty() {
@@ -137,6 +138,7 @@ impl Service {
             }
             request.page_token = page.next_page_token;
         }
+        Err(endless().into())
     }
 
     pub(super) async fn cycles(
@@ -146,7 +148,7 @@ impl Service {
     ) -> Result<(Vec<find_cycles_response::Cycle>, Vec<GroupResource>), Problem> {
         let mut request = FindCyclesRequest { include, blocking_only, page_size: PAGE_SIZE, ..Default::default() };
         let mut all = Vec::new();
-        loop {
+        for _ in 0..PAGES_MAX {
             let page = answered(self.within, self.graph.find_cycles(request.clone())).await?;
             all.extend(page.cycles);
             if page.next_page_token.is_empty() {
@@ -154,6 +156,7 @@ impl Service {
             }
             request.page_token = page.next_page_token;
         }
+        Err(endless().into())
     }
 
     /// The numbers of the comparison with another collector.
@@ -169,7 +172,7 @@ impl Service {
     ) -> Result<Vec<DecisionEvent>, Problem> {
         let mut request = ListDisagreementsRequest { page_size: PAGE_SIZE, ..request };
         let mut all = Vec::new();
-        loop {
+        for _ in 0..PAGES_MAX {
             let page = answered(self.within, self.decisions.list_disagreements(request.clone())).await?;
             all.extend(page.events);
             if page.next_page_token.is_empty() {
@@ -177,6 +180,7 @@ impl Service {
             }
             request.page_token = page.next_page_token;
         }
+        Err(endless().into())
     }
 
     /// Whether the graph leaves the collection of this object out: it is ignored by configuration, or cannot be watched.
@@ -205,7 +209,7 @@ impl Service {
         let mut all = Exported::default();
         loop {
             let next = tokio::time::timeout(self.within, parts.message()).await.map_err(|_| late(self.within))?;
-            match next.map_err(problem)?.and_then(|message| message.part) {
+            match next?.and_then(|message| message.part) {
                 Some(Part::Header(header)) => {
                     all.cluster_uid = header.meta.as_ref().map(|meta| meta.cluster_uid.clone()).unwrap_or_default();
                     all.unsynced = unsynced(header.meta);
@@ -230,7 +234,7 @@ pub(super) async fn answered<T>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Problem> {
     let answer = tokio::time::timeout(within, call).await.map_err(|_| late(within))?;
-    answer.map(Response::into_inner).map_err(problem)
+    Ok(answer?.into_inner())
 }
 
 fn late(within: Duration) -> Problem {
@@ -242,36 +246,38 @@ fn late(within: Duration) -> Problem {
 #[error("{0}")]
 struct Unknown(String);
 
-pub(super) fn problem(status: Status) -> Problem {
-    if status.code() == Code::NotFound {
-        return Problem::Other(Unknown(status.message().to_owned()).into());
+impl From<Status> for Problem {
+    fn from(status: Status) -> Problem {
+        if status.code() == Code::NotFound {
+            return Problem::Other(Unknown(status.message().to_owned()).into());
+        }
+        if status.code() == Code::Unimplemented {
+            return Problem::sentence(format!(
+                "this graph service does not know the call, because it is older than this program: upgrade it to {VERSION}"
+            ));
+        }
+        let reason = remote::reason(&status);
+        if reason == Some(ErrorReason::NotObserving) {
+            return Problem::sentence(format!(
+                "this collector carries its decisions out, and only one in mode observe compares them with another collector (docs/parity.md); its own decisions: {} decisions -A",
+                command()
+            ));
+        }
+        let info = status.get_details_error_info();
+        if let Some(info) = info.as_ref().filter(|_| reason == Some(ErrorReason::ExpressionInvalid)) {
+            // The message names the flag instead of the request field.
+            let field = info.metadata.get(FIELD).map_or("", String::as_str);
+            let message = status.message();
+            let mistake = message.strip_prefix("field ").and_then(|rest| rest.strip_prefix(field)).unwrap_or(message);
+            return Problem::sentence(format!(
+                "--cel cannot be used{}{mistake}",
+                if mistake == message { ": " } else { "" }
+            ));
+        }
+        let reason = info.map(|info| format!(" ({})", info.reason)).unwrap_or_default();
+        let sentence = format!("the graph service answered {:?}: {}{reason}", status.code(), remote::said(&status));
+        if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
     }
-    if status.code() == Code::Unimplemented {
-        return Problem::sentence(format!(
-            "this graph service does not know the call, because it is older than this program: upgrade it to {VERSION}"
-        ));
-    }
-    let reason = remote::reason(&status);
-    if reason == Some(ErrorReason::NotObserving) {
-        return Problem::sentence(format!(
-            "this collector carries its decisions out, and only one in mode observe compares them with another collector (docs/parity.md); its own decisions: {} decisions -A",
-            command()
-        ));
-    }
-    let info = status.get_details_error_info();
-    if let Some(info) = info.as_ref().filter(|_| reason == Some(ErrorReason::ExpressionInvalid)) {
-        // The message names the flag instead of the request field.
-        let field = info.metadata.get(FIELD).map_or("", String::as_str);
-        let message = status.message();
-        let mistake = message.strip_prefix("field ").and_then(|rest| rest.strip_prefix(field)).unwrap_or(message);
-        return Problem::sentence(format!(
-            "--cel cannot be used{}{mistake}",
-            if mistake == message { ": " } else { "" }
-        ));
-    }
-    let reason = info.map(|info| format!(" ({})", info.reason)).unwrap_or_default();
-    let sentence = format!("the graph service answered {:?}: {}{reason}", status.code(), remote::said(&status));
-    if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
 }
 
 fn unless_unknown<T>(answer: Result<T, Problem>) -> Result<Option<T>, Problem> {

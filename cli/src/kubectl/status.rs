@@ -7,7 +7,7 @@ use super::printer::Printer;
 use super::service::Way;
 use super::{guards, way};
 use crate::failure::Failure;
-use crate::remote::{self, Admin, Reach as _};
+use crate::remote::{self, Admin, PAGE_SIZE, PAGES_MAX, Reach as _};
 use executor_service::Channel;
 use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{GetStatusRequest, GetStatusResponse, Guard, WatchStatusRequest};
@@ -25,7 +25,6 @@ use words::{lines, of_progress};
 mod tests;
 mod words;
 
-const PAGE_SIZE: i32 = 1000;
 /// Minimum and maximum delay before a stream that ended without an error is opened again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 const RECONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -90,7 +89,7 @@ async fn follow(way: &Way, printer: &Printer) -> Answered {
         let mut stream =
             remote::within(Admin::new(replica.clone()).watch_status(WatchStatusRequest::default())).await?;
         let pause = loop {
-            match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
+            match stream.message().await.map_err(Failure::from)?.and_then(|message| message.event) {
                 Some(Event::Status(status)) => {
                     show(replica.clone(), &status, Searched::default(), printer).await?;
                 }
@@ -164,7 +163,7 @@ fn document(
 }
 
 /// The number of objects that are not deleted for this reason; `enough` ends the count. `None` if the caller may not
-/// read all namespaces.
+/// read all namespaces, or the pages do not end.
 async fn count(graph: &mut GraphServiceClient<Channel>, code: Code, enough: usize) -> Option<usize> {
     let mut request = FindStuckObjectsRequest {
         min_age: Some(prost_types::Duration::default()),
@@ -173,7 +172,7 @@ async fn count(graph: &mut GraphServiceClient<Channel>, code: Code, enough: usiz
         ..Default::default()
     };
     let mut count = 0;
-    loop {
+    for _ in 0..PAGES_MAX {
         let page = remote::within(graph.find_stuck_objects(request.clone())).await.ok()?;
         count += page.objects.len();
         if page.next_page_token.is_empty() || count >= enough {
@@ -181,6 +180,7 @@ async fn count(graph: &mut GraphServiceClient<Channel>, code: Code, enough: usiz
         }
         request.page_token = page.next_page_token;
     }
+    None
 }
 
 /// The comparison of mode observe. `None` from an older service, in mode enforce, and if the caller may not read it.

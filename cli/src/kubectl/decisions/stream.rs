@@ -3,7 +3,7 @@
 use super::record::{Record, gap_words, lost_words};
 use crate::failure::sentence;
 use crate::kubectl::ending::Problem;
-use crate::kubectl::questions::{answered, problem};
+use crate::kubectl::questions::answered;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
 use anyhow::Context as _;
@@ -150,8 +150,8 @@ impl Follow {
         match timeout(QUIET_MAX, stream.message()).await {
             Ok(Ok(Some(message))) => Ok(message),
             Ok(Ok(None)) => Err(Broken::Meanwhile(Problem::sentence("the stream of decisions has ended"))),
-            Ok(Err(status)) if status.code() == Code::InvalidArgument => Err(Broken::For(problem(status))),
-            Ok(Err(status)) => Err(Broken::Meanwhile(problem(status))),
+            Ok(Err(status)) if status.code() == Code::InvalidArgument => Err(Broken::For(status.into())),
+            Ok(Err(status)) => Err(Broken::Meanwhile(status.into())),
             Err(_) => {
                 Err(Broken::Meanwhile(Problem::TimedOut(format!("no decisions and no bookmark within {QUIET_MAX:?}"))))
             }

@@ -198,6 +198,6 @@ fn no_number_of_a_service_is_too_large() {
 
 #[test]
 fn an_older_service_is_named_as_such() {
-    let problem = crate::kubectl::questions::problem(tonic::Status::unimplemented("unknown"));
+    let problem = Problem::from(tonic::Status::unimplemented("unknown"));
     assert!(problem.to_string().starts_with("this graph service does not know the call"), "{problem}");
 }

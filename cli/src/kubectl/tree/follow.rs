@@ -6,7 +6,7 @@ use crate::kubectl::document::{self, Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Format, Tree};
 use crate::kubectl::naming::shown;
-use crate::kubectl::questions::{answered, problem};
+use crate::kubectl::questions::answered;
 use crate::kubectl::service::Service;
 use crate::kubectl::session::Session;
 use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
@@ -59,7 +59,7 @@ pub(super) async fn follow(
             };
             let message =
                 message.map_err(|_| Problem::TimedOut(format!("no change and no bookmark within {QUIET_MAX:?}")))?;
-            let Some(message) = message.map_err(problem)? else { break AGAIN };
+            let Some(message) = message? else { break AGAIN };
             if !message.resume_token.is_empty() {
                 resume_token = message.resume_token;
             }
