@@ -6,7 +6,7 @@ use super::ending::{Problem, note};
 use super::flags::Connection;
 use super::session::Session;
 use crate::failure::{Failure, sentence};
-use crate::remote::{self, LOCAL, NAME_FLAG, Reach, Remote};
+use crate::remote::{self, LOCAL, MESSAGE_MAX_BYTES, NAME_FLAG, Reach, Remote};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through, innermost};
 use k8s_openapi::api::core::v1::Pod;
@@ -36,7 +36,6 @@ const PORT: u16 = LOCAL.port();
 const SERVICE: &str = "graph-service";
 /// Maximum time until a forwarded port carries data.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
-const MESSAGE_MAX_BYTES: usize = 64 << 20;
 
 /// The replicas that may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +45,9 @@ pub(super) enum Need {
     /// The leader if it can be reached, because only the leader knows the waits between items; else any replica, or a
     /// graph listed by this process.
     Verdict,
+    /// The leader if it can be reached, else any replica, but no graph listed by this process: another answer would take
+    /// the place of an earlier one.
+    Replica,
     /// Any replica, but no graph listed by this process: the user acts on the answer.
     Service,
     /// Only the leader.
@@ -72,7 +74,7 @@ impl Service {
         let way = Way::new(session.connection.clone(), Ok(session.cluster.clone()));
         let here = if way.connection.direct { Some("--direct") } else { None };
         if let Some(flag) = here.or(session.is_file().then_some("--from-file")) {
-            if matches!(need, Need::Service | Need::Leader) {
+            if matches!(need, Need::Replica | Need::Service | Need::Leader) {
                 return Err(Problem::sentence(format!("{flag} only reads; this command needs a graph service")));
             }
             return Service::here(session).await;
@@ -90,7 +92,7 @@ impl Service {
                 Ok(Service::over(channel, address, session, None))
             }
             (Err(problem), _) if way.is_given() => Err(problem),
-            (Err(problem), Need::Service | Need::Leader) => Err(problem),
+            (Err(problem), Need::Replica | Need::Service | Need::Leader) => Err(problem),
             (Err(problem), Need::Graph | Need::Verdict) => {
                 if let Problem::Other(error) = problem
                     && !error.is::<NotThere>()
