@@ -28,9 +28,11 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
-/// The answer with the headers of every answer.
+/// The answer with the headers of every answer. They replace those of the same names.
 pub(super) fn secured(mut answer: Answer) -> Answer {
-    answer.headers_mut().extend(HEADERS);
+    for (name, value) in HEADERS {
+        answer.headers_mut().insert(name, value);
+    }
     answer
 }
 

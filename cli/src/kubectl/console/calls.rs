@@ -31,6 +31,15 @@ const HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("x-user-agent"),
 ];
 
+/// The headers that an answer keeps. A graph service, or a proxy before it, sets no other one at the page.
+const ANSWERED: [HeaderName; 5] = [
+    CONTENT_TYPE,
+    HeaderName::from_static("grpc-encoding"),
+    HeaderName::from_static("grpc-message"),
+    HeaderName::from_static("grpc-status"),
+    HeaderName::from_static("grpc-status-details-bin"),
+];
+
 /// Whether a path is that of a call.
 pub(super) fn is_call(path: &str) -> bool {
     path.starts_with("/ownergraph.")
@@ -72,18 +81,22 @@ pub(super) async fn forward(backend: Arc<Backend>, path: &str, headers: &HeaderM
     *request.method_mut() = Method::POST;
     // The path has passed `refusal`, so it is one.
     *request.uri_mut() = path.parse().unwrap_or_default();
-    for name in HEADERS {
-        if let Some(value) = headers.get(&name) {
-            request.headers_mut().insert(name, value.clone());
-        }
-    }
+    *request.headers_mut() = only(headers, HEADERS);
     let called = tower::service_fn(move |mut request: Request<Body>| {
         let backend = Arc::clone(&backend);
         *request.version_mut() = Version::HTTP_2;
         async move { Ok::<_, Infallible>(backend.call(request).await.unwrap_or_else(|status| status.into_http())) }
     });
     match GrpcWebLayer::new().layer(called).oneshot(request).await {
-        Ok(answer) => answer,
+        Ok(mut answer) => {
+            *answer.headers_mut() = only(answer.headers(), ANSWERED);
+            answer
+        }
         Err(never) => match never {},
     }
+}
+
+/// The headers of these names, each once.
+fn only(headers: &HeaderMap, names: impl IntoIterator<Item = HeaderName>) -> HeaderMap {
+    names.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
 }
