@@ -159,7 +159,10 @@ fn document(
     let document = document.with("guards", guards.into());
     let collections = schema.values("ListCoverageResponse.Collection", collections)?;
     let document = document.with("collections", collections).with("annotatedObjects", searched.annotated.into());
-    Ok(document.with("observes", searched.observed.map(|count| count > 0).into()))
+    let parity =
+        searched.parity.map(|numbers| schema.message("ownergraph.decision.v1beta1.GetParityResponse", &numbers));
+    let document = document.with("observes", searched.observed.map(|count| count > 0).into());
+    Ok(document.with("parity", parity.transpose()?.into()))
 }
 
 /// The number of objects that are not deleted for this reason; `enough` ends the count. `None` if the caller may not

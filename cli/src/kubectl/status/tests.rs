@@ -5,6 +5,7 @@ use proto::admin::v1beta1::{DecisionLogStatus, Obstacle, UntrueReports};
 use proto::decision::v1beta1::Position;
 use proto::r#type::v1beta1::{GroupResource, ObjectRef, ResponseMeta, Term};
 use proto::work::v1beta1::ExecutorIdentity;
+use serde_json::Value;
 
 #[test]
 fn a_collector_that_stopped_without_a_word_is_told_of() {
@@ -178,5 +179,9 @@ fn a_collection_that_cannot_be_seen_is_named_with_its_error() {
     assert!(text.contains(expected), "{text}");
     let told =
         document(&GetStatusResponse::default(), None, &collections, Searched::default()).unwrap().with_incomplete(&[]);
-    assert_eq!(told["collections"][2]["state"], "STATE_FAILED");
+    assert_eq!((&told["collections"][2]["state"], &told["parity"]), (&"STATE_FAILED".into(), &Value::Null));
+    let parity = GetParityResponse { comparable: 7, agreed: 6, ..GetParityResponse::default() };
+    let compared = Searched { parity: Some(parity), ..Searched::default() };
+    let told = document(&GetStatusResponse::default(), None, &[], compared).unwrap().with_incomplete(&[]);
+    assert_eq!((&told["parity"]["comparable"], &told["parity"]["agreed"]), (&"7".into(), &"6".into()));
 }
