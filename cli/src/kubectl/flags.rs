@@ -4,6 +4,7 @@ use super::selector::labels;
 use bytesize::ByteSize;
 use clap::{ArgAction, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -208,7 +209,7 @@ pub(crate) enum Plan {
     Delete(PlanDelete),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 pub(crate) enum Cascade {
     Background,
     Foreground,

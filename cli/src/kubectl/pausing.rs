@@ -53,7 +53,8 @@ pub(super) async fn pause(flags: Pause) -> Answered {
         flags.scope.whole_names()?;
         scope::Scope::default()
     };
-    let order = order(&flags, &scope)?;
+    let filter = if flags.all { None } else { Some(flags.scope.filter(&scope)) };
+    let order = order(filter, flags.lifetime, flags.reason)?;
     let way = way(flags.connection).await?;
     let mut admin = Admin::new(way.any().await?);
     let (mut pause, meta) = begin(&mut admin, &order).await?;
@@ -109,24 +110,19 @@ fn says(order: &PauseOrder, pause: &wire::Pause) -> bool {
     order.scope.targets.iter().all(has) && is_all == order.scope.targets.is_empty()
 }
 
-pub(super) fn order(flags: &Pause, resolved: &scope::Scope) -> Result<PauseOrder, Failure> {
-    let lifetime = flags.lifetime;
+/// An order for a pause. Without a filter, of everything.
+pub(super) fn order(filter: Option<Filter>, lifetime: Duration, reason: String) -> Result<PauseOrder, Failure> {
     if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
         return Err(Failure::Usage(format!(
             "--for must be a whole number of seconds from 1s to 24h, not {lifetime:?}"
         )));
     }
-    let mut filter = flags.scope.filter(resolved);
-    for requirements in [&mut filter.marks, &mut filter.namespace_marks] {
+    let mut targets: Vec<Filter> = filter.into_iter().collect();
+    for requirements in targets.iter_mut().flat_map(|filter| [&mut filter.marks, &mut filter.namespace_marks]) {
         requirements.sort_unstable();
         requirements.dedup();
     }
-    Ok(PauseOrder {
-        scope: Scope { targets: if flags.all { Vec::new() } else { vec![filter] } },
-        reason: flags.reason.clone(),
-        lifetime,
-        request_id: Uuid::new_v4().to_string(),
-    })
+    Ok(PauseOrder { scope: Scope { targets }, reason, lifetime, request_id: Uuid::new_v4().to_string() })
 }
 
 /// Creates a pause. One that lacks a condition of the order is ended again.

@@ -5,7 +5,7 @@ use super::backend::Backend;
 use crate::failure::{Failure, sentence};
 use crate::kubectl::delete;
 use crate::kubectl::ending::Problem;
-use crate::kubectl::flags::{Cascade, Connection, Output, Pause, ScopeFlags};
+use crate::kubectl::flags::{Cascade, ScopeFlags};
 use crate::kubectl::guards::{approve, release};
 use crate::kubectl::naming::{Catalogue, Found, Named, is_name, read as read_object, shown};
 use crate::kubectl::pausing;
@@ -129,15 +129,8 @@ struct Deletion {
     namespace: String,
     name: String,
     uid: String,
-    policy: Policy,
+    policy: Cascade,
     digest: String,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-enum Policy {
-    Background,
-    Foreground,
-    Orphan,
 }
 
 /// Deletes one object, if it is the one that was shown and its plan has the digest that was shown.
@@ -167,20 +160,15 @@ async fn delete(backend: &Backend, wanted: Deletion) -> Done {
         return Err(Refusal::new(StatusCode::CONFLICT, sentence));
     }
     let named = [object];
-    let cascade = match policy {
-        Policy::Background => Cascade::Background,
-        Policy::Foreground => Cascade::Foreground,
-        Policy::Orphan => Cascade::Orphan,
-    };
     delete::there(&named)?;
-    let plan = delete::certain(&mut service, &named, cascade).await?;
+    let plan = delete::certain(&mut service, &named, policy).await?;
     if plan.digest != digest {
         let sentence =
             format!("the plan has changed: its digest is {}, not {digest}; nothing was deleted", plan.digest);
         let body = json!({ "error": sentence, "digest": digest, "currentDigest": plan.digest });
         return Err(Refusal { status: StatusCode::CONFLICT, body });
     }
-    delete::carry_out(session, &named, cascade, |_| Ok(())).await?;
+    delete::carry_out(session, &named, policy, |_| Ok(())).await?;
     Ok(json!({ "accepted": true }))
 }
 
@@ -201,16 +189,9 @@ async fn pause(backend: &Backend, wanted: NewPause) -> Done {
     let kinds =
         kinds.iter().map(|kind| kind_name(kind).map_err(|why| Failure::Usage(format!("{kind:?} is no kind: {why}"))));
     let scope = ScopeFlags { kind: kinds.collect::<Result<_, _>>()?, namespace: namespaces, ..ScopeFlags::default() };
-    let flags = Pause {
-        all: scope.kind.is_empty() && scope.namespace.is_empty(),
-        scope,
-        lifetime: Duration::from_secs(lifetime_seconds),
-        reason,
-        wait: None,
-        connection: Connection::default(),
-        output: Output::default(),
-    };
-    let order = pausing::order(&flags, &Default::default())?;
+    let is_all = scope.kind.is_empty() && scope.namespace.is_empty();
+    let filter = if is_all { None } else { Some(scope.filter(&Default::default())) };
+    let order = pausing::order(filter, Duration::from_secs(lifetime_seconds), reason)?;
     let (pause, _) = pausing::begin(&mut service.admin, &order).await?;
     Ok(json!({ "name": pause.name, "effective": pause.effective, "pending": pause.pending }))
 }

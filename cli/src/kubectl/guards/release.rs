@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::kubectl::columns::span;
 use crate::kubectl::confirm::confirmed;
 use crate::kubectl::ending::{Answered, Ending, Problem};
-use crate::kubectl::flags::{Asking, Connection, Format, Output, Release};
+use crate::kubectl::flags::{Asking, Format, Output, Release};
 use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
@@ -20,7 +20,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 pub(crate) async fn run(flags: Release) -> Answered {
-    let orders = orders(&flags)?;
+    let orders = orders(&flags.guards, flags.lifetime, flags.reason.as_deref())?;
     let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let deletes = |order: &Order| matches!(order, Order::Delete(_));
     if orders.iter().any(deletes) && !flags.yes && !at_terminal {
@@ -63,8 +63,8 @@ pub(in crate::kubectl) async fn one(
     lifetime: Option<Duration>,
     reason: Option<String>,
 ) -> Result<String, Failure> {
-    let flags = Release { guards: vec![guard], lifetime, reason, yes: true, connection: Connection::default() };
-    let Ok([order]) = <[Order; 1]>::try_from(orders(&flags).map_err(|why| Failure::Usage(why.to_string()))?) else {
+    let orders = orders(&[guard], lifetime, reason.as_deref()).map_err(|why| Failure::Usage(why.to_string()))?;
+    let Ok([order]) = <[Order; 1]>::try_from(orders) else {
         return Err(Failure::Usage("name exactly one guard".to_owned()));
     };
     Ok(match order {
@@ -116,16 +116,16 @@ enum Order {
 }
 
 /// Reads all arguments before anything is written.
-fn orders(flags: &Release) -> Result<Vec<Order>, Problem> {
-    let orders: Vec<Order> = flags.guards.iter().map(|word| order(word, flags)).collect::<Result<_, _>>()?;
+fn orders(guards: &[String], lifetime: Option<Duration>, reason: Option<&str>) -> Result<Vec<Order>, Problem> {
+    let orders = guards.iter().map(|word| order(word, lifetime, reason)).collect::<Result<Vec<Order>, _>>()?;
     let bypasses = orders.iter().any(|order| matches!(order, Order::Bypass(..)));
-    if !bypasses && (flags.lifetime.is_some() || flags.reason.is_some()) {
+    if !bypasses && (lifetime.is_some() || reason.is_some()) {
         return Err(Problem::sentence("--for and --reason are for gates, and no gate is named"));
     }
     Ok(orders)
 }
 
-fn order(word: &str, flags: &Release) -> Result<Order, Problem> {
+fn order(word: &str, lifetime: Option<Duration>, reason: Option<&str>) -> Result<Order, Problem> {
     let Some(id) = guard_id(word) else {
         return Err(Problem::sentence(format!(
             "{word:?} is not a guard: write pause/NAME, protection/NAME, gate/NAME or budget/NAME; {} status lists the guards",
@@ -141,8 +141,8 @@ fn order(word: &str, flags: &Release) -> Result<Order, Problem> {
             store::GROUP,
             id.name
         ))),
-        GuardKind::Gate => match (flags.lifetime, &flags.reason) {
-            (Some(lasts), Some(why)) => Ok(Order::Bypass(id, lasts, why.clone())),
+        GuardKind::Gate => match (lifetime, reason) {
+            (Some(lasts), Some(why)) => Ok(Order::Bypass(id, lasts, why.to_owned())),
             _ => Err(Problem::sentence(format!(
                 "{id} is bypassed for a time: give --for DURATION, at most 24h, and --reason TEXT"
             ))),
@@ -180,14 +180,8 @@ mod tests {
     use super::*;
 
     fn read(guards: &[&str], lifetime: Option<u64>, reason: Option<&str>) -> Result<Vec<Order>, String> {
-        let flags = Release {
-            guards: guards.iter().map(|&guard| guard.to_owned()).collect(),
-            lifetime: lifetime.map(Duration::from_secs),
-            reason: reason.map(str::to_owned),
-            yes: false,
-            connection: Connection::default(),
-        };
-        orders(&flags).map_err(|problem| problem.to_string())
+        let guards: Vec<String> = guards.iter().map(|&guard| guard.to_owned()).collect();
+        orders(&guards, lifetime.map(Duration::from_secs), reason).map_err(|problem| problem.to_string())
     }
 
     fn id(kind: GuardKind, name: &str) -> GuardId {
