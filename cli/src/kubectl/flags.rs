@@ -328,7 +328,7 @@ pub(crate) struct Export {
     pub(crate) snapshot: Option<PathBuf>,
     /// Write one file for a bug report instead: status, metrics, configuration without secrets, the recording if the
     /// service records, and the last decisions. Default file: ownergraph-bundle-TIME.tar.gz; - is standard output.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, value_hint = ValueHint::FilePath, conflicts_with_all = ["snapshot", "form", "selector", "field_selector", "older_than", "newer_than", "direct", "from_file"])]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, value_hint = ValueHint::FilePath, conflicts_with_all = ["snapshot", "form", "selector", "field_selector", "older_than", "newer_than", "direct", "from_file", "namespace", "all_namespaces"])]
     #[expect(clippy::option_option, reason = "absent, without a value, and with one")]
     pub(crate) bundle: Option<Option<PathBuf>>,
     /// Maximum size of the recording in the bundle, such as 1GiB; at most 4GiB. A larger recording is left out.

@@ -71,6 +71,8 @@ fn the_file_is_an_optional_value() {
         &["--max-recording", "1GiB"],
         &["--bundle", "--snapshot", "x"],
         &["--bundle", "--direct"],
+        &["--bundle", "-n", "shop"],
+        &["--bundle", "-A"],
         &["--bundle", "-o", "json"],
     ] {
         assert!(bundle(wrong).is_err(), "{wrong:?}");
