@@ -91,7 +91,8 @@ async fn the_recording_of_a_bundle_is_replayed_to_the_same_decisions() {
     assert!(notes.ends_with(", without recording/; README.txt in it says why\n"), "{notes}");
     let found = files(said.stdout.as_slice());
     let readme = &found["README.txt"];
-    assert!(found.len() == 5 && readme.contains("to copy it from there: ownergraph export --bundle"), "{readme}");
+    let again = format!("ownergraph --server {server} --kubeconfig {} export --bundle", cluster.kubeconfig);
+    assert!(found.len() == 5 && readme.contains(&format!("to copy it from there: {again} ")), "{readme}");
     let without = directory.path().join("without.tar.gz");
     std::fs::write(&without, said.stdout).unwrap();
     let said = output(&mut ownergraph(&["replay", without.to_str().unwrap()])).await;

@@ -5,6 +5,7 @@ use super::readme::{About, CONFIGURATION, METRICS};
 use crate::kubectl::document;
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::RECORDING_MAX_BYTES;
+use crate::name::command;
 use crate::remote::{ANSWER_WITHIN, Admin, said};
 use bytesize::ByteSize;
 use executor_service::Channel;
@@ -100,6 +101,10 @@ impl Received {
                 let fits = file.size_bytes <= SEGMENT_MAX_BYTES
                     && (is_known || self.recorded + file.size_bytes <= self.max_recording)
                     && archive.files().len() < FILES_MAX;
+                let name = if file.name == WIRE_CONFIGURATION { CONFIGURATION } else { &file.name };
+                if archive.files().iter().any(|there| there == name) {
+                    return Err(Stop::Unexpected(format!("the service sent the file {:?} twice", file.name)));
+                }
                 if self.file.is_some() || !(is_known || is_recorded) || !fits {
                     return Err(Stop::Unexpected(format!("the service sent the file {:?} out of turn", file.name)));
                 }
@@ -167,7 +172,7 @@ pub(super) fn too_large(Recording { name, directory, size_bytes, .. }: &Recordin
     // The recording goes on growing.
     let enough = size_bytes.saturating_add(MARGIN_BYTES);
     let how = match enough <= RECORDING_MAX_BYTES {
-        true => format!("to copy it from there: ownergraph export --bundle --max-recording {}MiB", enough >> 20),
+        true => format!("to copy it from there: {} export --bundle --max-recording {}MiB", command(), enough >> 20),
         false => {
             format!("a bundle has at most 4 GiB: copy the files ogr-{name}-*.trace from the volume of that directory")
         }
@@ -196,4 +201,47 @@ fn bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubectl::bundle::readme::About;
+    use k8s_openapi::jiff::Timestamp;
+    use proto::admin::v1beta1::GetStatusResponse;
+
+    const SEGMENT: &str = "recording/ogr-20261126T090521939Z-00000.trace";
+
+    /// Takes whole files of one byte, and returns their names and why the last one was refused.
+    fn taken(names: &[&str]) -> (Vec<String>, Option<String>) {
+        let mut received = Received { max_recording: 100, header: None, file: None, recorded: 0, bar: bar() };
+        let mut archive = Archive::new(Vec::new(), 0);
+        for name in names {
+            let file = File { name: (*name).to_owned(), size_bytes: 1 };
+            for part in [Part::File(file), Part::Data(b"1".to_vec().into())] {
+                match received.take(part, &mut archive) {
+                    Ok(()) => {}
+                    Err(Stop::Unexpected(why)) => return (archive.files().to_vec(), Some(why)),
+                    Err(Stop::Unwritten(problem)) => panic!("{problem}"),
+                }
+            }
+        }
+        received.say_what_is_missing(
+            None,
+            &archive,
+            &mut About::new(Timestamp::UNIX_EPOCH, GetStatusResponse::default()),
+        );
+        (archive.files().to_vec(), None)
+    }
+
+    #[test]
+    fn each_file_of_a_bundle_comes_once() {
+        let all = [METRICS, WIRE_CONFIGURATION, SEGMENT];
+        assert_eq!(taken(&all), ([METRICS, CONFIGURATION, SEGMENT].map(str::to_owned).to_vec(), None));
+        for name in all {
+            let (files, refused) = taken(&[&all[..], &[name]].concat());
+            assert_eq!(files.len(), all.len(), "{name} stands twice in {files:?}");
+            assert_eq!(refused, Some(format!("the service sent the file {name:?} twice")));
+        }
+    }
 }
