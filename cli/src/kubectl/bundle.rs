@@ -31,6 +31,8 @@ mod tests;
 const DECISIONS_MAX: usize = 10_000;
 /// The name of standard output.
 const STDOUT: &str = "-";
+/// What the name of a bundle ends with until it is whole.
+const PART: &str = ".part";
 
 pub(super) async fn run(flags: Export, file: Option<PathBuf>) -> Answered {
     let way = way(flags.asking.connection).await?;
@@ -47,7 +49,7 @@ pub(super) async fn run(flags: Export, file: Option<PathBuf>) -> Answered {
     received::add(replica, flags.max_recording.as_u64(), &mut archive, &mut about).await?;
     archive.add(readme::README, about.text(archive.files()).as_bytes())?;
     let bytes = archive.finish()?;
-    ending::note(&last_line(&target.keep(), bytes, &about.missing));
+    ending::note(&last_line(&target.keep()?, bytes, &about.missing));
     Ok(Ending::Fine)
 }
 
@@ -64,43 +66,58 @@ fn last_line(name: &str, bytes: u64, missing: &[Missing]) -> String {
     format!("{name}: {size}, without {}; {} in it says why", what.join(", "), readme::README)
 }
 
-/// The file of the bundle. A file that is not finished is removed.
+/// The file of the bundle. It has another name until it is whole, and is removed if it does not become so.
 struct Target {
     path: PathBuf,
-    /// `None`: standard output.
-    file: Option<File>,
-    is_whole: bool,
+    /// The file that is written, and its name. `None`: standard output.
+    part: Option<(PathBuf, File)>,
 }
 
 impl Target {
     /// Creates the file before the first question, so that an existing one is refused at once.
     fn create(path: PathBuf) -> Result<Target, Problem> {
         if path == Path::new(STDOUT) {
-            return Ok(Target { path, file: None, is_whole: true });
+            return Ok(Target { path, part: None });
         }
-        match File::create_new(&path) {
-            Ok(file) => Ok(Target { path, file: Some(file), is_whole: false }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Problem::sentence(format!(
-                "{} exists and is not overwritten: name another file, or remove it",
-                path.display()
-            ))),
+        let exists = |path: &Path| {
+            let path = path.display();
+            Problem::sentence(format!("{path} exists and is not overwritten: name another file, or remove it"))
+        };
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(exists(&path));
+        }
+        let mut name = path.clone().into_os_string();
+        name.push(PART);
+        let name = PathBuf::from(name);
+        match File::create_new(&name) {
+            Ok(file) => Ok(Target { path, part: Some((name, file)) }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&name)),
             Err(error) => {
-                Err(Problem::sentence(format!("{} cannot be created: {error}; name another file", path.display())))
+                Err(Problem::sentence(format!("{} cannot be created: {error}; name another file", name.display())))
             }
         }
     }
 
     fn output(&self) -> io::Result<Box<dyn Write + Send>> {
-        Ok(match &self.file {
-            Some(file) => Box::new(file.try_clone()?),
+        Ok(match &self.part {
+            Some((_, file)) => Box::new(file.try_clone()?),
             None => Box::new(io::stdout()),
         })
     }
 
-    /// Keeps the file. Returns its name.
-    fn keep(mut self) -> String {
-        self.is_whole = true;
-        if self.file.is_some() { self.path.display().to_string() } else { "standard output".to_owned() }
+    /// Gives the file its name, and returns that.
+    fn keep(mut self) -> Result<String, Problem> {
+        let Some((name, _)) = self.part.take() else { return Ok("standard output".to_owned()) };
+        let (path, is) = (self.path.display(), name.display());
+        if fs::symlink_metadata(&self.path).is_ok() {
+            return Err(Problem::sentence(format!(
+                "{path} was created meanwhile and is not overwritten; the bundle is {is}"
+            )));
+        }
+        fs::rename(&name, &self.path).map_err(|error| {
+            Problem::sentence(format!("the bundle is {is}, which cannot be renamed to {path}: {error}"))
+        })?;
+        Ok(path.to_string())
     }
 }
 
@@ -148,4 +165,5 @@ async fn last_decisions(replica: Channel) -> (Vec<DecisionEvent>, Option<Problem
         }
         request.page_token = page.next_page_token;
     }
+    (found, Some(endless().into()))
 }

@@ -37,17 +37,32 @@ fn a_bundle_is_named_by_its_time_and_never_overwrites_a_file() {
     assert_eq!(default_name(now()), Path::new("ownergraph-bundle-20261126T090521Z.tar.gz"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("bundle.tar.gz");
-    drop(Target::create(path.clone()).unwrap());
-    assert!(!path.exists(), "a bundle that is not whole is removed");
-    assert_eq!(Target::create(path.clone()).unwrap().keep(), path.display().to_string());
+    let part = directory.path().join("bundle.tar.gz.part");
+    let target = Target::create(path.clone()).unwrap();
+    assert!(part.exists() && !path.exists(), "a bundle that is not whole has another name");
+    let second = Target::create(path.clone()).err().unwrap().to_string();
+    assert!(second.contains("bundle.tar.gz.part exists and is not overwritten"), "{second}");
+    drop(target);
+    assert!(!part.exists() && !path.exists(), "a bundle that is not whole is removed");
+    assert_eq!(Target::create(path.clone()).unwrap().keep().unwrap(), path.display().to_string());
+    assert!(path.exists() && !part.exists());
     let refused = Target::create(path.clone()).err().unwrap().to_string();
     assert_eq!(refused, format!("{} exists and is not overwritten: name another file, or remove it", path.display()));
     assert!(path.exists(), "the file that is there stays");
+    fs::remove_file(&path).unwrap();
+    let target = Target::create(path.clone()).unwrap();
+    fs::write(&path, "another").unwrap();
+    let refused = target.keep().unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        format!("{} was created meanwhile and is not overwritten; the bundle is {}", path.display(), part.display())
+    );
+    assert_eq!((fs::read(&path).unwrap(), part.exists()), (b"another".to_vec(), true));
     let nowhere = Target::create(directory.path().join("no/bundle")).err().unwrap().to_string();
-    assert!(nowhere.contains("no/bundle cannot be created"), "{nowhere}");
+    assert!(nowhere.contains("no/bundle.part cannot be created"), "{nowhere}");
     let stdout = Target::create(PathBuf::from("-")).unwrap();
-    assert!(stdout.file.is_none());
-    assert_eq!(stdout.keep(), "standard output");
+    assert!(stdout.part.is_none());
+    assert_eq!(stdout.keep().unwrap(), "standard output");
 }
 
 #[test]
