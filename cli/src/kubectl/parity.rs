@@ -4,17 +4,19 @@
 //! * `table`, `html`: the report as text and as a page
 
 use super::columns::now;
-use super::decisions::record::Record;
+use super::decisions::record::{Record, class_word, outcome_word};
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Parity};
 use super::service::{Need, Service};
 use super::session::Session;
+use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, ListDisagreementsRequest};
 use proto::r#type::v1beta1::ObjectFilter;
 pub(super) use report::summary;
 use report::{Report, is_empty, unknown};
 use serde_json::Value;
+use std::time::Duration;
 
 mod html;
 mod report;
@@ -33,6 +35,7 @@ pub(super) async fn run(flags: Parity) -> Answered {
     let numbers = service.parity(flags.since).await?;
     let namespace = session.searched().filter(|_| session.namespace_is_given()).map(str::to_owned);
     let narrowed = narrowed(namespace.as_deref(), !flags.classes.is_empty() || !flags.outcomes.is_empty());
+    let flags_again = repeated(flags.since, &flags.classes, &flags.outcomes);
     let only = |name| ObjectFilter { namespaces: vec![name], ..Default::default() };
     let filter = |target| DecisionFilter { targets: vec![target], ..Default::default() };
     let request = ListDisagreementsRequest {
@@ -47,7 +50,7 @@ pub(super) async fn run(flags: Parity) -> Answered {
         disagreements.retain(|event| event.event_time.is_some_and(|at| at.seconds >= begin));
     }
     let has_unknown = unknown(&numbers) > 0;
-    let report = Report { numbers, disagreements, narrowed, now: now() };
+    let report = Report { numbers, disagreements, narrowed, flags: flags_again, now: now() };
     write(&session, &report)?;
     if is_empty(&report.numbers) {
         session.note(report::NOTHING_YET);
@@ -60,6 +63,15 @@ fn narrowed(namespace: Option<&str>, is_filtered: bool) -> String {
     let place = namespace.map(|name| format!("in namespace {name}"));
     let kinds = is_filtered.then(|| "of the chosen classes and outcomes".to_owned());
     kinds.into_iter().chain(place).collect::<Vec<_>>().join(" ")
+}
+
+/// The flags of this call, for a printed command.
+fn repeated(since: Option<Duration>, classes: &[Class], outcomes: &[Outcome]) -> String {
+    let since = since.map(|since| format!(" --since {}s", since.as_secs()));
+    let classes: Vec<String> = classes.iter().map(|class| class_word(*class)).collect();
+    let outcomes: Vec<String> = outcomes.iter().map(|outcome| outcome_word(*outcome)).collect();
+    let listed = |flag, words: &[String]| (!words.is_empty()).then(|| format!(" --{flag} {}", words.join(",")));
+    since.into_iter().chain(listed("class", &classes)).chain(listed("outcome", &outcomes)).collect()
 }
 
 fn write(session: &Session, report: &Report) -> Result<(), Problem> {

@@ -211,6 +211,11 @@ pub(in crate::kubectl) fn class_word(class: Class) -> String {
     class.as_str_name().trim_start_matches("CLASS_").to_lowercase()
 }
 
+/// An outcome of the comparison as one word.
+pub(in crate::kubectl) fn outcome_word(outcome: Outcome) -> String {
+    outcome.as_str_name().trim_start_matches("OUTCOME_").to_lowercase()
+}
+
 /// A reference with the uid of an object that is somewhere else, or something else. No owner went.
 fn wrong_reference(event: &DecisionEvent) -> Option<String> {
     let is_wrong = |of| matches!(of, OwnerStanding::WrongNamespace | OwnerStanding::CoordinatesMismatch);

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) disagreements: Vec<DecisionEvent>,
     /// What the list of disagreements is narrowed to; empty if it has all.
     pub(super) narrowed: String,
+    /// The flags of this call for a printed command, each with a space before it.
+    pub(super) flags: String,
     /// Seconds of the Unix epoch.
     pub(super) now: i64,
 }

@@ -42,7 +42,7 @@ pub(super) fn text(report: &Report, rows_max: usize, headings: bool) -> String {
         let left = rows.len().saturating_sub(rows_max);
         if left > 0 {
             let (left, command) = (grouped_noun(left as u64, more), command_here());
-            let _infallible = writeln!(text, "and {left} more: {command} parity -o wide");
+            let _infallible = writeln!(text, "and {left} more: {command} parity{} -o wide", report.flags);
         }
     };
     let plain = |row: &[String]| row.iter().map(Cell::plain).collect();

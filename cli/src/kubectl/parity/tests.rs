@@ -108,6 +108,7 @@ fn report(name: &str) -> Report {
             event(1, Outcome::OursOnly, Class::Timing, "web-2"),
         ],
         narrowed: "in namespace shop".to_owned(),
+        flags: " --class timing".to_owned(),
         now: BEGIN + 360,
     }
 }
@@ -118,7 +119,7 @@ fn the_three_numbers_come_first_and_the_evidence_last() {
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
     let text = table::text(&report("web-1"), 1, false);
     let text = anstream::adapter::strip_str(&text).to_string();
-    assert!(text.contains("\nand 1 disagreement more: ownergraph parity -o wide\n"), "{text}");
+    assert!(text.contains("\nand 1 disagreement more: ownergraph parity --class timing -o wide\n"), "{text}");
     assert!(!text.contains("THEIRS ONLY"), "{text}");
 }
 
@@ -162,6 +163,17 @@ fn the_share_is_never_rounded_up_to_all() {
     assert_eq!(share(3, 3), "100.00 % agreed");
     assert_eq!(share(u64::MAX, u64::MAX), "100.00 % agreed");
     assert_eq!(share(0, 0), "nothing compared yet");
+}
+
+#[test]
+fn a_printed_command_repeats_the_flags_that_narrow_the_report() {
+    let repeated = |since, classes: &[Class], outcomes: &[Outcome]| repeated(since, classes, outcomes);
+    assert_eq!(repeated(None, &[], &[]), "");
+    let all = repeated(Some(Duration::from_secs(5400)), &[Class::OwnChange, Class::Unknown], &[Outcome::OursOnly]);
+    assert_eq!(all, " --since 5400s --class own_change,unknown --outcome ours_only");
+    let line = format!("ownergraph parity{all} -o wide");
+    let found = crate::args::command().try_get_matches_from(line.split(' '));
+    assert!(found.is_ok(), "{line}: {found:?}");
 }
 
 #[test]
