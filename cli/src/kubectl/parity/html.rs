@@ -95,7 +95,8 @@ impl Page {
             at += wide(*count);
         }
         self.markup("</svg>\n<ul class=\"legend\">\n");
-        for (word, class, count) in parts {
+        // The legend of an ordinary report has no line about classes of another version.
+        for (word, class, count) in parts.iter().filter(|(_, class, count)| *class != "foreign" || *count > 0) {
             self.markup("<li><i class=\"").markup(class).markup("\"></i>").text(&grouped(*count));
             self.markup(" ").markup(word).markup("</li>\n");
         }

@@ -179,14 +179,18 @@ fn waits(count: u64, noun: &str) -> String {
 }
 
 /// The parts of all outcomes, each with its word and its name in the style sheet.
-pub(super) fn parts(numbers: &GetParityResponse) -> [(&'static str, &'static str, u64); 6] {
+pub(super) fn parts(numbers: &GetParityResponse) -> [(&'static str, &'static str, u64); 7] {
     let is_close = |class| matches!(class, Class::Timing | Class::Refused);
+    // A newer service may know further classes. What they mean is not known here.
+    let is_foreign = |class| class == Class::Unspecified;
+    let is_intended = |class| !is_close(class) && !is_foreign(class) && class != Class::Unknown;
     [
         ("agreed", "agreed", numbers.agreed),
         ("agreed, and theirs first", "first", numbers.theirs_first),
-        ("intended differences", "intended", disagreed(numbers, |class| !is_close(class) && class != Class::Unknown)),
+        ("intended differences", "intended", disagreed(numbers, is_intended)),
         ("timing and refusals", "close", disagreed(numbers, is_close)),
         ("unknown", "unknown", unknown(numbers)),
+        ("of a class that this version does not know", "foreign", disagreed(numbers, is_foreign)),
         ("unattributed", "other", numbers.unattributed),
     ]
 }

@@ -1,3 +1,4 @@
+use super::report::{parts, unknown};
 use super::*;
 use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::get_parity_response::{ClassCount, CollectionCount};
@@ -166,6 +167,18 @@ fn the_share_is_never_rounded_up_to_all() {
     assert_eq!(share(3, 3), "100.00 % agreed");
     assert_eq!(share(u64::MAX, u64::MAX), "100.00 % agreed");
     assert_eq!(share(0, 0), "nothing compared yet");
+}
+
+#[test]
+fn a_class_of_a_newer_service_is_no_intended_difference() {
+    let mut numbers = report("a").numbers;
+    let before = parts(&numbers);
+    numbers.classes.push(ClassCount { class: 4711, ours_only: 5, theirs_only: 6 });
+    let after = parts(&numbers);
+    let grown: Vec<&str> =
+        after.iter().zip(before).filter(|(now, then)| now.2 != then.2).map(|((word, ..), _)| *word).collect();
+    assert_eq!(grown, ["of a class that this version does not know"]);
+    assert_eq!(unknown(&numbers), 1);
 }
 
 #[test]
