@@ -100,6 +100,9 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
     let shown = cluster.clone();
     let setup = Setup { listener, ..setup(flags, cluster, &ignored) };
     let shutdown = Shutdown::new();
+    // Without a console, a signal ends the process at once.
+    let stop = Shutdown::new();
+    let signals = flags.console.then(|| stop.clone().on_signals());
     let mut story = Story { api: &api, server: &server, ledger, narrator, told: 0 };
     let end = || (world::problems(&world, &server), story::lists(&server), started.elapsed().as_secs_f64());
     let told = async {
@@ -108,14 +111,17 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
             story.ready(executors, &ignored).await?;
             let lists = story::lists(&server);
             let told = async {
-                let acts = story.tell(&world).await?;
+                let acts = tokio::select! {
+                    acts = story.tell(&world) => acts?,
+                    () = stop.requested() => bail!("a signal ended the demo before the end of its story"),
+                };
                 if graph.is_none() {
                     return Ok((acts, lists, None));
                 }
                 // What the user does in the console is no part of the story.
                 let ended = end();
                 story.narrator.stays()?;
-                tokio::signal::ctrl_c().await.context("Ctrl-C cannot be waited for")?;
+                stop.requested().await;
                 Ok((acts, lists, Some(ended)))
             };
             tokio::select! {
@@ -131,8 +137,11 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
         shutdown.request();
         told
     };
-    let (collected, told) =
-        tokio::join!(Box::pin(collector::run(setup, Some(observer), shutdown.clone())), Box::pin(told));
+    let collected = Box::pin(collector::run(setup, Some(observer), shutdown.clone()));
+    let (collected, told) = tokio::select! {
+        both = async { tokio::join!(collected, Box::pin(told)) } => both,
+        failed = failed(signals) => return Err(failed),
+    };
     collected?;
     let (acts, lists_before, ended) = told?;
     let (problems, lists, seconds) = ended.unwrap_or_else(end);
@@ -140,6 +149,14 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
     let summary = summarize(flags, &world, outcome);
     narrator.summary(&summary)?;
     Ok(summary)
+}
+
+/// Waits for signals, if the demo does. A second signal ends the process. Ends only with an error.
+async fn failed(signals: Option<impl Future<Output = anyhow::Result<()>>>) -> anyhow::Error {
+    match signals {
+        Some(signals) => signals.await.err().unwrap_or_else(|| anyhow!("signals cannot be waited for any more")),
+        None => std::future::pending().await,
+    }
 }
 
 /// Serves the console of a graph service, if there is one. Ends only with an error.

@@ -39,6 +39,10 @@ impl Console {
         self.http.exchange(self.request(Method::GET, path).body(Vec::new()).unwrap()).await
     }
 
+    async fn session(&self) -> Value {
+        serde_json::from_slice(&self.get("/console/session").await.body).unwrap()
+    }
+
     async fn post(&self, path: &str, body: Value) -> (u16, Value) {
         let request = self.request(Method::POST, path).body(body.to_string().into_bytes()).unwrap();
         let answer = self.http.exchange(request).await;
@@ -72,7 +76,7 @@ async fn the_page_asks_and_deletes_with_the_credentials_of_the_command_line() {
     let page = console.get("/").await;
     assert!(page.content_type.starts_with("text/html"), "{page:?}");
 
-    let session: Value = serde_json::from_slice(&console.get("/console/session").await.body).unwrap();
+    let session = console.session().await;
     assert_eq!(session["user"], "system:anonymous");
     assert_eq!(session["canWrite"], true);
     assert_eq!(session["service"], json!({ "address": world.server, "mode": "service" }));
@@ -173,7 +177,7 @@ async fn without_a_graph_service_and_from_a_file_the_page_only_reads() {
     let direct = ["console", "--no-browser", "--direct", "--kubeconfig", &world.cluster.kubeconfig];
     for (flags, mode) in [(&direct[..], "direct"), (&["console", "--no-browser", "--from-file", path], "snapshot")] {
         let console = Console::of(Running::of(plugin(flags))).await;
-        let session: Value = serde_json::from_slice(&console.get("/console/session").await.body).unwrap();
+        let session = console.session().await;
         assert_eq!((&session["canWrite"], &session["service"]["mode"]), (&json!(false), &json!(mode)), "{session}");
         let (code, said) = console.post("/console/guards/release", json!({ "name": "pauses/a" })).await;
         assert!(code == 403 && said["error"].as_str().unwrap().contains("only reads"), "{said}");
@@ -196,14 +200,14 @@ async fn a_port_that_is_in_use_or_a_service_that_does_not_answer_ends_the_comman
 
 #[tokio::test]
 async fn the_demo_and_the_sandbox_serve_a_console_until_they_are_stopped() {
-    let mut demo = Running::of(ownergraph(&["demo", "--console", "--no-browser", "--objects", "20"]));
-    let link = demo.said("#token=").await;
-    demo.said("The console goes on until Ctrl-C").await;
-    let address = link.strip_prefix("http://").and_then(|link| link.split('/').next()).unwrap();
-    assert_ne!(Http::at(address).text("/").await.1, "");
-    drop(demo);
+    let mut demo =
+        Console::of(Running::of(ownergraph(&["demo", "--console", "--no-browser", "--objects", "20"]))).await;
+    demo.process.said("The console goes on until Ctrl-C").await;
+    let session = demo.session().await;
+    assert_eq!((&session["service"]["mode"], &session["canWrite"]), (&json!("service"), &json!(true)));
+    assert_eq!(demo.process.terminate().await.code(), Some(0));
     let console = Console::of(Running::of(ownergraph(&["sandbox", "--console", "--no-browser"]))).await;
-    let session: Value = serde_json::from_slice(&console.get("/console/session").await.body).unwrap();
+    let session = console.session().await;
     assert_eq!((&session["service"]["mode"], &session["canWrite"]), (&json!("direct"), &json!(false)));
     assert_eq!(console.process.terminate().await.code(), Some(0));
 }
