@@ -3,7 +3,7 @@
 use crate::address::{self, is_loopback};
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{Request, Response, Uri};
+use http::{HeaderValue, Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use runtime::tls::{Caller, Complaint};
@@ -34,6 +34,8 @@ pub struct Channel {
     channel: transport::Channel,
     /// The caller whose token is sent.
     caller: Caller,
+    /// The credentials that are sent instead of those of the caller.
+    authorization: Option<HeaderValue>,
     /// The error of a broken connection.
     complaint: Complaint,
 }
@@ -82,7 +84,15 @@ impl std::fmt::Debug for Connector {
 impl From<transport::Channel> for Channel {
     /// A channel without a token.
     fn from(channel: transport::Channel) -> Channel {
-        Channel { channel, caller: Caller::plaintext(), complaint: Complaint::default() }
+        Channel { channel, caller: Caller::plaintext(), authorization: None, complaint: Complaint::default() }
+    }
+}
+
+impl Channel {
+    /// The same connection for requests with this `authorization` header. The connection must be TLS or loopback, so that
+    /// no other machine can read the header.
+    pub fn authorized(&self, authorization: HeaderValue) -> Channel {
+        Channel { authorization: Some(authorization), ..self.clone() }
     }
 }
 
@@ -100,8 +110,10 @@ impl Service<Request<Body>> for Channel {
         let another = self.channel.clone();
         let mut channel = std::mem::replace(&mut self.channel, another);
         let (caller, complaint) = (self.caller.clone(), self.complaint.clone());
+        let given = self.authorization.clone();
         Box::pin(async move {
-            if let Some(token) = caller.authorization().await {
+            let token = if given.is_some() { given } else { caller.authorization().await };
+            if let Some(token) = token {
                 request.headers_mut().insert(AUTHORIZATION, token);
             }
             channel.call(request).await.map_err(|error| why(&complaint, error))
@@ -152,7 +164,8 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
     let channel = connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))?;
     // The token is sent only if no other machine can read it.
     let is_private = caller.is_tls() || is_loopback(address);
-    Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() }, complaint })
+    let caller = if is_private { caller.clone() } else { Caller::plaintext() };
+    Ok(Channel { channel, caller, authorization: None, complaint })
 }
 
 /// A channel over an open byte pipe, such as one within this process, in plaintext and without a token. `address` is
@@ -176,7 +189,8 @@ pub async fn connect_through(
     let complaint = Complaint::default();
     let pipe = secured.map_err(|error| format!("{shown} cannot be reached: {error}"))?.complaining(complaint.clone());
     let channel = over(endpoint_of(caller, address)?, shown, pipe).await?;
-    Ok(Channel { channel, caller: if caller.is_tls() { caller.clone() } else { Caller::plaintext() }, complaint })
+    let caller = if caller.is_tls() { caller.clone() } else { Caller::plaintext() };
+    Ok(Channel { channel, caller, authorization: None, complaint })
 }
 
 async fn over(
