@@ -1,10 +1,12 @@
-//! `console`: a web server on this machine for the console. It serves the built page, and forwards its calls with the
-//! credentials of the command line.
+//! `console`: a web server for the console. It serves the built page, and forwards its calls: on this machine with the
+//! credentials of the command line, for other users with the token of each request.
 //!
 //! In reading order:
 //!
 //! * `server`: connections, and what answers each path
 //! * `door`: who may call: the token, and the headers `Host` and `Origin`
+//! * `bearer`: the token of a request, in a console for other users
+//! * `others`: a console for other users
 //! * `files`: the page in this program
 //! * `calls`: gRPC-Web
 //! * `actions`: the paths below `/console`, which ask and change the API server
@@ -22,6 +24,7 @@ use door::Door;
 use kube_api::Cluster;
 use runtime::listen;
 use runtime::shutdown::Shutdown;
+use server::Site;
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -30,9 +33,11 @@ use tokio::process::Command;
 mod actions;
 mod answers;
 mod backend;
+mod bearer;
 mod calls;
 mod door;
 mod files;
+mod others;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -57,11 +62,14 @@ impl Start {
 
 /// Serves until SIGTERM or SIGINT.
 pub(super) async fn run(flags: Console) -> Answered {
-    let Console { port, no_browser, read_only, connection } = flags;
+    let Console { port, no_browser, read_only, others, connection } = flags;
     let shutdown = Shutdown::new();
     let signals = shutdown.clone().on_signals();
     let served = async {
         let cluster = requests::connect(&connection).await?;
+        if let Some(address) = &others.listen {
+            return others::serve(cluster, connection, (address, &others), !read_only).await;
+        }
         serve(cluster, connection, Start { port, browser: !no_browser, writes: !read_only }).await
     };
     tokio::select! {
@@ -73,10 +81,7 @@ pub(super) async fn run(flags: Console) -> Answered {
 
 /// Serves the console of a cluster. Ends only with an error.
 pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start) -> Result<(), Problem> {
-    let asking = Asking { namespace: None, all_namespaces: false, connection, output: Output::default() };
-    let printer = Printer::of(asking.output.clone(), &[Format::Json])?;
-    let session = Session::over(cluster, asking, printer);
-    let backend = Backend::new(session, start.writes);
+    let backend = Backend::new(session(cluster, connection)?, start.writes);
     // An error of the flags or of the cluster belongs on the terminal, and not into the page.
     backend.service().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, start.port));
@@ -91,7 +96,13 @@ pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start
     {
         note(&format!("no browser can be started ({error}): open the address yourself"));
     }
-    Ok(server::serve(listener, door, backend).await?)
+    Ok(server::serve(listener, Site::new(door, backend), None).await?)
+}
+
+fn session(cluster: Cluster, connection: Connection) -> Result<Session, Problem> {
+    let asking = Asking { namespace: None, all_namespaces: false, connection, output: Output::default() };
+    let printer = Printer::of(asking.output.clone(), &[Format::Json])?;
+    Ok(Session::over(cluster, asking, printer))
 }
 
 /// Starts a browser, and does not wait for it.

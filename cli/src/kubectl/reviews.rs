@@ -73,8 +73,17 @@ pub(super) async fn may(session: &Session, asked: &Attributes) -> Result<(bool, 
 async fn send(session: &Session, uri: &str, review: &Value) -> Result<Answer, Problem> {
     let request = request(Method::POST, uri, media::JSON, review).context("the path of the review is not valid")?;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, session.connection.request_timeout).await;
-    Ok(answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?)
+    let answer = answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?;
+    if answer.status == StatusCode::UNAUTHORIZED {
+        return Err(Problem::Other(Unauthenticated(refusal(&answer)).into()));
+    }
+    Ok(answer)
 }
+
+/// The API server does not accept the credentials.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server does not accept these credentials: {0}")]
+pub(super) struct Unauthenticated(String);
 
 /// The status of a review, or why there is none.
 fn status(answer: &Answer) -> Result<Value, String> {

@@ -9,6 +9,7 @@ use crate::failure::{Failure, sentence};
 use crate::remote::{self, LOCAL, MESSAGE_MAX_BYTES, NAME_FLAG, Reach, Remote};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through, innermost};
+use http::HeaderValue;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -26,6 +27,8 @@ use tokio::time::timeout;
 
 mod published;
 mod role;
+
+pub(super) use role::leader;
 
 /// The label selector for pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
@@ -104,6 +107,27 @@ impl Service {
         }
     }
 
+    /// A replica at the addresses of --server, or the leader at an address that a replica named. The connection has no
+    /// credentials of a caller, and nothing is asked.
+    pub(super) async fn named(session: &Session, leader: Option<&str>) -> Result<Service, Problem> {
+        let way = Way::new(session.connection.clone(), Ok(session.cluster.clone()));
+        let known = match leader {
+            Some(leader) => way.at(leader).await,
+            None => None,
+        };
+        let channel = match known {
+            Some(channel) => channel,
+            None => way.any().await?,
+        };
+        let address = way.reached.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Service::over(channel, address, session, None))
+    }
+
+    /// The same connection with this `authorization` header on each call.
+    pub(super) fn authorized(self, header: HeaderValue) -> Service {
+        Service::clients(self.channel.authorized(header), self.address, self.within, self.direct)
+    }
+
     async fn here(session: &mut Session) -> Result<Service, Problem> {
         let (channel, direct) = direct::start(session).await?;
         Ok(Service::over(channel, "this process".to_owned(), session, Some(Arc::new(direct))))
@@ -115,11 +139,15 @@ impl Service {
     }
 
     fn over(channel: Channel, address: String, session: &Session, direct: Option<Arc<Direct>>) -> Service {
+        Service::clients(channel, address, session.connection.request_timeout, direct)
+    }
+
+    fn clients(channel: Channel, address: String, within: Duration, direct: Option<Arc<Direct>>) -> Service {
         Service {
             graph: GraphServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
             admin: AdminServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
             decisions: DecisionServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
-            within: session.connection.request_timeout,
+            within,
             channel,
             address,
             direct,

@@ -1,5 +1,5 @@
-//! The paths below `/console`. They ask and change the API server with the credentials of the command line, as the
-//! commands of the same names do.
+//! The paths below `/console`. They ask and change the API server with the credentials of the request, as the commands of
+//! the same names do with those of the command line.
 
 use super::backend::Backend;
 use crate::failure::{Failure, sentence};
@@ -9,7 +9,7 @@ use crate::kubectl::flags::{Cascade, ScopeFlags};
 use crate::kubectl::guards::{approve, release};
 use crate::kubectl::naming::{Catalogue, Found, Named, is_name, read as read_object, shown};
 use crate::kubectl::pausing;
-use crate::kubectl::reviews::{self, Attributes};
+use crate::kubectl::reviews::{self, Attributes, Unauthenticated};
 use crate::kubectl::service::Service;
 use graph_service::options::kind_name;
 use http::StatusCode;
@@ -45,7 +45,9 @@ impl From<Failure> for Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Failure::from(problem).into()
+        let is_unknown = matches!(&problem, Problem::Other(error) if error.is::<Unauthenticated>());
+        let refusal = Refusal::from(Failure::from(problem));
+        if is_unknown { Refusal { status: StatusCode::UNAUTHORIZED, ..refusal } } else { refusal }
     }
 }
 
@@ -88,6 +90,7 @@ pub(super) async fn session(backend: &Backend) -> Done {
         "context": session.cluster.name,
         "version": runtime::version::VERSION,
         "canWrite": backend.writes && !is_direct,
+        "login": backend.is_for_others(),
         "service": service,
         "time": time,
     }))

@@ -1,8 +1,11 @@
-//! Who may call. A page of another origin cannot read the token, so it cannot call for the user. A name that an
-//! attacker points at this machine is not a host of this server.
+//! Who may call. A console on this machine has a token: a page of another origin cannot read it, so it cannot call for the
+//! user. A console for other users takes the token of the user from each request. A name that an attacker points at this
+//! server is not a host of it.
 
+use super::bearer::Bearer;
+use crate::kubectl::flags::PublicUrl;
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use subtle::ConstantTimeEq as _;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-ownergraph-token");
@@ -11,43 +14,82 @@ const TOKEN_BYTES: usize = 32;
 const DEFAULT_PORT: u16 = 80;
 
 pub(super) struct Door {
-    /// The values of `Host` in requests to this server.
-    hosts: [String; 2],
-    token: String,
+    /// Where the page is: the only values of `Host` and `Origin`.
+    places: Vec<Place>,
+    key: Key,
+}
+
+struct Place {
+    host: String,
+    origin: String,
+}
+
+/// What opens the door.
+enum Key {
+    /// The token of this console.
+    Own(String),
+    /// Any token: the API server and the graph service know what its holder may do.
+    Each,
+}
+
+/// Whose credentials a request uses.
+#[derive(Debug)]
+pub(super) enum Caller {
+    /// Those of the command line.
+    Own,
+    With(Bearer),
 }
 
 /// Why a request is refused, as a sentence.
 pub(super) type Refusal = (StatusCode, String);
 
 impl Door {
-    /// Draws a token.
+    /// For this machine. Draws a token.
     pub(super) fn new(port: u16) -> Result<Door, getrandom::Error> {
         let mut random = [0; TOKEN_BYTES];
         getrandom::fill(&mut random)?;
         let token = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
-        Ok(Door { hosts: ["127.0.0.1", "localhost"].map(|host| format!("{host}{port}")), token })
+        let place = |host: &str| Place { host: format!("{host}{port}"), origin: format!("http://{host}{port}") };
+        Ok(Door { places: ["127.0.0.1", "localhost"].map(place).into(), key: Key::Own(token) })
     }
 
-    /// The address of the page, with the token. A browser does not send the part after the `#`.
+    /// For other users, who open one of these addresses.
+    pub(super) fn public(urls: &[PublicUrl]) -> Door {
+        let place = |url: &PublicUrl| Place { host: url.host().to_owned(), origin: url.origin().to_owned() };
+        Door { places: urls.iter().map(place).collect(), key: Key::Each }
+    }
+
+    /// Whether requests carry the credentials of their users.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(self.key, Key::Each)
+    }
+
+    /// The address of the page, with the token if there is one. A browser does not send the part after the `#`.
     pub(super) fn link(&self) -> String {
-        format!("http://{}/#token={}", self.hosts[0], self.token)
+        let origin = self.places.first().map_or("", |place| &place.origin);
+        match &self.key {
+            Key::Own(token) => format!("{origin}/#token={token}"),
+            Key::Each => format!("{origin}/"),
+        }
     }
 
     /// Refuses requests to another host, and of pages of another origin.
     pub(super) fn host_refusal<B>(&self, request: &Request<B>) -> Option<Refusal> {
         let headers = request.headers();
-        let is_ours = |text: &[u8]| self.hosts.iter().any(|host| host.as_bytes() == text);
-        let host = only(headers, &HOST).filter(|host| is_ours(host.as_bytes()));
-        let elsewhere = request.uri().authority().is_some_and(|authority| !is_ours(authority.as_str().as_bytes()));
-        let Some(host) = host.filter(|_| !elsewhere) else {
-            let hosts = self.hosts.join(" or ");
-            return forbidden(format!(
-                "the request is for another host than {hosts}: open the address that the console printed"
-            ));
+        let place_of = |text: &[u8]| self.places.iter().find(|place| place.host.as_bytes() == text);
+        let place = only(headers, &HOST).and_then(|host| place_of(host.as_bytes()));
+        let elsewhere =
+            request.uri().authority().is_some_and(|authority| place_of(authority.as_str().as_bytes()).is_none());
+        let Some(place) = place.filter(|_| !elsewhere) else {
+            let hosts = self.places.iter().map(|place| place.host.as_str()).collect::<Vec<_>>().join(" or ");
+            let open = if self.is_public() { "open one of these" } else { "open the address that the console printed" };
+            return forbidden(format!("the request is for another host than {hosts}: {open}"));
         };
-        let own = [b"http://", host.as_bytes()].concat();
-        if headers.get_all(ORIGIN).iter().any(|origin| origin.as_bytes() != own) {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        // A proxy may add the token of a user to requests of any page. A browser names the page in each POST.
+        let is_named = !self.is_public() || request.method() != Method::POST || headers.contains_key(ORIGIN);
+        if !is_named || origins.any(|origin| origin.as_bytes() != place.origin.as_bytes()) {
             return forbidden(
                 "the request comes from a page of another origin, and only the console's own page may call".to_owned(),
             );
@@ -55,14 +97,24 @@ impl Door {
         None
     }
 
-    /// Refuses requests without the token.
-    pub(super) fn token_refusal<B>(&self, request: &Request<B>) -> Option<Refusal> {
-        let given = only(request.headers(), &TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
-        if bool::from(given.ct_eq(self.token.as_bytes())) {
-            return None;
+    /// Whose credentials a request uses. Refuses those without a token.
+    pub(super) fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Refusal> {
+        let refused = |sentence: &str| Err((StatusCode::UNAUTHORIZED, sentence.to_owned()));
+        match &self.key {
+            Key::Own(token) => {
+                let given = only(request.headers(), &TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
+                if bool::from(given.ct_eq(token.as_bytes())) {
+                    return Ok(Caller::Own);
+                }
+                refused(
+                    "the header X-Ownergraph-Token does not have the token of this console: open the address that the console printed at its start",
+                )
+            }
+            Key::Each => match Bearer::of(request.headers()) {
+                Some(bearer) => Ok(Caller::With(bearer)),
+                None => refused("the request has no token: log in with a token for the API server"),
+            },
         }
-        let sentence = "the header X-Ownergraph-Token does not have the token of this console: open the address that the console printed at its start";
-        Some((StatusCode::UNAUTHORIZED, sentence.to_owned()))
     }
 }
 

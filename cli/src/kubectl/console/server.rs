@@ -1,29 +1,37 @@
 //! Connections, and what answers each path.
 
-use super::answers::{Answer, json, refusal, secured};
+use super::answers::{Answer, bytes, json, refusal, secured};
 use super::backend::Backend;
 use super::door::Door;
 use super::{actions, calls, files};
 use bytes::Bytes;
-use http::header::ALLOW;
+use http::header::{ALLOW, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use runtime::listen::answer_all;
+use runtime::tls::{Protocol, ServerTls};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tonic::body::Body;
 
 /// A browser opens six connections for one origin. Further connections wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 64;
+/// The same for other users.
+const PUBLIC_CONNECTIONS_MAX: usize = 1024;
 /// Maximum number of calls of gRPC-Web at a time, with those whose answer is a stream.
 pub(super) const CALLS_MAX: usize = 32;
+/// The same for other users.
+const PUBLIC_CALLS_MAX: usize = 512;
+/// The path for the probes of a container. It says nothing.
+const LIVE: &str = "/livez";
 /// Maximum size of the body of a request. The largest is a plan with a hundred targets.
 pub(super) const BODY_MAX_BYTES: usize = 1 << 20;
 const HEAD_MAX_BYTES: usize = 64 << 10;
@@ -34,23 +42,39 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// What all connections share.
 pub(super) struct Site {
     door: Door,
-    backend: Arc<Backend>,
+    backend: Backend,
     calls: Arc<Semaphore>,
+    calls_max: usize,
 }
 
 impl Site {
     pub(super) fn new(door: Door, backend: Backend) -> Site {
-        Site { door, backend: Arc::new(backend), calls: Arc::new(Semaphore::new(CALLS_MAX)) }
+        let calls_max = if door.is_public() { PUBLIC_CALLS_MAX } else { CALLS_MAX };
+        Site { door, backend, calls: Arc::new(Semaphore::new(calls_max)), calls_max }
     }
 }
 
 /// Serves until it is aborted.
-pub(super) async fn serve(listener: TcpListener, door: Door, backend: Backend) -> anyhow::Result<()> {
-    let site = Arc::new(Site::new(door, backend));
-    answer_all(listener, "console", CONNECTIONS_MAX, move |stream, _| connection(stream, Arc::clone(&site))).await
+pub(super) async fn serve(listener: TcpListener, site: Site, tls: Option<Arc<ServerTls>>) -> anyhow::Result<()> {
+    let max = if site.door.is_public() { PUBLIC_CONNECTIONS_MAX } else { CONNECTIONS_MAX };
+    let site = Arc::new(site);
+    answer_all(listener, "console", max, move |stream, from| {
+        let (site, tls) = (Arc::clone(&site), tls.clone());
+        async move {
+            match tls {
+                None => connection(stream, site).await,
+                Some(tls) => {
+                    if let Some((stream, _)) = tls.handshake(stream, Some(from), Protocol::Http1).await {
+                        connection(stream, site).await;
+                    }
+                }
+            }
+        }
+    })
+    .await
 }
 
-async fn connection(stream: TcpStream, site: Arc<Site>) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Site>) {
     let answered = service_fn(move |request| {
         let site = Arc::clone(&site);
         async move { Ok::<_, Infallible>(answer(&site, request).await) }
@@ -73,30 +97,40 @@ where
 {
     let path = request.uri().path();
     let is_open = !path.starts_with("/console/") && !calls::is_call(path);
-    let closed = || site.door.token_refusal(&request).filter(|_| !is_open);
-    let answer = match site.door.host_refusal(&request).or_else(closed) {
+    let answer = match site.door.host_refusal(&request) {
+        // A probe calls the pod by its address.
+        _ if path == LIVE && site.door.is_public() => bytes(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
         Some((status, sentence)) => refusal(status, &sentence),
         None if is_open => match *request.method() {
             Method::GET | Method::HEAD => files::answer(path),
             _ => other_method("GET,HEAD"),
         },
-        None if calls::is_call(path) => call(site, request).await,
-        None => action(site, request).await,
+        None => match site.door.caller(&request) {
+            Err((status, sentence)) => refusal(status, &sentence),
+            Ok(caller) => {
+                let backend = site.backend.of(caller);
+                if calls::is_call(path) { call(site, backend, request).await } else { action(&backend, request).await }
+            }
+        },
     };
-    secured(answer)
+    let mut answer = secured(answer);
+    if answer.status() == StatusCode::UNAUTHORIZED && site.door.is_public() {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    answer
 }
 
-async fn call<B>(site: &Site, request: Request<B>) -> Answer
+async fn call<B>(site: &Site, backend: Backend, request: Request<B>) -> Answer
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<tower::BoxError>,
 {
-    if let Some((status, sentence)) = calls::refusal(&request, site.backend.writes) {
+    if let Some((status, sentence)) = calls::refusal(&request, backend.writes) {
         return refusal(status, &sentence);
     }
     let Ok(permit) = Arc::clone(&site.calls).try_acquire_owned() else {
-        let sentence =
-            format!("the console makes {CALLS_MAX} calls at a time, and all are in use: close other tabs of it");
+        let max = site.calls_max;
+        let sentence = format!("the console makes {max} calls at a time, and all are in use: close other tabs of it");
         return refusal(StatusCode::TOO_MANY_REQUESTS, &sentence);
     };
     let (head, body) = request.into_parts();
@@ -104,7 +138,7 @@ where
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    let answer = calls::forward(Arc::clone(&site.backend), head.uri.path(), &head.headers, body).await;
+    let answer = calls::forward(Arc::new(backend), head.uri.path(), &head.headers, body).await;
     // The call holds its place until the last piece of its answer is sent or the page closes the connection.
     answer.map(|body| {
         Body::new(body.map_err(move |error| {
@@ -114,7 +148,7 @@ where
     })
 }
 
-async fn action<B>(site: &Site, request: Request<B>) -> Answer
+async fn action<B>(backend: &Backend, request: Request<B>) -> Answer
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<tower::BoxError>,
@@ -127,15 +161,19 @@ where
         return other_method(if is_session { "GET" } else { "POST" });
     }
     let done = if is_session {
-        actions::session(&site.backend).await
+        actions::session(backend).await
     } else {
         match whole(body).await {
-            Ok(body) => actions::act(&site.backend, path, &body).await,
+            Ok(body) => actions::act(backend, path, &body).await,
             Err(refused) => return refused,
         }
     };
     match done {
         Ok(value) => json(StatusCode::OK, &value),
+        // The token of this console is right. It is the command line whose credentials are refused.
+        Err(refused) if refused.status == StatusCode::UNAUTHORIZED && !backend.is_for_others() => {
+            json(StatusCode::BAD_GATEWAY, &refused.body)
+        }
         Err(refused) => json(refused.status, &refused.body),
     }
 }

@@ -35,6 +35,7 @@ use tonic::body::Body;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 mod again;
+mod others;
 
 const HOSTS: [&str; 2] = ["127.0.0.1:8080", "localhost:8080"];
 const CALL: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";

@@ -47,7 +47,7 @@ fn request(namespace: Option<&str>) -> ListDecisionsRequest {
 }
 
 /// The address in the error of a replica that does not lead. It is empty if the replica does not know it.
-fn leader(status: &Status) -> Option<String> {
+pub(in crate::kubectl) fn leader(status: &Status) -> Option<String> {
     let is_other = remote::reason(status) == Some(ErrorReason::NotLeader);
     let mut metadata = status.get_details_error_info().filter(|_| is_other)?.metadata;
     Some(metadata.remove(LEADER_ENDPOINT).unwrap_or_default())
