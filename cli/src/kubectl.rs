@@ -120,7 +120,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Check(flags) => references::check(flags).await,
         Command::Decisions(flags) => decisions::run(flags).await,
         Command::Queue(flags) => queue::run(flags).await,
-        Command::Progress(flags) => progress::run(flags).await,
+        Command::Progress(flags) => Box::pin(progress::run(flags)).await,
         Command::Parity(flags) => parity::run(flags).await,
         Command::Status(flags) => status::run(flags).await,
         Command::Pause(flags) => pausing::pause(flags).await,

@@ -218,7 +218,7 @@ mod tests {
         let mut archive = Archive::new(Vec::new(), 0);
         for name in names {
             let file = File { name: (*name).to_owned(), size_bytes: 1 };
-            for part in [Part::File(file), Part::Data(b"1".to_vec().into())] {
+            for part in [Part::File(file), Part::Data(b"1".to_vec())] {
                 match received.take(part, &mut archive) {
                     Ok(()) => {}
                     Err(Stop::Unexpected(why)) => return (archive.files().to_vec(), Some(why)),
