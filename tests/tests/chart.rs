@@ -17,6 +17,7 @@ use tests::load;
 mod argocd;
 mod audit;
 mod callers;
+mod console;
 mod guards;
 mod issuer;
 mod kubelet;
@@ -286,7 +287,7 @@ async fn is_taken(plane: &ControlPlane, namespace: &str, objects: &[Value]) -> a
     apply(plane, &[restricted(namespace)], &[])?;
     let warned = apply(plane, objects, &[])?;
     ensure!(!warned.contains("Warning"), "{warned}");
-    for name in ["graph-service", "executor-service", "audit-log", "audit-sink"] {
+    for name in ["graph-service", "executor-service", "audit-log", "audit-sink", "console"] {
         let pod = match chart::deployment(objects, name) {
             Ok(deployment) => chart::pod(deployment, name),
             // Mode observe has no executors.

@@ -4,7 +4,7 @@ graph service: it has no certificate, and collection does not wait for it. */ -}
 
 {{- define "ownergraph.account" -}}
 {{- $values := (index . 0).Values -}}
-{{- $of := get (dict "graph-service" $values.graphService "executor-service" $values.executorService "audit" $values.audit) (index . 1) -}}
+{{- $of := get (dict "graph-service" $values.graphService "executor-service" $values.executorService "audit" $values.audit "console" $values.console) (index . 1) -}}
 {{- $of.serviceAccount.name | default (include "ownergraph.named" .) }}
 {{- end }}
 

@@ -112,11 +112,15 @@ fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()
     let openshift = file_flag(&root().join("deploy/chart/ci/openshift-values.yaml"));
     let users_given_up = ["--set=podSecurityContext.runAsUser=null", "--set=podSecurityContext.fsGroup=null"];
     let everything_given_up = ["--set=podSecurityContext=null", "--set=containerSecurityContext=null"];
-    let all = ["--set=audit.enabled=true", "--set=audit.sink.url=https://receiver.example"];
+    let all = [
+        "--set=audit.enabled=true",
+        "--set=audit.sink.url=https://receiver.example",
+        "--set=console.enabled=true,console.publicUrls[0]=https://console.example",
+    ];
     let refused = |flags: &[&str]| -> anyhow::Result<Vec<String>> {
         let objects = chart::objects(&helm.template(&[&all, flags].concat())?)?;
         let mut refused = Vec::new();
-        for component in ["graph-service", "executor-service", "audit-log", "audit-sink"] {
+        for component in ["graph-service", "executor-service", "audit-log", "audit-sink", "console"] {
             let spec = &chart::deployment(&objects, component)?["spec"]["template"]["spec"];
             ensure!(spec["containers"].is_array(), "no containers: {spec}");
             refused.extend(refused_by_restricted_v2(spec));
@@ -127,7 +131,7 @@ fn openshift_takes_the_pods_once_their_users_are_given_up() -> anyhow::Result<()
         assert_eq!(refused(flags)?, Vec::<String>::new(), "{flags:?}");
     }
     let as_it_comes = ["fsGroup", "runAsUser of the pod"];
-    assert_eq!(refused(&[])?, [as_it_comes; 4].concat());
+    assert_eq!(refused(&[])?, [as_it_comes; 5].concat());
 
     // Only the users differ.
     let objects = chart::objects(&helm.template(&[&openshift])?)?;
