@@ -8,6 +8,8 @@ export const faults = {
   away: false,
   /** The token is not valid any more. */
   expired: false,
+  /** Each request needs the token of its user, as in a cluster. */
+  login: false,
   /** No replica leads. */
   election: false,
   /** Streams stay open, and send nothing. */

@@ -43,6 +43,10 @@ async function backend(): Promise<Connect.NextHandleFunction> {
     }
     const isCall = path.startsWith("/ownergraph.");
     if (!isCall && !path.startsWith("/console/")) return next();
+    if (faults.login && request.headers.authorization !== "Bearer of-alice") {
+      response.setHeader("WWW-Authenticate", "Bearer");
+      return answer(response, 401, { error: "the API server does not know the token" });
+    }
     if (faults.expired || request.headers["x-ownergraph-token"] !== TOKEN)
       return answer(response, 401, { error: "the token is not valid" });
     if (faults.away) return answer(response, 503, {});

@@ -1,9 +1,10 @@
-// Calls of the local back end, and the token that lets this page, and no other one, make them.
+// Calls of the back end, and what lets this page make them: on the own machine a token that no other page has, and in a
+// cluster the token of the user.
 
 const KEY = "ownergraph-token";
+const USER_KEY = "ownergraph-user-token";
 /** The back end itself ends each action in less. */
 const TIMEOUT_MS = 90_000;
-export const TOKEN_HEADER = "X-Ownergraph-Token";
 
 export interface Session {
   user: string;
@@ -12,6 +13,8 @@ export interface Session {
   version: string;
   /** False if the back end was started to read only. */
   canWrite: boolean;
+  /** Each request carries the token of its user: the console runs in a cluster. */
+  login?: boolean;
   /** How the back end reaches the graph: `service`, `direct` without one, `snapshot` of a file, or `unreachable`. */
   service: { address: string; mode: string; error?: string };
   /** The clock of the API server in RFC 3339, if the back end knows it. */
@@ -44,8 +47,20 @@ export function takeToken(): void {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-export function token(): string {
-  return sessionStorage.getItem(KEY) ?? "";
+/** The headers that let a call pass. A proxy before the console may set the token of the user instead. */
+export function credentials(): Record<string, string> {
+  const [own, user] = [sessionStorage.getItem(KEY), sessionStorage.getItem(USER_KEY)];
+  return { ...(own && { "X-Ownergraph-Token": own }), ...(user && { Authorization: `Bearer ${user}` }) };
+}
+
+let login = false;
+/** Whether the back end takes the token of a user. */
+export const takesLogin = (): boolean => login;
+
+/** Keeps the token of the user for this tab. */
+export function signIn(user: string): void {
+  sessionStorage.setItem(USER_KEY, user);
+  location.reload();
 }
 
 export class BackendError extends Error {
@@ -58,7 +73,7 @@ export class BackendError extends Error {
 }
 
 async function call<T>(path: string, body?: unknown): Promise<T> {
-  const headers: Record<string, string> = { [TOKEN_HEADER]: token() };
+  const headers = credentials();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const method = body === undefined ? "GET" : "POST";
   let response: Response;
@@ -69,6 +84,7 @@ async function call<T>(path: string, body?: unknown): Promise<T> {
     const doubt = body === undefined ? "" : " It is not known whether the action was carried out.";
     throw new BackendError(`The console's back end does not answer.${doubt}`, 0);
   }
+  login ||= response.headers.get("WWW-Authenticate")?.startsWith("Bearer") ?? false;
   const answer: unknown = await response.json().catch(() => null);
   const error = (answer as { error?: string } | null)?.error;
   if (!response.ok || error)
@@ -76,7 +92,11 @@ async function call<T>(path: string, body?: unknown): Promise<T> {
   return answer as T;
 }
 
-export const session = () => call<Session>("/console/session");
+export async function session(): Promise<Session> {
+  const answer = await call<Session>("/console/session");
+  login ||= answer.login ?? false;
+  return answer;
+}
 export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);

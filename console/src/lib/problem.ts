@@ -2,7 +2,7 @@
 
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "../generated/google/rpc/error_details_pb.ts";
-import { BackendError } from "./backend.ts";
+import { BackendError, takesLogin } from "./backend.ts";
 
 export interface Problem {
   words: string;
@@ -10,11 +10,13 @@ export interface Problem {
   next: string;
   /** Whether another try can succeed without the reader. */
   retry: boolean;
+  /** The token of the user is missing, or not accepted. */
+  login?: boolean;
 }
 
 export function problem(thrown: unknown): Problem {
   if (thrown instanceof BackendError) {
-    if (thrown.status === 401) return expired;
+    if (thrown.status === 401) return unknownUser();
     return { words: thrown.message, next: thrown.status === 0 ? away : "", retry: thrown.status === 0 };
   }
   const error = ConnectError.from(thrown);
@@ -43,6 +45,7 @@ export function problem(thrown: unknown): Problem {
     case "CREDENTIALS_MISSING":
     case "CREDENTIALS_INVALID":
     case "TOKEN_FOR_OTHER_AUDIENCE":
+      if (takesLogin()) return unknownUser();
       return { words: `The API server does not accept your credentials: ${text}`, next: again, retry: true };
     case "EXPRESSION_INVALID":
       return { words: `The expression is invalid: ${text}`, next: "Correct the expression.", retry: false };
@@ -78,7 +81,7 @@ export function problem(thrown: unknown): Problem {
   }
   switch (error.code) {
     case Code.Unauthenticated:
-      return expired;
+      return unknownUser();
     case Code.Unavailable:
     case Code.Unknown:
     case Code.DeadlineExceeded:
@@ -93,6 +96,10 @@ export function problem(thrown: unknown): Problem {
   }
 }
 
+const unknownUser = (): Problem =>
+  takesLogin()
+    ? { words: "The API server does not know you.", next: "Sign in with a token.", retry: false, login: true }
+    : expired;
 const again = "Sign in again where kubectl does, and start kubectl ownergraph console again.";
 const away = "If kubectl ownergraph console has ended, start it again.";
 const expired: Problem = {

@@ -1,6 +1,6 @@
 // Bad input and bad days: the page says what is wrong, keeps what it showed with its age, and recovers by itself.
 
-import { assert, check, go, mock, open, origin, PAGES, shots, WEB } from "./harness.mjs";
+import { assert, check, go, mock, open, origin, PAGES, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page } = await open();
 const says = (words, timeout = 30_000) =>
@@ -70,6 +70,30 @@ await check("an expired token is said once", async () => {
     assert(await page.isVisible("text=Backlog"), "what was shown is gone");
   } finally {
     await mock("expired=off");
+  }
+  await context.close();
+});
+await check("in a cluster, a user signs in with a token", async () => {
+  await mock("login=on");
+  const { context, page } = await open();
+  try {
+    await page.goto(`${origin}/${PAGES.overview}#token=mock`);
+    await page.waitForSelector("text=The API server does not know you.");
+    const found = await violations(page);
+    assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+    await page.screenshot({ path: `${shots}login.png` });
+    for (const [token, known] of [
+      ["of-bob", false],
+      ["of-alice", true],
+    ]) {
+      await page.fill("input[type=password]", token);
+      await page.keyboard.press("Enter");
+      await page.waitForSelector(known ? "text=alice@example.com" : "text=The API server does not know you.");
+    }
+    await page.waitForSelector("text=Backlog");
+    assert((await page.locator("input[type=password]").count()) === 0, "the form stays");
+  } finally {
+    await mock("login=off", false);
   }
   await context.close();
 });
