@@ -81,18 +81,20 @@ impl Counts {
     }
 
     fn merge(&mut self, other: &Counts) {
-        self.agreed += other.agreed;
-        self.theirs_first += other.theirs_first;
-        self.late += other.late;
-        self.unattributed += other.unattributed;
-        self.withdrawn += other.withdrawn;
-        self.not_compared += other.not_compared;
+        // Counts of earlier leaders come from the decision log.
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        add(&mut self.agreed, other.agreed);
+        add(&mut self.theirs_first, other.theirs_first);
+        add(&mut self.late, other.late);
+        add(&mut self.unattributed, other.unattributed);
+        add(&mut self.withdrawn, other.withdrawn);
+        add(&mut self.not_compared, other.not_compared);
         for (sums, counts) in [
             (&mut self.ours_only[..], &other.ours_only[..]),
             (&mut self.theirs_only, &other.theirs_only),
             (&mut self.delays, &other.delays),
         ] {
-            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            sums.iter_mut().zip(counts).for_each(|(sum, &count)| add(sum, count));
         }
     }
 }
@@ -183,13 +185,12 @@ impl Tally {
     pub(super) fn of(&self, now: Time, window: Option<Duration>) -> (Time, Counts) {
         let touches = |begun: Time| window.is_none_or(|window| now.since(begun) < window.saturating_add(BUCKET));
         let mut counts = if window.is_none() { self.earlier.clone() } else { Counts::default() };
-        let mut since = if window.is_none() { self.since } else { now };
+        // The window begins within the term, and its first bucket may begin before it.
+        let back = window.map(|window| Time::from_origin(now.since_origin().saturating_sub(window)));
+        let mut since = back.map_or(self.since, |back| back.max(self.since));
         for (begun, bucket) in self.buckets.iter().filter(|(begun, _)| touches(*begun)) {
             since = since.min(*begun);
             counts.merge(bucket);
-        }
-        if window.is_some_and(|window| now.since(self.since) <= window) {
-            since = self.since;
         }
         (since, counts)
     }
