@@ -328,12 +328,13 @@ impl Leader {
 
     /// The standing of a reference as of the version of a change.
     fn standing_at(&self, change: &Change, owner: &Owner) -> Standing {
-        // Nothing takes these back.
-        if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
-            return owner.standing;
-        }
+        // A second deletion with another policy moves an owner that waits.
         if let Some(later) = owner.later {
             return later;
+        }
+        // What is seen after the change takes nothing else of these back.
+        if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
+            return owner.standing;
         }
         let unverified = Standing::Unverified(Undecided::OwnerUnverified);
         let (graph, coverage) = (self.world.graph(), self.world.coverage());

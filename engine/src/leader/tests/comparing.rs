@@ -476,7 +476,8 @@ fn a_window_has_the_numbers_of_its_time() {
         let view = bench.leader.queries().parity(Some(Duration::from_secs(window))).unwrap();
         (view.counts.agreed, view.since)
     };
-    assert_eq!(agreed(3600), (1, bench.now));
+    let back = |span: u64| Time::from_origin(bench.now.since_origin() - Duration::from_secs(span));
+    assert_eq!(agreed(3600), (1, back(3600)));
     assert_eq!(agreed(36_000), (2, Time::ZERO));
 }
 
@@ -636,4 +637,16 @@ fn an_owner_that_orphans_for_a_moment_is_remembered_for_the_changes_of_that_mome
     bench.seen("things", owner(105, &["held"]));
     bench.pass(A_MOMENT);
     assert_eq!((bench.sums(), bench.disagreements()), ([0, 1, 0, 0, 0], vec![]), "the finalizer awaits its request");
+}
+
+#[test]
+fn an_owner_that_waits_and_then_orphans_is_remembered_as_such() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101).terminating("foregroundDeletion"));
+    bench.seen("configmaps", child(102).terminating("example.com/slow"));
+    bench.audited(AuditedVerb::Change, "a", "collector");
+    bench.seen("configmaps", object("configmaps", "a", 104).terminating("example.com/slow"));
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.pass(A_MOMENT);
+    assert_eq!((bench.sums(), bench.disagreements()), ([0, 1, 0, 0, 0], vec![]));
 }
