@@ -13,7 +13,7 @@ const SINCE_MAX: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Parity {
     /// Only the last part of the time, such as 1h or 1d, rounded up to quarters of an hour; at most 7d. The numbers by
-    /// collection are always those of the whole term. Default: since the term began.
+    /// collection are always those of the whole term. Default: since the comparison began.
     #[arg(long, value_name = "DURATION", value_parser = since)]
     pub(crate) since: Option<Duration>,
     /// List only disagreements of this class; may be repeated. The numbers stay those of all.

@@ -4,6 +4,8 @@ use super::*;
 use crate::leader::contract::BreakerMode;
 use crate::parity::{Audited, AuditedVerb, Class, Counts, Outcome as Side};
 
+mod requests;
+
 const A_MOMENT: Duration = Duration::from_secs(2);
 
 fn observing() -> Bench {
@@ -359,98 +361,6 @@ fn a_decision_whose_facts_change_is_withdrawn() {
 }
 
 #[test]
-fn the_audit_log_names_who_followed_a_decision() {
-    for (user, expected) in [("collector", [1, 0, 0, 0, 0]), ("alice", [0, 0, 0, 0, 1])] {
-        let mut bench = family();
-        bench.audited(AuditedVerb::Change, "other", "alice");
-        bench.deleted("things", "o", 103);
-        bench.deleted("configmaps", "a", 104);
-        bench.pass(A_MOMENT);
-        assert_eq!(bench.sums(), [0; 5], "the request is awaited");
-        bench.audited(AuditedVerb::Delete, "a", user);
-        bench.pass(A_MOMENT);
-        assert_eq!(bench.sums(), expected, "{user}");
-    }
-    let mut bench = family();
-    bench.audited(AuditedVerb::Change, "other", "alice");
-    bench.deleted("things", "o", 103);
-    bench.deleted("configmaps", "a", 104);
-    bench.pass(Duration::from_secs(40));
-    assert_eq!(bench.sums(), [1, 0, 0, 0, 0], "without a request, the facts decide");
-}
-
-#[test]
-fn another_change_of_a_person_leaves_a_late_decision_late() {
-    let mut bench = family();
-    bench.audited(AuditedVerb::Change, "other", "alice");
-    bench.deleted("things", "o", 103);
-    bench.pass(Duration::from_secs(40));
-    assert_eq!(bench.disagreements(), ["ours_only delete a: unknown"]);
-    bench.audited(AuditedVerb::Change, "a", "alice");
-    bench.seen("configmaps", object("configmaps", "a", 104));
-    bench.pass(A_MOMENT);
-    assert_eq!((bench.sums(), bench.disagreements().len()), ([0, 0, 1, 0, 1], 1));
-}
-
-#[test]
-fn the_request_of_a_change_is_found_before_its_facts() {
-    let mut bench = family();
-    bench.audited(AuditedVerb::Delete, "a", "alice");
-    bench.deleted("configmaps", "a", 104);
-    bench.pass(A_MOMENT);
-    assert_eq!(bench.sums(), [0; 5], "the owner is not seen as of the change");
-    // The log moves on.
-    for _ in 0..16_384 {
-        bench.audited(AuditedVerb::Change, "other", "bob");
-    }
-    bench.pass(Duration::from_secs(160));
-    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
-}
-
-#[test]
-fn a_deletion_of_a_collection_deletes_many_objects() {
-    let mut bench = observing();
-    bench.seen("things", object("things", "o", 101));
-    for (name, rv) in [("a", 102), ("b", 103)] {
-        bench.seen("configmaps", object("configmaps", name, rv).owned_by("things", "o"));
-    }
-    bench.audited(AuditedVerb::DeleteCollection, "", "namespace-controller");
-    bench.deleted("configmaps", "a", 104);
-    bench.deleted("configmaps", "b", 105);
-    bench.bookmark("things", 110);
-    bench.pass(A_MOMENT);
-    assert_eq!(bench.sums(), [0, 0, 0, 0, 2]);
-}
-
-#[test]
-fn a_collector_that_is_refused_is_not_wrong() {
-    // Seconds before the decision, the status, the class.
-    for (before, status, class) in
-        [(0, 403, "refused"), (20, 403, "refused"), (60, 403, "unknown"), (0, 404, "unknown"), (0, 409, "unknown")]
-    {
-        let mut bench = family();
-        let refused = Audited {
-            verb: AuditedVerb::Delete,
-            collection: collection("configmaps"),
-            namespace: "ns".into(),
-            name: "a".into(),
-            uid: None,
-            resource_version: None,
-            at: bench.now,
-            user: "collector".into(),
-            by_collector: true,
-            status,
-            id: "id".into(),
-        };
-        bench.input(Input::Audited(alloc::boxed::Box::new(refused)));
-        bench.pass(Duration::from_secs(before));
-        bench.deleted("things", "o", 103);
-        bench.pass(Duration::from_secs(40));
-        assert_eq!(bench.disagreements(), [format!("ours_only delete a: {class}")], "{status} {before} s before");
-    }
-}
-
-#[test]
 fn another_term_counts_anew_and_takes_the_open_decisions() {
     let mut bench = family();
     bench.input(Input::TermLost { leader_endpoint: String::new() });
@@ -563,42 +473,6 @@ fn an_object_whose_own_references_change_is_not_judged_by_the_other_collector() 
     let ours = bench.disagreements();
     for object in ["a", "b"] {
         assert!(ours.contains(&format!("ours_only delete {object}: own_change")), "{ours:?}");
-    }
-}
-
-#[test]
-fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
-    let audited = |bench: &Bench, user: &str, rv: Option<u64>| Audited {
-        verb: AuditedVerb::Change,
-        collection: collection("configmaps"),
-        namespace: "ns".into(),
-        name: "a".into(),
-        uid: None,
-        resource_version: rv.map(version),
-        at: bench.now,
-        user: user.into(),
-        by_collector: user == "collector",
-        status: 200,
-        id: "id".into(),
-    };
-    for by_version in [true, false] {
-        let mut bench = observing();
-        bench.seen("things", object("things", "o", 101));
-        bench.seen("things", object("things", "p", 102));
-        bench.seen("configmaps", child(103).owned_by("things", "p"));
-        bench.deleted("things", "o", 104);
-        let early = audited(&bench, "alice", by_version.then_some(90));
-        bench.input(Input::Audited(alloc::boxed::Box::new(early)));
-        bench.pass(A_MOMENT);
-        bench.seen("configmaps", object("configmaps", "a", 105).owned_by("things", "p"));
-        let right = audited(&bench, "collector", by_version.then_some(105));
-        bench.pass(A_MOMENT);
-        let late = audited(&bench, "alice", by_version.then_some(106));
-        bench.input(Input::Audited(alloc::boxed::Box::new(late)));
-        bench.input(Input::Audited(alloc::boxed::Box::new(right)));
-        bench.pass(A_MOMENT);
-        let expected = if by_version { [1, 0, 0, 0, 0] } else { [0, 0, 0, 0, 1] };
-        assert_eq!(bench.sums(), expected, "without versions, an earlier look finds another request: {by_version}");
     }
 }
 
