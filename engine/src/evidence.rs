@@ -29,7 +29,8 @@ pub enum Proof {
     Listed { resource_version: ResourceVersion },
     /// The last observed state of the CRD says that its instances were deleted.
     TypeEmptied { crd: Uid },
-    /// A kind without the list verb: two reads, two minutes apart, each with a NotFound that names this object.
+    /// A kind without the list verb: two reads, two minutes apart, each with a NotFound that names this object. If a read
+    /// had found the object, four such reads.
     ReadTwice,
 }
 
@@ -72,7 +73,7 @@ pub enum Presence {
 /// Delay before a new virtual owner of a synced collection is checked. The owner's own event usually arrives within
 /// this time.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Delay between the two reads of a kind without list.
+/// Delay between two reads of a kind without list.
 const BETWEEN_READS: Duration = Duration::from_secs(120);
 /// Delay between the two rounds of a collection whose positions are not comparable.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
@@ -80,7 +81,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
 const BETWEEN_LISTS: Duration = Duration::from_secs(5);
 /// The same delay if the collection's own list and watch already lack the owner.
 const BETWEEN_LISTS_OF_LISTED: Duration = Duration::from_secs(1);
-/// Maximum number of lists that must agree.
+/// Maximum number of lists, or of reads, that must agree.
 const LISTS_MAX: usize = 12;
 /// Delay before an unwatched owner is checked again. Doubles each time.
 const AGAIN_MIN: Duration = Duration::from_secs(5);
@@ -117,7 +118,11 @@ const LIST_READ: &[Step] = &[LIST, again(CheckBy::Read, BETWEEN_LISTS_OF_LISTED)
 const LIST_READ_TWICE: &[Step] = &[LIST, READ, again(CheckBy::List, BETWEEN_ROUNDS), READ];
 const TWO_LISTS_READ: &[Step] = &[LIST, again(CheckBy::List, BETWEEN_LISTS), READ];
 const READ_ONCE: &[Step] = &[READ];
-const READ_TWICE: &[Step] = &[READ, again(CheckBy::Read, BETWEEN_READS)];
+const READS: &[Step; LISTS_MAX] = &{
+    let mut reads = [again(CheckBy::Read, BETWEEN_READS); LISTS_MAX];
+    reads[0] = READ;
+    reads
+};
 
 /// The circumstances of an inquiry, besides the owner.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +207,8 @@ impl Inquiry {
             (Access::Watched | Access::Listed, Backend::Aggregated) if !self.ordered => LIST_READ_TWICE,
             (Access::Watched | Access::Listed, Backend::Aggregated) if lists > 1 => TWO_LISTS_READ,
             (Access::Watched | Access::Listed, Backend::Aggregated) => LIST_READ,
-            (Access::ReadOnly, Backend::Main | Backend::Aggregated) => READ_TWICE,
+            // A 404 has no version, so a server with an older copy of the store cannot be told by it.
+            (Access::ReadOnly, Backend::Main | Backend::Aggregated) => &READS[..lists.clamp(2, LISTS_MAX)],
         }
     }
 

@@ -85,6 +85,22 @@ fn the_less_there_is_to_go_by_the_more_lists_have_to_agree() {
 }
 
 #[test]
+fn a_kind_without_list_needs_more_reads_for_an_owner_that_a_read_has_found() {
+    let kind = kind(Access::ReadOnly, Backend::Main);
+    let reads = |found: bool, contradictions| {
+        let mut inquiry = Inquiry::new(Time::ZERO);
+        if found {
+            inquiry.found(Time::ZERO, &ResourceVersion::parse("5"));
+        }
+        let (asked, proof) = ask_on(inquiry, Ground { kind: &kind, listed: false, contradictions }, "");
+        assert_eq!(proof, Proof::ReadTwice);
+        assert!(asked[1..].iter().all(|&read| read == (CheckBy::Read, 120)), "{asked:?}");
+        asked.len()
+    };
+    assert_eq!([reads(false, 0), reads(true, 0), reads(false, 1), reads(true, 1000)], [2, 4, 4, LISTS_MAX]);
+}
+
+#[test]
 fn an_owner_that_was_shown_is_absent_only_past_where_it_was_shown() {
     let kind = kind(Access::Watched, Backend::Main);
     let ground = Ground { kind: &kind, listed: true, contradictions: 0 };
