@@ -40,7 +40,7 @@ pub(crate) struct Others {
         ]
     )]
     pub(crate) listen: Option<String>,
-    /// Addresses of the page in browsers, such as https://console.example. Requests for another host, and from pages of
+    /// Addresses of the page in browsers, each with scheme and host. Requests for another host, and from pages of
     /// another origin, are refused.
     #[arg(long, value_name = "URL,…", value_delimiter = ',', requires = "listen", value_parser = PublicUrl::read)]
     pub(crate) public_url: Vec<PublicUrl>,
