@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# console.sh [anew]: builds the page of the console into console/dist if it is missing, and with `anew` in any case. The
-# build of the command line puts the page into the program.
+# console.sh [anew | check]: builds the page of the console into console/dist if it is missing, and with an argument in
+# any case. With `check`, its checks and tests follow. The build of the command line puts the page into the program.
 #
 # The page needs npm and Node 20.19 or later. Where the installed Node is older, npx runs a newer one.
 set -euo pipefail
@@ -10,8 +10,8 @@ fail() { echo "deploy/console.sh: $*" >&2; exit 1; }
 
 case ${1:-} in
 '') [ ! -e dist/index.html ] || exit 0 ;;
-anew) ;;
-*) fail "usage: deploy/console.sh [anew]" ;;
+anew | check) ;;
+*) fail "usage: deploy/console.sh [anew | check]" ;;
 esac
 for tool in node npm npx; do
     command -v "$tool" >/dev/null || fail "$tool is missing, which builds the page of the console; apt-get install nodejs npm"
@@ -20,3 +20,5 @@ recent=$(node -p 'const [a, b] = process.versions.node.split("."); a > 20 || (a 
 run() { if [ "$recent" = true ]; then "$@"; else npx --yes --package=node@22 -- "$@"; fi; }
 rm -rf dist
 { run npm ci --no-audit --no-fund && run npm run build; } >&2 || fail "the page of the console was not built"
+[ "${1:-}" = check ] || exit 0
+for part in check test browser; do run npm run "$part"; done
