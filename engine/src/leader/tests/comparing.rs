@@ -48,8 +48,9 @@ impl Bench {
         .collect()
     }
 
-    fn audited(&mut self, verb: AuditedVerb, name: &str, user: &str) {
-        let audited = Audited {
+    /// An answered request of now, without the version of its object.
+    fn request(&self, verb: AuditedVerb, name: &str, user: &str) -> Audited {
+        Audited {
             verb,
             collection: collection("configmaps"),
             namespace: "ns".into(),
@@ -61,8 +62,15 @@ impl Bench {
             by_collector: user == "collector",
             status: 200,
             id: "id".into(),
-        };
+        }
+    }
+
+    fn logged(&mut self, audited: Audited) {
         self.input(Input::Audited(alloc::boxed::Box::new(audited)));
+    }
+
+    fn audited(&mut self, verb: AuditedVerb, name: &str, user: &str) {
+        self.logged(self.request(verb, name, user));
     }
 }
 

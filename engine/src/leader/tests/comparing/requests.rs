@@ -73,20 +73,8 @@ fn a_collector_that_is_refused_is_not_wrong() {
         [(0, 403, "refused"), (20, 403, "refused"), (60, 403, "unknown"), (0, 404, "unknown"), (0, 409, "unknown")]
     {
         let mut bench = family();
-        let refused = Audited {
-            verb: AuditedVerb::Delete,
-            collection: collection("configmaps"),
-            namespace: "ns".into(),
-            name: "a".into(),
-            uid: None,
-            resource_version: None,
-            at: bench.now,
-            user: "collector".into(),
-            by_collector: true,
-            status,
-            id: "id".into(),
-        };
-        bench.input(Input::Audited(alloc::boxed::Box::new(refused)));
+        let request = bench.request(AuditedVerb::Delete, "a", "collector");
+        bench.logged(Audited { status, ..request });
         bench.pass(Duration::from_secs(before));
         bench.deleted("things", "o", 103);
         bench.pass(Duration::from_secs(40));
@@ -97,17 +85,8 @@ fn a_collector_that_is_refused_is_not_wrong() {
 #[test]
 fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
     let audited = |bench: &Bench, user: &str, rv: Option<u64>| Audited {
-        verb: AuditedVerb::Change,
-        collection: collection("configmaps"),
-        namespace: "ns".into(),
-        name: "a".into(),
-        uid: None,
         resource_version: rv.map(version),
-        at: bench.now,
-        user: user.into(),
-        by_collector: user == "collector",
-        status: 200,
-        id: "id".into(),
+        ..bench.request(AuditedVerb::Change, "a", user)
     };
     for by_version in [true, false] {
         let mut bench = observing();
@@ -116,14 +95,14 @@ fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
         bench.seen("configmaps", child(103).owned_by("things", "p"));
         bench.deleted("things", "o", 104);
         let early = audited(&bench, "alice", by_version.then_some(90));
-        bench.input(Input::Audited(alloc::boxed::Box::new(early)));
+        bench.logged(early);
         bench.pass(A_MOMENT);
         bench.seen("configmaps", object("configmaps", "a", 105).owned_by("things", "p"));
         let right = audited(&bench, "collector", by_version.then_some(105));
         bench.pass(A_MOMENT);
         let late = audited(&bench, "alice", by_version.then_some(106));
-        bench.input(Input::Audited(alloc::boxed::Box::new(late)));
-        bench.input(Input::Audited(alloc::boxed::Box::new(right)));
+        bench.logged(late);
+        bench.logged(right);
         bench.pass(A_MOMENT);
         let expected = if by_version { [1, 0, 0, 0, 0] } else { [0, 0, 0, 0, 1] };
         assert_eq!(bench.sums(), expected, "without versions, an earlier look finds another request: {by_version}");
