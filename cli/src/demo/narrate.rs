@@ -243,6 +243,6 @@ fn evidence(proof: &Proof) -> String {
         Proof::WatchDeleted { resource_version } => format!("DELETED seen at version {resource_version}"),
         Proof::Listed { resource_version } => format!("a consistent list at version {resource_version} lacks it"),
         Proof::TypeEmptied { .. } => "its definition says that all instances are deleted".to_owned(),
-        Proof::ReadTwice => "two reads two minutes apart did not find it".to_owned(),
+        Proof::ReadTwice => "reads two minutes apart did not find it".to_owned(),
     }
 }

@@ -162,7 +162,7 @@ fn evidence(edge: &Edge) -> [String; 5] {
         Source::Inferred => "only references",
         Source::List => "a consistent list by name",
         Source::TypeEmptied => "the last status of its definition",
-        Source::ReadTwice => "two reads",
+        Source::ReadTwice => "reads",
     };
     let of = proof.group_resource.map(|of| format!(" of {}", listing(&[of]))).unwrap_or_default();
     let version = match proof.resource_version.as_str() {
