@@ -11,7 +11,7 @@ use tests::load::{configmap, configmaps, create, create_all, delete, list, refer
 use tests::replicas::{Held, Replicas, executor_name, held, wire_to};
 use tests::stage::Stage;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 /// These durations are much shorter than the session of an executor, so the session lasts until the next leader.
 const LEASES: [&str; 6] = ["--lease-duration", "4s", "--renew-deadline", "3s", "--retry-period", "1s"];
 const DEPENDENTS: usize = 5;

@@ -11,8 +11,12 @@ use tests::process::Directory;
 use tests::service::Fleet;
 use tests::stage::Stage;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
+/// The maximum number of requests per object, without the reads of waiting owners.
+const REQUESTS_PER_OBJECT: f64 = 1.1;
+/// The maximum number of reads of each waiting owner in a second.
+const READS_A_SECOND: f64 = 2.0;
 
 /// The dependents per owner in the large cascades. The variable `DEPENDENTS` replaces the default of 100.
 fn dependents() -> usize {
@@ -36,7 +40,7 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
     let directory = Directory::create()?;
     let mut collector = stage.collect(directory.path(), &[]).await?;
     let client = &stage.client;
-    for (policy, most) in [("Background", 1.1), ("Foreground", 1.2), ("Orphan", 1.1)] {
+    for policy in ["Background", "Foreground", "Orphan"] {
         let space = policy.to_lowercase();
         load::namespace(client, &space).await?;
         let owners = families(client, &space, "o", 20, dependents()).await?;
@@ -68,12 +72,16 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
         let made = stage.plane.server_metrics().await?.since(&before).total(is_about_objects);
         let ours = made - lists - owners.len() as u64;
         let each = ours as f64 / objects as f64;
+        // A read of a waiting owner serves all its dependents for a second, so a slow machine takes more of them.
+        let reads =
+            if policy == "Foreground" { READS_A_SECOND * owners.len() as f64 * took.as_secs_f64() } else { 0.0 };
+        let most = REQUESTS_PER_OBJECT + reads / objects as f64;
         eprintln!(
-            "{policy}: {objects} objects in {took:.1?}, {:.0}/s, {each:.3} requests per object",
+            "{policy}: {objects} objects in {took:.1?}, {:.0}/s, {each:.3} requests per object, of at most {most:.3}",
             objects as f64 / took.as_secs_f64()
         );
         if dependents() >= 100 {
-            ensure!(each <= most, "{policy}: {each:.3} requests per object, more than {most}");
+            ensure!(each <= most, "{policy}: {each:.3} requests per object, more than {most:.3}");
         }
     }
     collector.process.terminate()?;

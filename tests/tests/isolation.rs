@@ -12,7 +12,7 @@ use tests::service::Service;
 use tests::stage::Stage;
 use tokio::time::Instant;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const OBJECTS: usize = 1_000;
 /// The delay that a broken kind may add to the collection of other kinds.

@@ -13,7 +13,7 @@ use tests::service::Service;
 use tests::stage::Stage;
 use tokio::time::Instant;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// The duration of the wrong answers.
 const LYING: Duration = Duration::from_secs(30);
 const OWNERS: usize = 20;
@@ -158,14 +158,14 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_wrong_answer_costs_a_life_and_none_stops_the_collector() -> anyhow::Result<()> {
-    let _turn = crate::turn().await?;
+    let _turn = crate::every_turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let run = tests::lies::run(&stage, Collector::Ours).await?;
     eprintln!("{run}");
     let wrong: Vec<&String> = run.outcomes.iter().flat_map(|outcome| &outcome.deleted).collect();
     ensure!(wrong.is_empty(), "dependents of owners that live are deleted: {wrong:?}");
     ensure!(run.left() == 0, "garbage is left");
-    ensure!(run.untold() * 100 <= run.worlds(), "lies that were not told");
+    ensure!(run.is_told(), "lies that were not told");
     Ok(())
 }
 

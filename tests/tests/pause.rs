@@ -16,7 +16,7 @@ use tests::stage::Stage;
 use tokio::time::Instant;
 
 const OBJECTS: usize = 1_000;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// The added delay of a write. The four requests of the executors write a hundred objects per second on any machine, so
 /// that the cascade is still in flight when the test pauses it.
 const SLOWER: Duration = Duration::from_millis(40);

@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep_until};
 
 const OWNERS: usize = 20;
 const OBJECTS: usize = 4_000;
-const SOON: Duration = Duration::from_secs(20);
-const WITHIN: Duration = Duration::from_secs(120);
-/// The delay of a new connection.
-const CONNECTS_IN: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_secs(400);
+/// The delay of a new connection. A client gives up after ten seconds.
+const CONNECTS_IN: Duration = Duration::from_secs(8);
 /// The maximum time after the start of the pause at which a write may still leave.
 const PROMISED: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,7 @@ use tests::replicas::{Held, Replicas, held};
 use tests::stage::Stage;
 use tokio::time::{Instant, interval};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(180);
 /// The budget: the lease duration of 18 s, and two seconds more.
 const TAKEOVER_WITHIN: Duration = Duration::from_secs(20);

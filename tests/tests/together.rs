@@ -6,6 +6,7 @@ mod bad_input;
 mod browser;
 mod chart;
 mod conformance;
+mod console;
 mod containers;
 mod controlplane;
 mod differential;

@@ -195,7 +195,36 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
         ensure!(says != PENDING || said.lines().count() == 1, "{who} {words:?}: a fallback: {said}");
     }
     ensure!(issuer.refreshed() >= 4, "the issuer gave {} tokens", issuer.refreshed());
+    the_commands_for_k9s_run(&site, &callers.chief).await?;
     nothing_is_sent_to_an_unproven_server(&site, &callers).await
+}
+
+/// Runs each command of the plug-in file for k9s about a row of a namespaced type, as k9s fills it in.
+async fn the_commands_for_k9s_run(site: &Site, kubeconfig: &Path) -> anyhow::Result<()> {
+    let file: Value = serde_saphyr::from_str(&fs::read_to_string(chart::root().join("console/k9s/plugins.yaml"))?)?;
+    let user: Value = serde_saphyr::from_str(&fs::read_to_string(kubeconfig)?)?;
+    let context = user["current-context"].as_str().context("a kubeconfig has a current context")?;
+    let plugins = file["plugins"].as_object().context("the file has plug-ins")?;
+    ensure!(plugins.len() == 3, "tree, why and plan: {file}");
+    for (name, plugin) in plugins {
+        let arguments = plugin["args"].as_array().context("a plug-in has arguments")?;
+        let arguments: Vec<String> = arguments
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|argument| {
+                let row = [("${RESOURCE_NAME}", "configmaps"), ("${RESOURCE_GROUP}", ""), ("$CONTEXT", context)];
+                let row = row.into_iter().chain([("$NAMESPACE", "shop"), ("$NAME", "owner-0")]);
+                row.fold(argument.to_owned(), |argument, (variable, value)| argument.replace(variable, value))
+            })
+            .collect();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (flags, words) = words.split_at(words.iter().position(|&word| word == "kubectl").context("kubectl")?);
+        ensure!(plugin["command"] == "watch" && flags.contains(&"--exec"), "{name}: a shell reads the name: {plugin}");
+        ensure!(words[1] == "ownergraph", "{name}: {words:?}");
+        let (ended, answer, said) = site.person(kubeconfig, &words[2..]).await?;
+        ensure!(ended == 0 && said.is_empty() && answer.contains("owner-0"), "{name}: {ended} {answer}{said}");
+    }
+    Ok(())
 }
 
 /// With the authority of another server in the ConfigMap, no question arrives, and a command that can do without the
