@@ -43,7 +43,7 @@ mod server;
 mod tests;
 
 /// How a console starts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Start {
     /// 0 takes a free port.
     pub(crate) port: u16,
@@ -51,18 +51,20 @@ pub(crate) struct Start {
     pub(crate) browser: bool,
     /// Whether the page may change anything.
     pub(crate) writes: bool,
+    /// Where the page begins. `None` for all namespaces.
+    pub(crate) namespace: Option<String>,
 }
 
 impl Start {
     /// For a cluster of this process.
     pub(crate) fn here(browser: bool) -> Start {
-        Start { port: 0, browser, writes: true }
+        Start { port: 0, browser, writes: true, namespace: None }
     }
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub(super) async fn run(flags: Console) -> Answered {
-    let Console { port, no_browser, read_only, others, connection } = flags;
+    let Console { port, no_browser, namespace, read_only, others, connection } = flags;
     let shutdown = Shutdown::new();
     let signals = shutdown.clone().on_signals();
     let served = async {
@@ -70,7 +72,8 @@ pub(super) async fn run(flags: Console) -> Answered {
         if let Some(address) = &others.listen {
             return others::serve(cluster, connection, (address, &others), !read_only).await;
         }
-        serve(cluster, connection, Start { port, browser: !no_browser, writes: !read_only }).await
+        let (browser, writes) = (!no_browser, !read_only);
+        serve(cluster, connection, Start { port, browser, writes, namespace }).await
     };
     tokio::select! {
         ended = served => ended.map(|()| Ending::Fine),
@@ -81,14 +84,15 @@ pub(super) async fn run(flags: Console) -> Answered {
 
 /// Serves the console of a cluster. Ends only with an error.
 pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start) -> Result<(), Problem> {
-    let backend = Backend::new(session(cluster, connection)?, start.writes);
+    let namespace = start.namespace.as_deref();
+    let backend = Backend::new(session(cluster, connection, namespace)?, start.writes);
     // An error of the flags or of the cluster belongs on the terminal, and not into the page.
     backend.service().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, start.port));
     let listener = listen::bind("--port", &address.to_string()).await.map_err(anyhow::Error::from)?;
     let port = listener.local_addr().context("the socket has no address")?.port();
     let door = Door::new(port).map_err(|error| anyhow::anyhow!("no random token can be drawn: {error}"))?;
-    let link = door.link();
+    let link = door.link(namespace);
     writeln!(io::stdout(), "{link}")?;
     note("this address lets its holder act with your credentials, until Ctrl-C ends the console");
     if start.browser
@@ -99,8 +103,9 @@ pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start
     Ok(server::serve(listener, Site::new(door, backend), None).await?)
 }
 
-fn session(cluster: Cluster, connection: Connection) -> Result<Session, Problem> {
-    let asking = Asking { namespace: None, all_namespaces: false, connection, output: Output::default() };
+fn session(cluster: Cluster, connection: Connection, namespace: Option<&str>) -> Result<Session, Problem> {
+    let namespace = namespace.map(str::to_owned);
+    let asking = Asking { namespace, all_namespaces: false, connection, output: Output::default() };
     let printer = Printer::of(asking.output.clone(), &[Format::Json])?;
     Ok(Session::over(cluster, asking, printer))
 }

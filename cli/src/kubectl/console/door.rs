@@ -6,6 +6,7 @@ use super::bearer::Bearer;
 use crate::kubectl::flags::PublicUrl;
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request, StatusCode};
+use kube_api::path::query_value;
 use subtle::ConstantTimeEq as _;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-ownergraph-token");
@@ -65,12 +66,14 @@ impl Door {
         matches!(self.key, Key::Each)
     }
 
-    /// The address of the page, with the token if there is one. A browser does not send the part after the `#`.
-    pub(super) fn link(&self) -> String {
+    /// The address of the page in this namespace, with the token if there is one. A browser does not send the part after
+    /// the `#`.
+    pub(super) fn link(&self, namespace: Option<&str>) -> String {
         let origin = self.places.first().map_or("", |place| &place.origin);
+        let query = namespace.map(|namespace| format!("?in={}", query_value(namespace))).unwrap_or_default();
         match &self.key {
-            Key::Own(token) => format!("{origin}/#token={token}"),
-            Key::Each => format!("{origin}/"),
+            Key::Own(token) => format!("{origin}/{query}#token={token}"),
+            Key::Each => format!("{origin}/{query}"),
         }
     }
 

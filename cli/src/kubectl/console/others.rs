@@ -37,11 +37,11 @@ pub(super) async fn serve(
         )));
     }
     without_credentials(&cluster, &connection).await?;
-    let backend = Backend::new(session(cluster, connection)?, writes);
+    let backend = Backend::new(session(cluster, connection, None)?, writes);
     let listener = listen::bind("--listen", address).await.map_err(anyhow::Error::from)?;
     let at = listener.local_addr().context("the socket has no address")?;
     let door = Door::public(&flags.public_url);
-    note(&format!("the console listens at {at}, for {}", door.link()));
+    note(&format!("the console listens at {at}, for {}", door.link(None)));
     let site = Site::new(door, backend);
     match tls {
         None => server::serve(listener, site, None).await?,

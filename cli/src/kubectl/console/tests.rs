@@ -82,7 +82,7 @@ impl Bench {
         let cluster = Cluster::of_client(Client::new(refusing, "default"), "test");
         let backend = Backend::new(session(cluster, Connection::to(address)), writes);
         let door = Door::new(8080).unwrap();
-        let token = door.link().rsplit_once('=').unwrap().1.to_owned();
+        let token = door.link(None).rsplit_once('=').unwrap().1.to_owned();
         Bench { site: Site::new(door, backend), token, address, pieces, seen, connections, _served: served }
     }
 
@@ -242,8 +242,10 @@ async fn all_but_files_needs_the_token() {
         assert_eq!(bench.send(two, "").await.status(), StatusCode::UNAUTHORIZED);
     }
     assert_eq!(bench.seen.load(Ordering::Relaxed), 0);
-    let another = Door::new(8080).unwrap().link();
+    let another = Door::new(8080).unwrap().link(None);
     assert_eq!(another.len(), "http://127.0.0.1:8080/#token=".len() + 64);
+    let within = Door::new(8080).unwrap().link(Some("a&b"));
+    assert!(within.starts_with("http://127.0.0.1:8080/?in=a%26b#token="), "{within}");
     assert!(!another.ends_with(&bench.token), "each console has a token of its own");
 }
 

@@ -13,6 +13,9 @@ pub(crate) struct Console {
     /// line of a browser.
     #[arg(long)]
     pub(crate) no_browser: bool,
+    /// Namespace where the page begins, for users with rights in some namespaces only. Default: all namespaces.
+    #[arg(short, long)]
+    pub(crate) namespace: Option<String>,
     /// Only read: refuse deletions and changes of guards.
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -34,7 +37,7 @@ pub(crate) struct Others {
         value_name = "ADDR",
         requires_all = ["public_url", "server"],
         conflicts_with_all = [
-            "port", "no_browser", "direct", "from_file", "port_forward_namespace", "insecure", "token", "token_file",
+            "port", "no_browser", "namespace", "direct", "from_file", "port_forward_namespace", "insecure", "token", "token_file",
             "tls_cert", "tls_key", "user", "impersonate", "impersonate_groups", "impersonate_uid",
             "client_certificate", "client_key",
         ]
@@ -130,6 +133,7 @@ mod tests {
             "--from-file f",
             "--port 1",
             "--no-browser",
+            "--namespace shop",
             "--insecure",
             "--serve-cert a",
             "--serve-plaintext --serve-cert a --serve-key b",

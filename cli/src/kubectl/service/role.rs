@@ -29,7 +29,11 @@ pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<Resp
                     let role = ReplicaRole::Standby.into();
                     Ok(tonic::Response::new(ResponseMeta { role, leader_endpoint, ..ResponseMeta::default() }))
                 }
-                None if error.code() == Code::PermissionDenied => Err(status),
+                None if error.code() == Code::PermissionDenied => Err(Status::permission_denied(format!(
+                    "{}, and may not see its decisions {}; -n takes a namespace that the user may see",
+                    status.message(),
+                    namespace.map_or("in all namespaces".to_owned(), |namespace| format!("in namespace {namespace:?}"))
+                ))),
                 None => Err(error),
             },
         }

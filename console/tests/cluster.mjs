@@ -1,0 +1,125 @@
+// Opens a running console of a real cluster in a browser: every page in both colour schemes, a deletion by keys alone,
+// and the view of a tenant of one namespace. `tests/tests/console.rs` makes the cluster, and gives the two addresses.
+// `BLESS=1` keeps the pictures of the documentation in docs/images.
+
+import { mkdirSync } from "node:fs";
+import { assert, check, finish, open, settled, shots, violations } from "./browser/chromium.mjs";
+
+const [admin, tenant] = process.argv.slice(2);
+if (!tenant) throw new Error("usage: cluster.mjs ADDRESS ADDRESS_OF_TENANT");
+const images = process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
+if (images) mkdirSync(images, { recursive: true });
+
+/** A tab of one console. Its first address carries the token, which the page then keeps. */
+async function visit(address, options) {
+  const { origin } = new URL(address);
+  const tab = await open(origin, options);
+  await tab.page.goto(address);
+  await tab.page.waitForSelector("main h1");
+  const until = async (what, found) => {
+    const said = () => tab.page.locator("main").innerText();
+    await found.catch(async () => assert(false, `${what}: ${(await said()).slice(0, 800)}`));
+  };
+  const go = async (query) => {
+    await tab.page.goto(`${origin}/${query}`);
+    await until(`${query} never settles`, settled(tab.page));
+  };
+  const says = (text) => {
+    const isThere = (text) => document.querySelector("main")?.innerText.includes(text);
+    return until(`no “${text}”`, tab.page.waitForFunction(isThere, text));
+  };
+  return { ...tab, go, says };
+}
+
+const orders = "kind=ConfigMap&ns=shop&name=orders-0";
+// Each page, and words that it has once the answer is there.
+const PAGES = {
+  overview: ["?page=overview", "Backlog"],
+  "object-graph": ["?page=object&kind=ConfigMap&ns=shop&name=release", "release"],
+  "object-many": [`?page=object&${orders}`, "60 dependents"],
+  "object-tree": [`?page=object&${orders}&view=tree&fold=no`, "orders-0-1"],
+  "object-table": [`?page=object&${orders}&view=table`, "orders-0-1"],
+  "object-timeline": [`?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0&view=timeline`, "ledger-0-0"],
+  plan: [`?page=plan&${orders}`, "61"],
+  cascade: [`?page=cascade&${orders}`, "orders-0"],
+  decisions: ["?page=decisions", "ledger-0-0"],
+  guards: ["?page=guards", "the ledger is audited"],
+  stuck: ["?page=stuck&age=1s", "slow"],
+  orphans: ["?page=orphans", "stray"],
+  cycles: ["?page=cycles", "chicken"],
+  parity: ["?page=parity", "compares nothing"],
+};
+/** The pictures that the documentation shows. */
+const SHOWN = ["overview", "object-graph", "plan"];
+
+for (const scheme of ["light", "dark"]) {
+  const { page, errors, go, says } = await visit(admin, { colorScheme: scheme });
+  for (const [name, [query, words]] of Object.entries(PAGES)) {
+    await check(`${name}, ${scheme}`, async () => {
+      errors.length = 0;
+      await go(query);
+      await says(words);
+      await page.screenshot({ path: `${shots}cluster-${name}-${scheme}.png` });
+      const found = await violations(page);
+      assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+      assert(errors.length === 0, errors.join("; "));
+      if (images && scheme === "light" && SHOWN.includes(name)) {
+        await page.screenshot({ path: `${images}console-${name}.png` });
+      }
+    });
+  }
+}
+
+await check("keys alone lead from the first page to a confirmed deletion", async () => {
+  const { page, errors, says } = await visit(admin);
+  const { keyboard } = page;
+  const focus = async (words) => {
+    for (let tabs = 0; tabs < 60; tabs += 1) {
+      await keyboard.press("Tab");
+      const at = await page.evaluate(() => document.activeElement?.textContent ?? "");
+      if (at.trim().startsWith(words)) return;
+    }
+    throw new Error(`no Tab leads to ${words}`);
+  };
+  await keyboard.press("/");
+  await keyboard.type("configmap/doomed-0 -n shop");
+  await keyboard.press("Enter");
+  await says("doomed-0");
+  await focus("Plan a deletion");
+  await keyboard.press("Enter");
+  await says("4");
+  await page.waitForSelector("button:has-text('Delete…')");
+  await focus("Delete…");
+  await keyboard.press("Enter");
+  await page.waitForSelector("dialog[open] code");
+  for (let tabs = 0; tabs < 20; tabs += 1) {
+    if (await page.evaluate(() => document.activeElement?.matches("input[autocomplete=off]"))) break;
+    await keyboard.press("Tab");
+  }
+  await keyboard.type("doomed-0");
+  await keyboard.press("Enter");
+  await page.waitForFunction(() => location.search.includes("page=cascade"), undefined, { timeout: 20_000 });
+  await says("doomed-0");
+  await page.screenshot({ path: `${shots}cluster-deleted.png` });
+  assert(errors.length === 0, errors.join("; "));
+});
+
+await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
+  const { page, go, says } = await visit(tenant);
+  await go(`?page=object&${orders}&in=shop&view=tree&fold=no`);
+  await says("orders-0-1");
+  await page.screenshot({ path: `${shots}cluster-tenant.png` });
+  await go(`?page=plan&${orders}&in=shop`);
+  await says("61");
+  assert((await page.locator("button:has-text('Delete…')").count()) === 0, "a tenant has a button to delete");
+  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
+  await says("child");
+  await says("1 object is hidden: you may not see its namespace");
+  await page.goto(`${new URL(tenant).origin}/?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0`);
+  await page.waitForSelector("main .bad-panel");
+  const text = await page.locator("main").innerText();
+  assert(!text.includes("ledger is audited"), "the page shows what a tenant must not see");
+  await page.screenshot({ path: `${shots}cluster-tenant-refused.png` });
+});
+
+await finish();
