@@ -40,7 +40,7 @@ const PAGES = {
   "object-tree": [`?page=object&${orders}&view=tree&fold=no`, "orders-0-1"],
   "object-table": [`?page=object&${orders}&view=table`, "orders-0-1"],
   "object-timeline": [`?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0&view=timeline`, "ledger-0-0"],
-  plan: [`?page=plan&${orders}`, "61"],
+  plan: ["?page=plan&kind=ConfigMap&ns=shop&name=release", "11"],
   cascade: [`?page=cascade&${orders}`, "orders-0"],
   decisions: ["?page=decisions", "ledger-0-0"],
   guards: ["?page=guards", "the ledger is audited"],
@@ -50,7 +50,7 @@ const PAGES = {
   parity: ["?page=parity", "compares nothing"],
 };
 /** The pictures that the documentation shows. */
-const SHOWN = ["overview", "object-graph", "plan"];
+const SHOWN = ["object-graph", "plan"];
 
 for (const scheme of ["light", "dark"]) {
   const { page, errors, go, says } = await visit(admin, { colorScheme: scheme });
