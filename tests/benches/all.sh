@@ -38,4 +38,5 @@ measure slow tests slow
 measure tenants tests tenants
 measure readers tests readers
 measure cascade-gated tests cascade POLICIES=Background IN_FLIGHT=64 GATED=1 OBJECTS=100000
+measure cascade-recorded tests cascade POLICIES=Background IN_FLIGHT=64 RECORDED=1 OBJECTS=100000
 measure cascade-observed tests cascade POLICIES=Background IN_FLIGHT=64 OBSERVED=1 ROUNDS=5

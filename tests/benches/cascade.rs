@@ -5,8 +5,8 @@
 //! `POLICIES=Background,Orphan` selects policies. `IN_FLIGHT=64` selects numbers of requests in flight. `JSON=FILE`
 //! writes every run to a file. Ours runs with each of these numbers, and once more with a number that it adapts to the
 //! API server. `OBSERVED=1` compares ours with and without scrapes and traces, `GATED=1` with and
-//! without a gate about roots. `SLOW=50` delays every request by 50 ms,
-//! with 16 requests in flight for each contender.
+//! without a gate about roots, and `RECORDED=1` with and without a recording, which is then replayed. `SLOW=50` delays
+//! every request by 50 ms, with 16 requests in flight for each contender.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -30,17 +30,23 @@ async fn main() -> anyhow::Result<()> {
     let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
     let in_flight = words("IN_FLIGHT", if slow > 0 { &SLOWED } else { &IN_FLIGHT })?;
     let is_set = |name| anyhow::Ok(std::env::var_os(name).is_some() && number(name, 0)? > 0);
-    let (observed, gated) = (is_set("OBSERVED")?, is_set("GATED")?);
+    let (observed, gated, recorded) = (is_set("OBSERVED")?, is_set("GATED")?, is_set("RECORDED")?);
+    let beside = if observed {
+        Some(Contender::Observed as fn(u32) -> Contender)
+    } else if gated {
+        Some(Contender::Gated as fn(u32) -> Contender)
+    } else {
+        recorded.then_some(Contender::Recorded as fn(u32) -> Contender)
+    };
     let mut contenders = Vec::new();
     for number in in_flight {
         let number = number.parse()?;
-        contenders.extend(match (observed, gated) {
-            (true, _) => vec![Contender::Ours(number), Contender::Observed(number)],
-            (false, true) => vec![Contender::Ours(number), Contender::Gated(number)],
-            (false, false) => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
+        contenders.extend(match beside {
+            Some(beside) => vec![Contender::Ours(number), beside(number)],
+            None => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
         });
     }
-    if !observed && !gated && slow == 0 {
+    if beside.is_none() && slow == 0 {
         contenders.push(Contender::Adaptive);
     }
     let programs = Programs::build_with("floor")?;
@@ -57,5 +63,6 @@ async fn main() -> anyhow::Result<()> {
     let mut settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
     settings.extend(observed.then_some(("OBSERVED", 1)));
     settings.extend(gated.then_some(("GATED", 1)));
+    settings.extend(recorded.then_some(("RECORDED", 1)));
     table.report("cascade", settings)
 }

@@ -2,7 +2,7 @@
 //! control plane.
 
 use crate::bench::{self, Figure, Rounds};
-use crate::contender::{Cascade, Collector, Contender};
+use crate::contender::{Cascade, Collector, Contender, Recorded};
 use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmaps, delete, families};
 use crate::proxy::Proxy;
@@ -40,6 +40,8 @@ pub struct Run {
     pub server_memory: f64,
     /// The number of spans at the end, if tracing is on.
     pub spans: usize,
+    /// The recording, if the contender records.
+    pub recorded: Option<Recorded>,
 }
 
 impl Run {
@@ -109,7 +111,25 @@ pub async fn run(binaries: &Binaries, programs: &Programs, contender: Contender,
     let server_memory = most_memory_mib(server)?;
     let requests = made - owners.len() as u64 - asked;
     let (policy, slow, spans) = (task.policy, !task.slow.is_zero(), collector.spans());
-    Ok(Run { contender, policy, objects, slow, seconds, requests, cpu, server_cpu, memory, server_memory, spans })
+    let recorded = if matches!(contender, Contender::Recorded(_)) {
+        Some(collector.replay(programs, &plane).await?)
+    } else {
+        None
+    };
+    Ok(Run {
+        contender,
+        policy,
+        objects,
+        slow,
+        seconds,
+        requests,
+        cpu,
+        server_cpu,
+        memory,
+        server_memory,
+        spans,
+        recorded,
+    })
 }
 
 /// Returns the best median rate among the contenders for which `counts` is true, and that contender.
@@ -152,11 +172,24 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
-/// Compares ours with and without readers, or with and without a gate, with the same number of requests in flight.
+/// The size of a recording, and the time of its replay against the time of the cascade alone.
+fn recordings(rounds: &Rounds<Run>) -> Vec<Figure> {
+    let is_recorded = |who: &Who| matches!(who.1, Contender::Recorded(_));
+    let Some(who) = rounds.everybody().into_iter().find(is_recorded) else { return Vec::new() };
+    let of =
+        |figure: fn(&Run, Recorded) -> f64| rounds.samples(who, |run| run.recorded.map_or(0.0, |it| figure(run, it)));
+    vec![
+        Figure::new("recording-bytes", of(|_, recorded| recorded.bytes as f64 / recorded.inputs)),
+        Figure::new("recording-replay", of(|run, recorded| run.seconds / recorded.replayed_seconds)),
+    ]
+}
+
+/// Compares ours with and without readers, a gate or a recording, with the same number of requests in flight.
 fn beside(rounds: &Rounds<Run>) -> Option<Figure> {
     let found = rounds.everybody().into_iter().find_map(|who| match who {
         ("Background", Contender::Observed(in_flight)) => Some((who, in_flight, "rate-observed")),
         ("Background", Contender::Gated(in_flight)) => Some((who, in_flight, "cascade-gated")),
+        ("Background", Contender::Recorded(in_flight)) => Some((who, in_flight, "rate-recorded")),
         _ => None,
     });
     let (who, in_flight, figure) = found?;
@@ -178,6 +211,9 @@ impl bench::Run for Run {
             "objectsPerSecond": self.rate(), "requestsPerObject": self.requests_per_object(),
             "cpuMillisPerObject": self.cpu_per_object(), "serverCpuMillisPerObject": self.server_cpu_per_object(),
             "memoryMiB": self.memory, "serverMemoryMiB": self.server_memory, "spans": self.spans,
+            "recordingBytes": self.recorded.map(|recorded| recorded.bytes),
+            "recordedInputs": self.recorded.map(|recorded| recorded.inputs),
+            "replayedSeconds": self.recorded.map(|recorded| recorded.replayed_seconds),
         })
     }
 
@@ -190,6 +226,7 @@ impl bench::Run for Run {
         let mut figures: Vec<Figure> =
             names.into_iter().flat_map(|(policy, requests, rate)| figures_of(rounds, policy, requests, rate)).collect();
         figures.extend(beside(rounds));
+        figures.extend(recordings(rounds));
         let memory = |policy| {
             let (ours, _) = best(rounds, policy, is_fixed)?;
             Some(rounds.samples(ours, |run| run.server_memory))

@@ -6,12 +6,13 @@ use crate::otlp;
 use crate::process::Process;
 use crate::service::{Fleet, Programs, Scraping, Service};
 use crate::usage::{cpu_seconds, most_memory_mib};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(120);
@@ -45,6 +46,8 @@ pub enum Contender {
     Observed(u32),
     /// As `Ours`, with a gate that asks once for each root, and is answered in process.
     Gated(u32),
+    /// As `Ours`, while the graph service records its inputs.
+    Recorded(u32),
 }
 
 impl Contender {
@@ -75,8 +78,22 @@ impl fmt::Display for Contender {
             Contender::Held(rate) => write!(f, "ours, {rate} writes/s"),
             Contender::Observed(in_flight) => write!(f, "ours observed, {in_flight} in flight"),
             Contender::Gated(in_flight) => write!(f, "ours with a gate, {in_flight} in flight"),
+            Contender::Recorded(in_flight) => write!(f, "ours recorded, {in_flight} in flight"),
         }
     }
+}
+
+/// A recording of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// The size of its files.
+    pub bytes: u64,
+    pub inputs: f64,
+    pub replayed_seconds: f64,
+}
+
+fn recording_in(plane: &ControlPlane) -> PathBuf {
+    plane.directory().join("recording")
 }
 
 /// The objects to collect.
@@ -111,6 +128,7 @@ impl Collector {
     ) -> anyhow::Result<Collector> {
         let graph = match contender {
             Contender::Held(rate) => vec![format!("--max-writes-per-second={rate}")],
+            Contender::Recorded(_) => vec![format!("--record={}", recording_in(plane).display())],
             Contender::Floor(_)
             | Contender::FloorHeld(_)
             | Contender::Upstream(_)
@@ -128,7 +146,10 @@ impl Collector {
                 let options = Contender::upstream(workers, Some(kubeconfig));
                 return Ok(Collector::Upstream(plane.start_upstream_collector(&options).await?));
             }
-            Contender::Ours(in_flight) | Contender::Observed(in_flight) | Contender::Gated(in_flight) => {
+            Contender::Ours(in_flight)
+            | Contender::Observed(in_flight)
+            | Contender::Gated(in_flight)
+            | Contender::Recorded(in_flight) => {
                 vec!["--concurrency".to_owned(), in_flight.to_string()]
             }
             Contender::Adaptive | Contender::Held(_) => Vec::new(),
@@ -141,7 +162,8 @@ impl Collector {
             | Contender::Ours(_)
             | Contender::Adaptive
             | Contender::Held(_)
-            | Contender::Gated(_) => None,
+            | Contender::Gated(_)
+            | Contender::Recorded(_) => None,
         };
         let traced = |traces: &otlp::Collector| {
             ["--otlp-endpoint", &traces.endpoint(), "--trace-sample", SAMPLED].map(str::to_owned)
@@ -163,6 +185,21 @@ impl Collector {
                 Collector::Observed(fleet, traces, scraping)
             }
         })
+    }
+
+    /// Ends the graph service, which ends its recording, and replays the recording.
+    pub async fn replay(self, programs: &Programs, plane: &ControlPlane) -> anyhow::Result<Recorded> {
+        let Collector::Ours(mut fleet) = self else { bail!("this contender records nothing") };
+        fleet.graph.process.terminate()?;
+        fleet.graph.process.ended(SOON).await?;
+        let files = fs::read_dir(recording_in(plane))?.map(|file| Ok(file?.metadata()?.len()));
+        let bytes = files.sum::<io::Result<u64>>()?;
+        let mut replay = tokio::process::Command::new(programs.path("ownergraph"));
+        let answer = replay.arg("replay").arg(recording_in(plane)).args(["-o", "json"]).output().await?;
+        ensure!(answer.status.success(), "the recording is not whole: {}", String::from_utf8_lossy(&answer.stderr));
+        let answer: Value = serde_json::from_slice(&answer.stdout).context("reading the answer of the replay")?;
+        let number = |key: &str| answer["status"][key].as_f64().with_context(|| format!("no {key} in {answer}"));
+        Ok(Recorded { bytes, inputs: number("inputs")?, replayed_seconds: number("replayedSeconds")? })
     }
 
     fn pids(&self) -> Vec<u32> {

@@ -57,7 +57,8 @@ pub async fn run(
         | Contender::Adaptive
         | Contender::Held(_)
         | Contender::Observed(_)
-        | Contender::Gated(_) => {
+        | Contender::Gated(_)
+        | Contender::Recorded(_) => {
             bail!("{contender}: it has no fixed number of requests under way")
         }
     };

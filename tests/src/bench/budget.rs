@@ -108,6 +108,12 @@ budgets! {
         "The same leases, which are not in the scope of the gate.";
     "cascade-gated" "-p tests --bench cascade (GATED=1)" AtLeast(0.97) "× no gate" "background cascade, objects/s, with a gate about roots"
         "The cascade waits until it is counted and its policy engine has answered once.";
+    "rate-recorded" "-p tests --bench cascade (RECORDED=1)" AtLeast(0.97) "× unrecorded" "background cascade, objects/s, while it is recorded"
+        "The graph service writes all its inputs into files, against the same without.";
+    "recording-bytes" "-p tests --bench cascade (RECORDED=1)" AtMost(100.0) "bytes" "recording of a cascade, for each input"
+        "The size of the files. Inputs are events of watches, results of executors and answers.";
+    "recording-replay" "-p tests --bench cascade (RECORDED=1)" AtLeast(5.0) "× recorded" "replay of a cascade"
+        "The time of the cascade alone, against the time of the replay of the whole recording.";
     "ingest-guarded" "-p graph-service --bench ingest" AtLeast(0.95) "× no guard" "the same events, with 200 guards"
         "Half of them have label or annotation selectors, some about keys that most objects have.";
     "neighbour-get-saturated" "-p tests --bench neighbours" AtMost(1.0) "× floor's" "another client's GET, p99, beside a cascade at full speed"
