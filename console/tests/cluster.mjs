@@ -1,12 +1,14 @@
 // Opens a running console of a real cluster in a browser: every page in both colour schemes, a deletion by keys alone,
-// and the view of a tenant of one namespace. `tests/tests/console.rs` makes the cluster, and gives the two addresses.
+// the view of a tenant of one namespace, and a sign-in at a console that users share. `tests/tests/console.rs` makes the
+// cluster, and gives the addresses and the token of the tenant.
 // `BLESS=1` keeps the pictures of the documentation in docs/images.
 
 import { mkdirSync } from "node:fs";
 import { assert, check, finish, open, settled, shots, violations } from "./browser/chromium.mjs";
 
-const [admin, tenant] = process.argv.slice(2);
-if (!tenant) throw new Error("usage: cluster.mjs ADDRESS ADDRESS_OF_TENANT");
+const [admin, tenant, shared] = process.argv.slice(2);
+const token = process.env["TENANT_TOKEN"];
+if (!shared || !token) throw new Error("usage: TENANT_TOKEN=… cluster.mjs ADDRESS ADDRESS_OF_TENANT SHARED_ADDRESS");
 const images = process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
 if (images) mkdirSync(images, { recursive: true });
 
@@ -120,6 +122,24 @@ await check("a tenant sees one namespace, what is hidden, and no deletion", asyn
   const text = await page.locator("main").innerText();
   assert(!text.includes("ledger is audited"), "the page shows what a tenant must not see");
   await page.screenshot({ path: `${shots}cluster-tenant-refused.png` });
+});
+
+await check("a shared console shows nothing without a token, and with one what its user may see", async () => {
+  const { page, go, says } = await visit(shared);
+  const field = page.locator("input[type=password]");
+  await field.waitFor();
+  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop").catch(() => {});
+  assert(!(await page.locator("main").innerText()).includes("child"), "the page shows objects to an unknown user");
+  await field.fill("not-a-token");
+  await page.click("button:has-text('Sign in')");
+  await field.waitFor();
+  await field.fill(token);
+  await page.click("button:has-text('Sign in')");
+  await page.waitForSelector("input[type=password]", { state: "detached" });
+  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
+  await says("child");
+  await page.screenshot({ path: `${shots}cluster-shared.png` });
+  assert((await page.locator("header").innerText()).includes("tenant"), "the page does not name its user");
 });
 
 await finish();

@@ -1,4 +1,5 @@
-//! The console in Chromium, on a real API server: every page, a deletion by keys alone, and what a tenant sees.
+//! The console in Chromium, on a real API server: every page, a deletion by keys alone, what a tenant sees, and a
+//! console that users share, as in a cluster.
 //!
 //! `console/tests/cluster.mjs` drives the browser. `BLESS=1` keeps its pictures for the documentation.
 
@@ -186,9 +187,23 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let (_admin, of_admin) = console(&stage, "console-admin", directory.path(), &flags_of("admin")?).await?;
     let flags = [flags_of("tenant")?, vec!["--namespace".to_owned(), "shop".to_owned()]].concat();
     let (_tenant, of_tenant) = console(&stage, "console-tenant", directory.path(), &flags).await?;
+    // As in a cluster: without a user of its own, for users who sign in.
+    let shared = directory.path().join("shared.kubeconfig");
+    let mut config: serde_json::Value = serde_json::from_slice(&fs::read(stage.plane.kubeconfig())?)?;
+    config["users"] = json!([]);
+    config["contexts"][0]["context"]["user"] = json!("");
+    fs::write(&shared, config.to_string())?;
+    let page = format!("127.0.0.1:{}", free_port()?);
+    let (shared, server, origin) =
+        (shared.display().to_string(), format!("https://{address}"), format!("http://{page}"));
+    let flags = ["console", "--listen", &page, "--public-url", &origin, "--kubeconfig", &shared, "--server", &server];
+    let mut flags: Vec<String> = flags.map(str::to_owned).into();
+    flags.extend(["--tls-ca".to_owned(), file("ca.crt")]);
+    let _shared = Process::spawn("console-shared", directory.path(), &program, &flags)?;
     let script = Command::new("node")
         .arg(root().join("console/tests/cluster.mjs"))
-        .args([&of_admin, &of_tenant])
+        .args([&of_admin, &of_tenant, &origin])
+        .env("TENANT_TOKEN", fs::read_to_string(directory.path().join("tenant.token"))?)
         .kill_on_drop(true)
         .output();
     let output = tokio::time::timeout(WITHIN, script).await.context("the script does not end")??;
