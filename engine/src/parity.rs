@@ -18,6 +18,7 @@
 //! by the production rules for references. The change of a collector and that of a person look the same in a watch.
 //! [`Audited`] requests name the user.
 
+use crate::coverage::KindId;
 use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::verdict::Standing;
@@ -47,7 +48,7 @@ use tally::Tally;
 const OPEN_MAX: usize = 262_144;
 /// Maximum number of changes that wait for facts or for their user. The oldest one is judged early.
 const CHANGES_MAX: usize = 16_384;
-/// Maximum number of decisions that have just ended.
+/// Maximum number of decisions that have just ended, and of objects that have just lost references.
 const PAST_MAX: usize = 1024;
 /// The other collector may have begun to act on the facts before a decision that is younger than this.
 pub(crate) const YOUNG: Duration = Duration::from_secs(10);
@@ -120,6 +121,10 @@ pub(crate) struct Parity {
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
+    /// Objects that have just lost references.
+    shed: VecDeque<(Time, Uid)>,
+    /// The version of the first complete list of each kind since the comparison began.
+    began: BTreeMap<KindId, ResourceVersion>,
     /// The owners of these changes, and of some that were judged just now.
     owners: BTreeSet<Uid>,
     log: Log,
@@ -141,6 +146,8 @@ impl Parity {
             past: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
+            shed: VecDeque::new(),
+            began: BTreeMap::new(),
             owners: BTreeSet::new(),
             log: Log::default(),
             tally: Tally::new(now),
@@ -181,6 +188,7 @@ impl Parity {
         self.past.clear();
         self.waiting.clear();
         self.changes.clear();
+        self.shed.clear();
         self.owners.clear();
         self.log.forget();
     }
@@ -219,6 +227,27 @@ impl Parity {
         }
         self.open.insert(uid.clone(), open);
         self.wait_for(now, uid);
+    }
+
+    /// Takes a complete list of a kind.
+    pub(crate) fn listed(&mut self, kind: KindId, version: ResourceVersion) {
+        self.began.entry(kind).or_insert(version);
+    }
+
+    /// Whether a version of an object of this kind is older than the comparison.
+    pub(crate) fn is_earlier(&self, kind: KindId, version: &ResourceVersion) -> bool {
+        self.began.get(&kind).is_some_and(|began| began.reached(version))
+    }
+
+    /// Takes an object that loses references. Returns whether it lost others within [`YOUNG`] before.
+    pub(crate) fn sheds(&mut self, now: Time, uid: &Uid) -> bool {
+        while self.shed.pop_front_if(|(at, _)| now.since(*at) > YOUNG).is_some() {}
+        let before = self.shed.iter().any(|(_, shed)| shed == uid);
+        if self.shed.len() == PAST_MAX {
+            self.shed.pop_front();
+        }
+        self.shed.push_back((now, uid.clone()));
+        before
     }
 
     /// Begins the wait of an open decision.

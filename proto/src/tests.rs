@@ -83,7 +83,7 @@ fn enum_values_keep_their_numbers() {
         (
             "Class",
             "UNKNOWN=1 TIMING=2 REFUSED=3 HELD=4 UNPROVEN=5 ORPHANED=6 DROPPED_REFERENCE=7 CYCLE=8 OTHER_VERSION=9 \
-             TOO_MANY_REFERENCES=10 OTHER_COORDINATES=11 OWN_CHANGE=12",
+             TOO_MANY_REFERENCES=10 OTHER_COORDINATES=11 OWN_CHANGE=12 EARLIER=13",
         ),
         (
             "Code",

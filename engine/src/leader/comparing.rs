@@ -6,6 +6,8 @@
 
 use super::closing::Left;
 use super::{Event, Leader, Timer};
+use crate::coverage::KindId;
+use crate::evidence::Proof;
 use crate::graph::{Coordinates, Known, NodeId};
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
@@ -41,8 +43,20 @@ impl Leader {
             return;
         }
         self.parity = Parity::new(self.cx.now);
+        for kind in self.world.coverage().ids() {
+            if let Some(version) = self.world.coverage().kind(kind).position().cloned() {
+                self.parity.listed(kind, version);
+            }
+        }
         for uid in self.dispatcher.queue().uids().cloned().collect::<Vec<Uid>>() {
             self.compare_decision(&uid);
+        }
+    }
+
+    /// Takes a complete list.
+    pub(super) fn compare_list(&mut self, kind: KindId, version: &ResourceVersion) {
+        if self.cx.compares() {
+            self.parity.listed(kind, version.clone());
         }
     }
 
@@ -88,6 +102,28 @@ impl Leader {
                 };
                 self.world.coverage().is_same_store(node.kind(), owner.kind())
                     && last.is_some_and(|last| last.is_before(&version))
+            })
+    }
+
+    /// Whether neither an object nor one of its owners has changed since the comparison began. The end of an owner that
+    /// was never seen is older.
+    fn is_earlier(&self, id: NodeId) -> bool {
+        let (graph, parity) = (self.world.graph(), &self.parity);
+        let node = graph.node(id);
+        let is_earlier = |kind: KindId, version: Option<&ResourceVersion>| {
+            version.is_some_and(|version| parity.is_earlier(kind, version))
+        };
+        is_earlier(node.kind(), node.resource_version().as_ref())
+            && node.owners().map(|owner| graph.node(owner)).all(|owner| match owner.known() {
+                Known::Observed | Known::Read { .. } => is_earlier(owner.kind(), owner.resource_version().as_ref()),
+                Known::Absent(Proof::WatchDeleted { resource_version }) => {
+                    is_earlier(owner.kind(), Some(resource_version))
+                }
+                Known::Absent(_) => match self.world.tombstones().get(self.cx.now, &owner.uid()) {
+                    Some(gone) => is_earlier(owner.kind(), gone.deleted.as_ref()),
+                    None => true,
+                },
+                Known::Virtual { .. } => false,
             })
     }
 
@@ -216,6 +252,7 @@ impl Leader {
             // The decision is beyond the bound on open ones, or its comparison has ended.
             return;
         }
+        let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
         let change = Change {
             target,
             action,
@@ -228,6 +265,7 @@ impl Leader {
             was_undecided,
             was_held,
             was_terminating,
+            shed_before,
             audited: None,
         };
         if was_held {
@@ -312,6 +350,7 @@ impl Leader {
             owners: &settled,
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
+            shed_before: change.shed_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;
                 change.owners.iter().any(|owner| is_it(owner) && self.is_elsewhere(&owner.view))
@@ -448,7 +487,11 @@ impl Leader {
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if open.is_own_change => Class::OwnChange,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } | Action::RemoveFinalizer { .. } => {
                 let was_refused = self.parity.log_mut().was_refused(&draft.target, open.since);
-                if was_refused { Class::Refused } else { Class::Unknown }
+                match was_refused {
+                    true => Class::Refused,
+                    false if self.is_earlier(id) => Class::Earlier,
+                    false => Class::Unknown,
+                }
             }
         };
         let owner_count = self.world.graph().node(id).references().len();

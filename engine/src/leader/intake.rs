@@ -160,6 +160,7 @@ impl Leader {
         self.audit_later(kind);
         self.compare_stores_later();
         self.world.tell_collection(&mut self.cx, kind);
+        self.compare_list(kind, &version);
         if advance == Advance::Rewind {
             self.rewind(kind, format!("a new list ended at version {version}, which is before the known positions"));
         }

@@ -60,10 +60,13 @@ pub enum Class {
     OwnChange,
     /// Intended: the object has more than 64 references, and the comparison reads 64.
     TooManyReferences,
+    /// Intended: the object and its owners have not changed since the comparison began. The other collector judged them
+    /// before.
+    Earlier,
 }
 
 impl Class {
-    pub const ALL: [Class; 12] = [
+    pub const ALL: [Class; 13] = [
         Class::Unknown,
         Class::Timing,
         Class::Refused,
@@ -76,6 +79,7 @@ impl Class {
         Class::OtherCoordinates,
         Class::OwnChange,
         Class::TooManyReferences,
+        Class::Earlier,
     ];
 
     /// The word in answers and metrics.
@@ -93,6 +97,7 @@ impl Class {
             Class::OtherCoordinates => "other_coordinates",
             Class::OwnChange => "own_change",
             Class::TooManyReferences => "too_many_references",
+            Class::Earlier => "earlier",
         }
     }
 
@@ -136,6 +141,8 @@ pub(crate) struct Case<'a> {
     pub(crate) facts_came: bool,
     /// The decision is so young that the other collector may have acted on the facts before it.
     pub(crate) is_young: bool,
+    /// Another change removed references of the object shortly before.
+    pub(crate) shed_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
     pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
@@ -216,7 +223,16 @@ impl Case<'_> {
                 let any_ended = self.owners.iter().any(|&(standing, removed)| !removed && standing != Standing::Solid);
                 let came = self.decided.is_none() && (self.facts_came || self.was_undecided);
                 let is_early = any_ended && (came || self.is_young);
-                if is_early { Finding::Agreed } else { self.another() }
+                // A collector deletes an object rather than to take its last reference. It acted on a state with
+                // another one.
+                let is_last = self.owners.iter().all(|&(_, removed)| removed);
+                match is_early {
+                    true => Finding::Agreed,
+                    false if is_last && self.shed_before && (came || self.is_young) => {
+                        Finding::TheirsOnly(Class::Timing)
+                    }
+                    false => self.another(),
+                }
             }
             Weighed::Kept { drop } => {
                 if removed().all(|at| drop.contains(&at)) {

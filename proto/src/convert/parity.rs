@@ -55,6 +55,7 @@ fn wire_class(class: parity::Class) -> disagreement::Class {
         parity::Class::OtherCoordinates => disagreement::Class::OtherCoordinates,
         parity::Class::OwnChange => disagreement::Class::OwnChange,
         parity::Class::TooManyReferences => disagreement::Class::TooManyReferences,
+        parity::Class::Earlier => disagreement::Class::Earlier,
     }
 }
 

@@ -223,6 +223,7 @@ pub(super) fn meaning(class: Class) -> &'static str {
         }
         Class::OwnChange => "intended: the object changed after the end of its owners",
         Class::TooManyReferences => "intended: the object has more than 64 references, and the comparison reads 64",
+        Class::Earlier => "intended: neither the object nor an owner has changed since the comparison began",
     }
 }
 

@@ -532,3 +532,38 @@ fn an_owner_that_waits_and_then_orphans_is_remembered_as_such() {
     bench.pass(A_MOMENT);
     assert_eq!((bench.sums(), bench.disagreements()), ([0, 1, 0, 0, 0], vec![]));
 }
+
+#[test]
+fn garbage_from_before_the_comparison_is_no_unknown_disagreement() {
+    let mut bench = observing();
+    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
+    bench.list("configmaps", 101, vec![child(50)]);
+    let later = object("configmaps", "b", 120).owned_by("things", "p");
+    bench.seen("things", object("things", "p", 119));
+    bench.seen("configmaps", later);
+    for _ in 0..4 {
+        bench.pass(A_MOMENT);
+        bench.answer_probes(130, &[]);
+        bench.found_if_asked("o", &FindingResult::Absent(Some(version(130))));
+    }
+    bench.deleted("things", "p", 121);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.disagreements(), ["ours_only delete b: unknown", "ours_only delete a: earlier"]);
+}
+
+#[test]
+fn a_last_reference_that_goes_just_after_others_is_a_matter_of_timing() {
+    for (other, expected) in [(true, "timing"), (false, "unknown")] {
+        let mut bench = observing();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("things", object("things", "p", 101));
+        let two = object("configmaps", "a", 102).blocking("things", "o").owned_by("things", "p");
+        let one = |rv| object("configmaps", "a", rv).blocking("things", "o");
+        bench.seen("configmaps", if other { two } else { one(102) });
+        bench.seen("configmaps", one(104));
+        bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion"));
+        bench.seen("configmaps", object("configmaps", "a", 105));
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.disagreements(), [format!("theirs_only remove_owner_references a: {expected}")]);
+    }
+}

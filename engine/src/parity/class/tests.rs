@@ -19,6 +19,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         owners,
         facts_came: false,
         is_young: false,
+        shed_before: false,
         other_coordinates: false,
         has_dependents: false,
         too_many: false,
@@ -93,6 +94,22 @@ fn removed_references() {
         let follows = decided == Some(action);
         let case = Case { action, decided, follows, facts_came, was_terminating, is_young, ..deletion(&owners) };
         assert_eq!(case.finding(), finding, "{case:?}");
+    }
+}
+
+#[test]
+fn the_last_reference_of_an_object_that_has_just_lost_others() {
+    use ActionKind::{Delete, RemoveOwnerReferences};
+    let (last, one_of_two) = ([(Standing::Waiting, true)], [(Standing::Dangling, true), (Standing::Solid, false)]);
+    for (owners, decided, shed_before, is_young, class) in [
+        (&last[..], Some(Delete), true, true, Class::Timing),
+        (&last[..], Some(Delete), true, false, Class::Unknown),
+        (&last[..], Some(Delete), false, true, Class::Unknown),
+        (&last[..], None, true, true, Class::Timing),
+        (&one_of_two[..], Some(Delete), true, true, Class::Unknown),
+    ] {
+        let case = Case { action: RemoveOwnerReferences, decided, shed_before, is_young, ..deletion(owners) };
+        assert_eq!(case.finding(), Finding::TheirsOnly(class), "{case:?}");
     }
 }
 
