@@ -16,6 +16,8 @@ if (images) mkdirSync(images, { recursive: true });
 async function visit(address, options) {
   const { origin } = new URL(address);
   const tab = await open(origin, options);
+  // Other tests may run on the machine.
+  tab.page.setDefaultTimeout(60_000);
   await tab.page.goto(address);
   await tab.page.waitForSelector("main h1");
   const until = async (what, found) => {
@@ -100,7 +102,7 @@ await check("keys alone lead from the first page to a confirmed deletion", async
   }
   await keyboard.type("doomed-0");
   await keyboard.press("Enter");
-  await page.waitForFunction(() => location.search.includes("page=cascade"), undefined, { timeout: 20_000 });
+  await page.waitForFunction(() => location.search.includes("page=cascade"), undefined, { timeout: 60_000 });
   await says("doomed-0");
   await page.screenshot({ path: `${shots}cluster-deleted.png` });
   assert(errors.length === 0, errors.join("; "));

@@ -2,6 +2,7 @@
 //! most of a machine. Only a few of them run at a time, however many threads there are.
 
 mod chaos;
+mod console;
 mod deposed;
 mod e2e;
 mod isolation;

@@ -6,7 +6,6 @@ mod bad_input;
 mod browser;
 mod chart;
 mod conformance;
-mod console;
 mod containers;
 mod controlplane;
 mod differential;
