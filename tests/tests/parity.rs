@@ -23,7 +23,11 @@ use tokio::time::Instant;
 const BATCH: u64 = 20;
 /// The least number of comparisons of each world.
 const COMPARED_EACH: u64 = 20;
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
+/// The least share of agreed decisions, in percent.
+const AGREED_LEAST: f64 = 99.9;
+/// The number of disagreements about the time of facts that any run may have.
+const TIMING_FEW: f64 = 4.0;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -76,7 +80,9 @@ async fn assess(beside: &Beside<'_>) -> anyhow::Result<()> {
     write!(io::stderr(), "{compared}")?;
     ensure!(compared.numbers.comparable > worlds() * COMPARED_EACH, "too little to compare");
     ensure!(compared.unknown().is_empty(), "no known difference explains {} disagreements", compared.unknown().len());
-    ensure!(compared.agreed() >= 99.9, "{:.3} % agreed", compared.agreed());
+    // In a short run, a few changes that the collectors saw at different times weigh more than one in a thousand.
+    let least = AGREED_LEAST.min(100.0 - 100.0 * TIMING_FEW / compared.numbers.comparable as f64);
+    ensure!(compared.agreed() >= least, "{:.3} % agreed, of at least {least:.3} %", compared.agreed());
     Ok(())
 }
 

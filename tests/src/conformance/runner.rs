@@ -17,13 +17,13 @@ use uuid::Uuid;
 
 /// The number of cases in flight. Each of them reads its objects several times per second.
 const CASES_AT_ONCE: usize = 16;
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(90);
 /// The time without a change after which a state counts as the end.
 const QUIET: Duration = Duration::from_millis(1500);
 /// The number of log lines of the collector in a failure.
 const LOG_LINES_MAX: usize = 30;
 /// The time limit of one case.
-const CASE_WITHIN: Duration = Duration::from_secs(150);
+const CASE_WITHIN: Duration = Duration::from_secs(300);
 
 /// The result of a run of cases.
 #[derive(Debug, Default)]
