@@ -141,7 +141,7 @@ await check("a shared console shows nothing without a token, and with one what i
   await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
   await says("child");
   await page.screenshot({ path: `${shots}cluster-shared.png` });
-  assert((await page.locator("header").innerText()).includes("tenant"), "the page does not name its user");
+  assert((await page.locator("body").innerText()).includes("as tenant"), "the page does not name its user");
 });
 
 await finish();
