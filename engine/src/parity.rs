@@ -18,7 +18,6 @@
 //! by the production rules for references. The change of a collector and that of a person look the same in a watch.
 //! [`Audited`] requests name the user.
 
-use crate::coverage::KindId;
 use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::verdict::Standing;
@@ -123,8 +122,8 @@ pub(crate) struct Parity {
     changes: VecDeque<Change>,
     /// Objects that have just lost references.
     shed: VecDeque<(Time, Uid)>,
-    /// The version of the first complete list of each kind since the comparison began.
-    began: BTreeMap<KindId, ResourceVersion>,
+    /// Where the main store stood when the comparison began, or at the first list of a new history.
+    began: Option<ResourceVersion>,
     /// The owners of these changes, and of some that were judged just now.
     owners: BTreeSet<Uid>,
     log: Log,
@@ -147,7 +146,7 @@ impl Parity {
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
             shed: VecDeque::new(),
-            began: BTreeMap::new(),
+            began: None,
             owners: BTreeSet::new(),
             log: Log::default(),
             tally: Tally::new(now),
@@ -189,6 +188,7 @@ impl Parity {
         self.waiting.clear();
         self.changes.clear();
         self.shed.clear();
+        self.began = None;
         self.owners.clear();
         self.log.forget();
     }
@@ -229,14 +229,14 @@ impl Parity {
         self.wait_for(now, uid);
     }
 
-    /// Takes a complete list of a kind.
-    pub(crate) fn listed(&mut self, kind: KindId, version: ResourceVersion) {
-        self.began.entry(kind).or_insert(version);
+    /// Takes where the main store stands. Only the first version counts.
+    pub(crate) fn begin_at(&mut self, version: &ResourceVersion) {
+        self.began.get_or_insert_with(|| version.clone());
     }
 
-    /// Whether a version of an object of this kind is older than the comparison.
-    pub(crate) fn is_earlier(&self, kind: KindId, version: &ResourceVersion) -> bool {
-        self.began.get(&kind).is_some_and(|began| began.reached(version))
+    /// Whether a version of the main store is older than the comparison.
+    pub(crate) fn is_earlier(&self, version: &ResourceVersion) -> bool {
+        self.began.as_ref().is_some_and(|began| began.reached(version))
     }
 
     /// Takes an object that loses references. Returns whether it lost others within [`YOUNG`] before.

@@ -43,20 +43,18 @@ impl Leader {
             return;
         }
         self.parity = Parity::new(self.cx.now);
-        for kind in self.world.coverage().ids() {
-            if let Some(version) = self.world.coverage().kind(kind).position().cloned() {
-                self.parity.listed(kind, version);
-            }
-        }
+        self.compare_from_here();
         for uid in self.dispatcher.queue().uids().cloned().collect::<Vec<Uid>>() {
             self.compare_decision(&uid);
         }
     }
 
-    /// Takes a complete list.
-    pub(super) fn compare_list(&mut self, kind: KindId, version: &ResourceVersion) {
-        if self.cx.compares() {
-            self.parity.listed(kind, version.clone());
+    /// Takes where the main store stands, unless the comparison has begun before.
+    pub(super) fn compare_from_here(&mut self) {
+        if self.cx.compares()
+            && let Some(version) = self.world.coverage().main()
+        {
+            self.parity.begin_at(version);
         }
     }
 
@@ -108,10 +106,10 @@ impl Leader {
     /// Whether neither an object nor one of its owners has changed since the comparison began. The end of an owner that
     /// was never seen is older.
     fn is_earlier(&self, id: NodeId) -> bool {
-        let (graph, parity) = (self.world.graph(), &self.parity);
+        let (graph, coverage) = (self.world.graph(), self.world.coverage());
         let node = graph.node(id);
         let is_earlier = |kind: KindId, version: Option<&ResourceVersion>| {
-            version.is_some_and(|version| parity.is_earlier(kind, version))
+            coverage.kind(kind).is_in_main_store() && version.is_some_and(|version| self.parity.is_earlier(version))
         };
         is_earlier(node.kind(), node.resource_version().as_ref())
             && node.owners().map(|owner| graph.node(owner)).all(|owner| match owner.known() {
@@ -485,13 +483,11 @@ impl Leader {
             }
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if open.is_own_change => Class::OwnChange,
+            _ if self.parity.log_mut().was_refused(&draft.target, open.since) => Class::Refused,
+            // A finalizer waits for dependents, whose ends this does not ask about.
+            Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if self.is_earlier(id) => Class::Earlier,
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } | Action::RemoveFinalizer { .. } => {
-                let was_refused = self.parity.log_mut().was_refused(&draft.target, open.since);
-                match was_refused {
-                    true => Class::Refused,
-                    false if self.is_earlier(id) => Class::Earlier,
-                    false => Class::Unknown,
-                }
+                Class::Unknown
             }
         };
         let owner_count = self.world.graph().node(id).references().len();

@@ -160,13 +160,13 @@ impl Leader {
         self.audit_later(kind);
         self.compare_stores_later();
         self.world.tell_collection(&mut self.cx, kind);
-        self.compare_list(kind, &version);
         if advance == Advance::Rewind {
             self.rewind(kind, format!("a new list ended at version {version}, which is before the known positions"));
         }
         // Part of a list from another history may have been taken for the known history. Only the next list counts.
         if !self.world.coverage().kind(kind).is_rewound() {
             self.relisted(kind);
+            self.compare_from_here();
             if was_lost {
                 self.world.mark_dependents_of_kind(kind);
             }

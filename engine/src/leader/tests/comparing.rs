@@ -567,3 +567,29 @@ fn a_last_reference_that_goes_just_after_others_is_a_matter_of_timing() {
         assert_eq!(bench.disagreements(), [format!("theirs_only remove_owner_references a: {expected}")]);
     }
 }
+
+#[test]
+fn what_an_owner_waited_for_since_the_comparison_began_is_not_from_before() {
+    let mut bench = observing();
+    bench.input(Input::ListBegun { collection: collection("things"), selectors: 0 });
+    bench.list("things", 101, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
+    bench.seen("configmaps", object("configmaps", "a", 102).blocking("things", "o"));
+    bench.deleted("configmaps", "a", 103);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.disagreements(), ["ours_only remove_finalizer o: unknown"]);
+}
+
+#[test]
+fn versions_of_a_restored_store_are_not_from_before_the_comparison() {
+    let mut bench = observing();
+    bench.bookmark("nodes", 39);
+    for resource in ["configmaps", "nodes", "things"] {
+        bench.list(resource, 40, vec![]);
+    }
+    restores::answered(&mut bench, 14, 41);
+    bench.seen("things", object("things", "o", 42));
+    bench.seen("configmaps", child(43));
+    bench.deleted("things", "o", 44);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.disagreements(), ["ours_only delete a: unknown"], "44 is before the 100 of the lost history");
+}
