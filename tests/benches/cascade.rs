@@ -8,6 +8,7 @@
 //! without a gate about roots, and `RECORDED=1` with and without a recording, which is then replayed. `SLOW=50` delays
 //! every request by 50 ms, with 16 requests in flight for each contender.
 
+use anyhow::ensure;
 use std::io::Write as _;
 use std::time::Duration;
 use tests::bench::{Rounds, begin, number, turns, words};
@@ -20,6 +21,12 @@ const ROUNDS: usize = 3;
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 /// The numbers of requests in flight, or of upstream's workers.
 const IN_FLIGHT: [&str; 2] = ["20", "64"];
+/// Ours with this number of requests in flight.
+type Ours = fn(u32) -> Contender;
+
+/// The variables that compare ours with another ours.
+const BESIDE: [(&str, Ours); 3] =
+    [("OBSERVED", Contender::Observed), ("GATED", Contender::Gated), ("RECORDED", Contender::Recorded)];
 /// The number with `SLOW`. The delay then outweighs the time that the API server itself needs.
 const SLOWED: [&str; 1] = ["16"];
 
@@ -29,20 +36,18 @@ async fn main() -> anyhow::Result<()> {
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
     let in_flight = words("IN_FLIGHT", if slow > 0 { &SLOWED } else { &IN_FLIGHT })?;
-    let is_set = |name| anyhow::Ok(std::env::var_os(name).is_some() && number(name, 0)? > 0);
-    let (observed, gated, recorded) = (is_set("OBSERVED")?, is_set("GATED")?, is_set("RECORDED")?);
-    let beside = if observed {
-        Some(Contender::Observed as fn(u32) -> Contender)
-    } else if gated {
-        Some(Contender::Gated as fn(u32) -> Contender)
-    } else {
-        recorded.then_some(Contender::Recorded as fn(u32) -> Contender)
-    };
+    let mut beside = None;
+    for (name, contender) in BESIDE {
+        if std::env::var_os(name).is_some() && number(name, 0)? > 0 {
+            ensure!(beside.is_none(), "{name}: a run compares ours with one other");
+            beside = Some((name, contender));
+        }
+    }
     let mut contenders = Vec::new();
     for number in in_flight {
         let number = number.parse()?;
         contenders.extend(match beside {
-            Some(beside) => vec![Contender::Ours(number), beside(number)],
+            Some((_, beside)) => vec![Contender::Ours(number), beside(number)],
             None => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
         });
     }
@@ -61,8 +66,6 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     let mut settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
-    settings.extend(observed.then_some(("OBSERVED", 1)));
-    settings.extend(gated.then_some(("GATED", 1)));
-    settings.extend(recorded.then_some(("RECORDED", 1)));
+    settings.extend(beside.map(|(name, _)| (name, 1)));
     table.report("cascade", settings)
 }

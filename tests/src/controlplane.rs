@@ -16,9 +16,10 @@ mod requests;
 mod upstream;
 
 use std::fs;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -195,9 +196,14 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
+    /// The bearer token of another user that was named at the start.
+    pub fn token_of(&self, user: &str) -> anyhow::Result<&str> {
+        self.credentials.token(user).with_context(|| format!("no user {user:?}: name it in the options at the start"))
+    }
+
     /// Returns the kubeconfig of another user that was named at the start.
     pub fn kubeconfig_of(&self, user: &str) -> anyhow::Result<PathBuf> {
-        ensure!(self.credentials.token(user).is_some(), "no user {user:?}: name it in the options at the start");
+        self.token_of(user)?;
         Ok(self.credentials.kubeconfig_file(user))
     }
 
@@ -217,6 +223,15 @@ impl ControlPlane {
     /// Returns a directory for the test's own files. It is removed with the control plane.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Applies manifests as `admin`.
+    pub fn apply(&self, manifests: &[u8]) -> anyhow::Result<()> {
+        let mut kubectl = self.kubectl();
+        let mut running = kubectl.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        running.stdin.take().context("kubectl has no input")?.write_all(manifests)?;
+        ensure!(running.wait()?.success(), "kubectl apply");
+        Ok(())
     }
 
     /// Runs kubectl as `admin`. Its caches are in the control plane's directory, because it keeps them by address, and

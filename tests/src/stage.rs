@@ -1,9 +1,17 @@
 //! The common beginning of tests of our programs on the real API server.
 
 use crate::controlplane::{Binaries, ControlPlane, require};
+use crate::load::{list, until};
 use crate::service::{Programs, Service};
+use anyhow::{Context as _, ensure};
 use kube::Client;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
+/// The collections of guards.
+const GUARDS: [&str; 5] = ["pauses", "protections", "budgets", "approvals", "gates"];
 
 /// Our programs, with their own control plane.
 pub struct Stage {
@@ -31,6 +39,19 @@ impl Stage {
         service.ready().await?;
         Ok(service)
     }
+}
+
+/// Installs the definitions of guards, as `ownergraph crds | kubectl apply -f -` does, and waits until all are served.
+pub async fn install_guards(programs: &Programs, plane: &ControlPlane, client: &Client) -> anyhow::Result<()> {
+    let definitions = Command::new(programs.path("ownergraph")).arg("crds").output().context("running ownergraph")?;
+    ensure!(definitions.status.success(), "{}", String::from_utf8_lossy(&definitions.stderr));
+    plane.apply(&definitions.stdout)?;
+    for plural in GUARDS {
+        let path = format!("/apis/ownergraph.dev/v1alpha1/{plural}");
+        let ask = || async { Ok(list(client, &path).await.is_ok()) };
+        until(&format!("{plural} are served"), SERVED_WITHIN, ask, |served| *served).await?;
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for Stage {

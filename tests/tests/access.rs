@@ -22,9 +22,7 @@ use proto::work::v1beta1::work_service_client::WorkServiceClient;
 use runtime::shutdown::Shutdown;
 use runtime::tls::Peer;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 use tests::controlplane::{self, ControlPlane};
 use tests::wire::puppet::hello;
@@ -123,14 +121,6 @@ fn roles() -> anyhow::Result<String> {
     let (_, roles) = page.split_once("```yaml\n").context("the page shows no roles")?;
     let (roles, _) = roles.split_once("```").context("the roles do not end")?;
     Ok(roles.to_owned())
-}
-
-fn apply(plane: &ControlPlane, manifests: &str) -> anyhow::Result<()> {
-    let mut kubectl = plane.kubectl();
-    let mut running = kubectl.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    running.stdin.take().context("kubectl has no input")?.write_all(manifests.as_bytes())?;
-    ensure!(running.wait()?.success(), "kubectl apply");
-    Ok(())
 }
 
 fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> anyhow::Result<String> {
@@ -285,11 +275,11 @@ async fn until(
 async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()> {
     let Some(binaries) = controlplane::require() else { return Ok(()) };
     let plane = &ControlPlane::start(&binaries).await?;
-    apply(plane, &roles()?)?;
-    apply(plane, SETTING)?;
-    apply(plane, &fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds/gates.yaml"))?)?;
+    plane.apply(roles()?.as_bytes())?;
+    plane.apply(SETTING.as_bytes())?;
+    plane.apply(&fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds/gates.yaml"))?)?;
     kubectl(plane, &["wait", "--for=condition=Established", "crd/gates.ownergraph.dev"])?;
-    apply(plane, GATE)?;
+    plane.apply(GATE.as_bytes())?;
     let cluster = cluster_as(plane, controlplane::ADMIN).await?;
     let uid = cluster_uid(&cluster.client).await?;
     let viewer = token(plane, "viewer", OURS)?;

@@ -10,7 +10,6 @@ use serde_json::json;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 use tests::certificates::{Authority, Mounted};
 use tests::chart::root;
@@ -18,7 +17,7 @@ use tests::examples::fetched;
 use tests::load::{configmap, configmaps, create, delete, families, get, namespace, reference_to, send, until};
 use tests::process::{Directory, Process, free_port};
 use tests::service::Service;
-use tests::stage::Stage;
+use tests::stage::{Stage, install_guards};
 use tokio::process::Command;
 
 const CHROMIUM: &str = "/usr/bin/chromium";
@@ -115,14 +114,6 @@ async fn application(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn apply(stage: &Stage, manifests: &[u8]) -> anyhow::Result<()> {
-    let mut kubectl = stage.plane.kubectl();
-    let mut running = kubectl.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    running.stdin.take().context("kubectl has no input")?.write_all(manifests)?;
-    ensure!(running.wait()?.success(), "kubectl apply");
-    Ok(())
-}
-
 /// A running console, and the address that it prints.
 async fn console(stage: &Stage, name: &str, directory: &Path, flags: &[String]) -> anyhow::Result<(Process, String)> {
     let flags = [&["console".to_owned(), "--no-browser".to_owned()], flags].concat();
@@ -149,12 +140,10 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let directory = Directory::create()?;
-    let crds = std::process::Command::new(stage.programs.path("ownergraph")).arg("crds").output()?;
-    apply(&stage, &crds.stdout)?;
+    install_guards(&stage.programs, &stage.plane, &stage.client).await?;
     scene(&stage.client).await?;
-    let protected = || async { Ok(apply(&stage, PROTECTION.as_bytes()).is_ok()) };
-    until("the guard is accepted", SOON, protected, |is| *is).await?;
-    apply(&stage, TENANT.as_bytes())?;
+    stage.plane.apply(PROTECTION.as_bytes())?;
+    stage.plane.apply(TENANT.as_bytes())?;
 
     let authority = Authority::new("console")?;
     let certificate = authority.sign("graph", &["localhost", "127.0.0.1"])?;
@@ -168,10 +157,8 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let _graph = Service::start(&stage.programs, "graph-service", "graph", directory.path(), &flags)?;
     // A caller at an address shows the token of a file.
     let flags_of = |user: &str| -> anyhow::Result<Vec<String>> {
-        let kubeconfig = stage.plane.kubeconfig_of(user)?;
-        let read: serde_json::Value = serde_json::from_slice(&fs::read(&kubeconfig)?)?;
-        let token = directory.path().join(format!("{user}.token"));
-        fs::write(&token, read["users"][0]["user"]["token"].as_str().context("a token")?)?;
+        let (kubeconfig, token) = (stage.plane.kubeconfig_of(user)?, directory.path().join(format!("{user}.token")));
+        fs::write(&token, stage.plane.token_of(user)?)?;
         let (kubeconfig, token) = (kubeconfig.display().to_string(), token.display().to_string());
         let server = format!("https://{address}");
         let flags =
@@ -204,7 +191,7 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let script = Command::new("node")
         .arg(root().join("console/tests/cluster.mjs"))
         .args([&of_admin, &of_tenant, &origin])
-        .env("TENANT_TOKEN", fs::read_to_string(directory.path().join("tenant.token"))?)
+        .env("TENANT_TOKEN", stage.plane.token_of("tenant")?)
         .kill_on_drop(true)
         .output();
     let output = tokio::time::timeout(WITHIN, script).await.context("the script does not end")??;

@@ -16,7 +16,7 @@ use tests::controlplane::ControlPlane;
 use tests::load::{self, configmaps, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::service::{Programs, Service};
-use tests::stage::Stage;
+use tests::stage::{Stage, install_guards};
 use tonic::transport::Channel;
 
 mod plans;
@@ -75,19 +75,7 @@ impl World {
         let Some(stage) = Stage::start().await? else { return Ok(None) };
         let directory = Directory::create()?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        let output = Command::new(stage.programs.path("ownergraph")).arg("crds").output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let file = directory.path().join("crds.yaml");
-        std::fs::write(&file, output.stdout)?;
-        let mut kubectl = Command::new(stage.binaries.program("kubectl"));
-        kubectl.env("KUBECONFIG", stage.plane.kubeconfig()).env("KUBECACHEDIR", directory.path().join("cache"));
-        let output = kubectl.args(["apply", "-f", &file.display().to_string()]).output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        for plural in ["pauses", "protections", "budgets", "approvals", "gates"] {
-            let path = format!("/apis/ownergraph.dev/v1alpha1/{plural}");
-            let ask = || async { Ok(load::list(&stage.client, &path).await.is_ok()) };
-            until(&format!("{plural} are served"), SOON, ask, |served| *served).await?;
-        }
+        install_guards(&stage.programs, &stage.plane, &stage.client).await?;
         let leader = stage.collect(directory.path(), &["--elect", "--listen", &address]).await?;
         let Stage { plane, programs, client, .. } = stage;
         Ok(Some(World { plane, programs, client, directory, address, leader }))

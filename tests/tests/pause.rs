@@ -12,7 +12,7 @@ use tests::load::{self, configmaps, count, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::proxy::Proxy;
 use tests::service::{Programs, Service, start_graph};
-use tests::stage::Stage;
+use tests::stage::{Stage, install_guards};
 use tokio::time::Instant;
 
 const OBJECTS: usize = 1_000;
@@ -112,15 +112,7 @@ impl World {
     /// Applies the definition as `ownergraph crds
     ///  kubectl apply -f -` does.
     async fn install(&self) -> anyhow::Result<()> {
-        let (code, definitions, errors) = self.ownergraph(&[], &["crds"])?;
-        ensure!(code == 0, "{errors}");
-        let file = self.directory.path().join("crds.yaml");
-        std::fs::write(&file, definitions)?;
-        eprint!("{}", self.kubectl(&["apply", "-f", &file.display().to_string()])?);
-        let path = "/apis/ownergraph.dev/v1alpha1/pauses";
-        let ask = || async { Ok(load::list(&self.client, path).await.is_ok()) };
-        until("pauses are served", SOON, ask, |served| *served).await?;
-        Ok(())
+        install_guards(&self.programs, &self.plane, &self.client).await
     }
 
     fn status(&self, at: usize) -> anyhow::Result<Value> {

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 use tests::contender::Contender;
 use tests::link::Link;
-use tests::load::{self, configmaps, count, delete, families, until};
+use tests::load::{configmaps, count, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::service::{Service, start_graph};
 use tests::slow::{DEPENDENTS, run};
-use tests::stage::Stage;
+use tests::stage::{Stage, install_guards};
 use tokio::time::{Instant, sleep_until};
 
 const OWNERS: usize = 20;
@@ -56,12 +56,7 @@ async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
         ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let definitions = directory.path().join("crds.yaml");
-    std::fs::write(&definitions, ownergraph(&["crds"])?)?;
-    let applied = plane.kubectl().args(["apply", "-f"]).arg(&definitions).output().context("running kubectl")?;
-    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
-    let served = || async { Ok(load::list(&client, "/apis/ownergraph.dev/v1alpha1/pauses").await.is_ok()) };
-    until("pauses are served", SOON, served, |served| *served).await?;
+    install_guards(&programs, &plane, &client).await?;
 
     let maps = configmaps("default");
     let owners = families(&client, "default", "o", OWNERS, OBJECTS / OWNERS).await?;

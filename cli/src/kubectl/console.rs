@@ -84,15 +84,14 @@ pub(super) async fn run(flags: Console) -> Answered {
 
 /// Serves the console of a cluster. Ends only with an error.
 pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start) -> Result<(), Problem> {
-    let namespace = start.namespace.as_deref();
-    let backend = Backend::new(session(cluster, connection, namespace)?, start.writes);
+    let backend = Backend::new(session(cluster, connection, start.namespace.clone())?, start.writes);
     // An error of the flags or of the cluster belongs on the terminal, and not into the page.
     backend.service().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, start.port));
     let listener = listen::bind("--port", &address.to_string()).await.map_err(anyhow::Error::from)?;
     let port = listener.local_addr().context("the socket has no address")?.port();
     let door = Door::new(port).map_err(|error| anyhow::anyhow!("no random token can be drawn: {error}"))?;
-    let link = door.link(namespace);
+    let link = door.link(start.namespace.as_deref());
     writeln!(io::stdout(), "{link}")?;
     note("this address lets its holder act with your credentials, until Ctrl-C ends the console");
     if start.browser
@@ -103,8 +102,7 @@ pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start
     Ok(server::serve(listener, Site::new(door, backend), None).await?)
 }
 
-fn session(cluster: Cluster, connection: Connection, namespace: Option<&str>) -> Result<Session, Problem> {
-    let namespace = namespace.map(str::to_owned);
+fn session(cluster: Cluster, connection: Connection, namespace: Option<String>) -> Result<Session, Problem> {
     let asking = Asking { namespace, all_namespaces: false, connection, output: Output::default() };
     let printer = Printer::of(asking.output.clone(), &[Format::Json])?;
     Ok(Session::over(cluster, asking, printer))

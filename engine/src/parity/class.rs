@@ -222,16 +222,12 @@ impl Case<'_> {
                 // decision here.
                 let any_ended = self.owners.iter().any(|&(standing, removed)| !removed && standing != Standing::Solid);
                 let came = self.decided.is_none() && (self.facts_came || self.was_undecided);
-                let is_early = any_ended && (came || self.is_young);
-                // A collector deletes an object rather than to take its last reference. It acted on a state with
-                // another one.
-                let is_last = self.owners.iter().all(|&(_, removed)| removed);
-                match is_early {
-                    true => Finding::Agreed,
-                    false if is_last && self.shed_before && (came || self.is_young) => {
-                        Finding::TheirsOnly(Class::Timing)
-                    }
-                    false => self.another(),
+                match came || self.is_young {
+                    true if any_ended => Finding::Agreed,
+                    // No reference is left. A collector deletes an object rather than to take its last reference, so it
+                    // acted on a state with more of them.
+                    true if self.shed_before => Finding::TheirsOnly(Class::Timing),
+                    _ => self.another(),
                 }
             }
             Weighed::Kept { drop } => {

@@ -29,16 +29,19 @@ pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<Resp
                     let role = ReplicaRole::Standby.into();
                     Ok(tonic::Response::new(ResponseMeta { role, leader_endpoint, ..ResponseMeta::default() }))
                 }
-                None if error.code() == Code::PermissionDenied => Err(Status::permission_denied(format!(
-                    "{}, and may not see its decisions {}; -n takes a namespace that the user may see",
-                    status.message(),
-                    namespace.map_or("in all namespaces".to_owned(), |namespace| format!("in namespace {namespace:?}"))
-                ))),
+                None if error.code() == Code::PermissionDenied => Err(denied(&status, namespace)),
                 None => Err(error),
             },
         }
     };
     Ok(remote::within(asked).await?)
+}
+
+/// The refusal of the status, with the namespace in which decisions are refused too.
+fn denied(status: &Status, namespace: Option<&str>) -> Status {
+    let place = namespace.map_or("in all namespaces".to_owned(), |namespace| format!("in namespace {namespace:?}"));
+    let advice = "-n takes a namespace that the user may see";
+    Status::permission_denied(format!("{}, and may not see decisions {place}; {advice}", status.message()))
 }
 
 fn request(namespace: Option<&str>) -> ListDecisionsRequest {
@@ -77,6 +80,15 @@ mod tests {
         assert_eq!(said(ErrorReason::NotLeader, &[]).as_deref(), Some(""));
         assert_eq!(said(ErrorReason::NoLeader, &address), None);
         assert_eq!(leader(&Status::unavailable("no")), None);
+    }
+
+    #[test]
+    fn a_refusal_names_the_namespace_and_the_flag() {
+        let status = Status::permission_denied("user \"ada\" may not get status");
+        let said = |namespace| denied(&status, namespace).message().to_owned();
+        let in_place = "user \"ada\" may not get status, and may not see decisions in namespace \"shop\"; -n takes";
+        assert!(said(Some("shop")).starts_with(in_place), "{}", said(Some("shop")));
+        assert!(said(None).contains("decisions in all namespaces; -n takes"), "{}", said(None));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::*;
 use crate::leader::contract::BreakerMode;
 use crate::parity::{Audited, AuditedVerb, Class, Counts, Outcome as Side};
 
+mod earlier;
 mod requests;
 
 const A_MOMENT: Duration = Duration::from_secs(2);
@@ -534,26 +535,9 @@ fn an_owner_that_waits_and_then_orphans_is_remembered_as_such() {
 }
 
 #[test]
-fn garbage_from_before_the_comparison_is_no_unknown_disagreement() {
-    let mut bench = observing();
-    bench.input(Input::ListBegun { collection: collection("configmaps"), selectors: 0 });
-    bench.list("configmaps", 101, vec![child(50)]);
-    let later = object("configmaps", "b", 120).owned_by("things", "p");
-    bench.seen("things", object("things", "p", 119));
-    bench.seen("configmaps", later);
-    for _ in 0..4 {
-        bench.pass(A_MOMENT);
-        bench.answer_probes(130, &[]);
-        bench.found_if_asked("o", &FindingResult::Absent(Some(version(130))));
-    }
-    bench.deleted("things", "p", 121);
-    bench.pass(Duration::from_secs(60));
-    assert_eq!(bench.disagreements(), ["ours_only delete b: unknown", "ours_only delete a: earlier"]);
-}
-
-#[test]
 fn a_last_reference_that_goes_just_after_others_is_a_matter_of_timing() {
-    for (other, expected) in [(true, "timing"), (false, "unknown")] {
+    let moments = [(true, 0, "timing"), (true, 20, "unknown"), (false, 0, "unknown")];
+    for (other, seconds, expected) in moments {
         let mut bench = observing();
         bench.seen("things", object("things", "o", 101));
         bench.seen("things", object("things", "p", 101));
@@ -561,35 +545,12 @@ fn a_last_reference_that_goes_just_after_others_is_a_matter_of_timing() {
         let one = |rv| object("configmaps", "a", rv).blocking("things", "o");
         bench.seen("configmaps", if other { two } else { one(102) });
         bench.seen("configmaps", one(104));
+        bench.pass(Duration::from_secs(seconds));
         bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion"));
         bench.seen("configmaps", object("configmaps", "a", 105));
+        bench.bookmark("things", 106);
         bench.pass(A_MOMENT);
-        assert_eq!(bench.disagreements(), [format!("theirs_only remove_owner_references a: {expected}")]);
+        let told = format!("theirs_only remove_owner_references a: {expected}");
+        assert_eq!(bench.disagreements(), [told], "{seconds} s after the other one");
     }
-}
-
-#[test]
-fn what_an_owner_waited_for_since_the_comparison_began_is_not_from_before() {
-    let mut bench = observing();
-    bench.input(Input::ListBegun { collection: collection("things"), selectors: 0 });
-    bench.list("things", 101, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
-    bench.seen("configmaps", object("configmaps", "a", 102).blocking("things", "o"));
-    bench.deleted("configmaps", "a", 103);
-    bench.pass(Duration::from_secs(60));
-    assert_eq!(bench.disagreements(), ["ours_only remove_finalizer o: unknown"]);
-}
-
-#[test]
-fn versions_of_a_restored_store_are_not_from_before_the_comparison() {
-    let mut bench = observing();
-    bench.bookmark("nodes", 39);
-    for resource in ["configmaps", "nodes", "things"] {
-        bench.list(resource, 40, vec![]);
-    }
-    restores::answered(&mut bench, 14, 41);
-    bench.seen("things", object("things", "o", 42));
-    bench.seen("configmaps", child(43));
-    bench.deleted("things", "o", 44);
-    bench.pass(Duration::from_secs(60));
-    assert_eq!(bench.disagreements(), ["ours_only delete a: unknown"], "44 is before the 100 of the lost history");
 }
