@@ -60,8 +60,8 @@ async fn an_installation_that_observes_writes_nothing_but_its_lease() -> anyhow:
     let all = |metrics: &String| {
         metrics.lines().any(|line| {
             let items = line.rsplit_once(' ').and_then(|(_, items)| items.parse::<u32>().ok());
-            // The misplaced object follows once its owner is proven absent.
-            line.starts_with("ownergraph_queue_items{") && line.contains("\"observed\"") && items >= Some(5)
+            // The family, and the misplaced object once its owner is proven absent.
+            line.starts_with("ownergraph_queue_items{") && line.contains("\"observed\"") && items == Some(6)
         })
     };
     until("the cascade is decided", SOON, decided, all).await?;
