@@ -1,15 +1,23 @@
-// Opens a running console of a real cluster in a browser: every page in both colour schemes, a deletion by keys alone,
-// the view of a tenant of one namespace, and a sign-in at a console that users share. `tests/tests/console.rs` makes the
-// cluster, and gives the addresses and the token of the tenant.
-// `BLESS=1` keeps the pictures of the documentation in docs/images.
+// Opens a running console in a browser. `tests/tests/console.rs` makes the cluster, and gives the addresses and the token
+// of the tenant.
+//
+// cluster: every page in both colour schemes, a deletion by keys alone, the view of a tenant of one namespace, and a
+// sign-in at a console that users share. `BLESS=1` keeps the pictures of the documentation in docs/images.
+// sandbox: every page and the deletion, and every page of the sandbox's own console, which has no graph service.
 
 import { mkdirSync } from "node:fs";
 import { assert, check, finish, open, settled, shots, violations } from "./browser/chromium.mjs";
 
-const [admin, tenant, shared] = process.argv.slice(2);
+const [where, admin, ...others] = process.argv.slice(2);
+const [tenant, shared] = where === "cluster" ? others : [];
+const own = where === "sandbox" ? others[0] : undefined;
 const token = process.env["TENANT_TOKEN"];
-if (!shared || !token) throw new Error("usage: TENANT_TOKEN=… cluster.mjs ADDRESS ADDRESS_OF_TENANT SHARED_ADDRESS");
-const images = process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
+if (!own && !(shared && token))
+  throw new Error(
+    "usage: TENANT_TOKEN=… cluster.mjs cluster ADDRESS ADDRESS_OF_TENANT SHARED_ADDRESS, or sandbox ADDRESS OWN_ADDRESS",
+  );
+const images =
+  shared && process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
 if (images) mkdirSync(images, { recursive: true });
 
 /** A tab of one console. Its first address carries the token, which the page then keeps. */
@@ -56,23 +64,38 @@ const PAGES = {
 /** The pictures that the documentation shows. */
 const SHOWN = ["object-graph", "plan"];
 
-for (const scheme of ["light", "dark"]) {
-  const { page, errors, go, says } = await visit(admin, { colorScheme: scheme });
-  for (const [name, [query, words]] of Object.entries(PAGES)) {
-    await check(`${name}, ${scheme}`, async () => {
+/** The words of a console without a graph service, where they differ. */
+const UNSERVED = "only a graph service has this";
+const ALONE = {
+  ...PAGES,
+  overview: ["?page=overview", UNSERVED],
+  "object-timeline": [PAGES["object-timeline"][0], UNSERVED],
+  cascade: [`?page=cascade&${orders}`, "of 60 objects"],
+  decisions: ["?page=decisions", UNSERVED],
+  parity: ["?page=parity", UNSERVED],
+};
+
+async function every(pages, address, scheme, name) {
+  const { page, errors, go, says } = await visit(address, { colorScheme: scheme });
+  for (const [of, [query, words]] of Object.entries(pages)) {
+    await check(`${name}: ${of}, ${scheme}`, async () => {
       errors.length = 0;
       await go(query);
       await says(words);
-      await page.screenshot({ path: `${shots}cluster-${name}-${scheme}.png` });
+      await page.screenshot({ path: `${shots}${name}-${of}-${scheme}.png` });
       const found = await violations(page);
       assert(found.length === 0, `axe-core: ${found.join("; ")}`);
       assert(errors.length === 0, errors.join("; "));
-      if (images && scheme === "light" && SHOWN.includes(name)) {
-        await page.screenshot({ path: `${images}console-${name}.png` });
+      if (images && scheme === "light" && SHOWN.includes(of)) {
+        await page.screenshot({ path: `${images}console-${of}.png` });
       }
     });
   }
 }
+
+await every(PAGES, admin, "light", where);
+if (own) await every(ALONE, own, "light", "alone");
+else await every(PAGES, admin, "dark", where);
 
 await check("keys alone lead from the first page to a confirmed deletion", async () => {
   const { page, errors, says } = await visit(admin);
@@ -104,46 +127,48 @@ await check("keys alone lead from the first page to a confirmed deletion", async
   await keyboard.press("Enter");
   await page.waitForFunction(() => location.search.includes("page=cascade"), undefined, { timeout: 60_000 });
   await says("doomed-0");
-  await page.screenshot({ path: `${shots}cluster-deleted.png` });
+  await page.screenshot({ path: `${shots}${where}-deleted.png` });
   assert(errors.length === 0, errors.join("; "));
 });
 
-await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
-  const { page, go, says } = await visit(tenant);
-  await go(`?page=object&${orders}&in=shop&view=tree&fold=no`);
-  await says("orders-0-1");
-  await page.screenshot({ path: `${shots}cluster-tenant.png` });
-  await go(`?page=plan&${orders}&in=shop`);
-  await says("61 of 61 objects");
-  assert((await page.locator("button:has-text('Delete…')").count()) === 0, "a tenant has a button to delete");
-  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
-  await says("child");
-  await says("1 object is hidden: you may not see its namespace");
-  await page.goto(`${new URL(tenant).origin}/?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0`);
-  await says("You may not get graphobjects in namespace bank.");
-  const text = await page.locator("main").innerText();
-  assert(!/dangling|protections/.test(text), `the page shows what a tenant must not see: ${text}`);
-  await page.screenshot({ path: `${shots}cluster-tenant-refused.png` });
-});
+if (shared) {
+  await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
+    const { page, go, says } = await visit(tenant);
+    await go(`?page=object&${orders}&in=shop&view=tree&fold=no`);
+    await says("orders-0-1");
+    await page.screenshot({ path: `${shots}cluster-tenant.png` });
+    await go(`?page=plan&${orders}&in=shop`);
+    await says("61 of 61 objects");
+    assert((await page.locator("button:has-text('Delete…')").count()) === 0, "a tenant has a button to delete");
+    await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
+    await says("child");
+    await says("1 object is hidden: you may not see its namespace");
+    await page.goto(`${new URL(tenant).origin}/?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0`);
+    await says("You may not get graphobjects in namespace bank.");
+    const text = await page.locator("main").innerText();
+    assert(!/dangling|protections/.test(text), `the page shows what a tenant must not see: ${text}`);
+    await page.screenshot({ path: `${shots}cluster-tenant-refused.png` });
+  });
 
-await check("a shared console shows nothing without a token, and with one what its user may see", async () => {
-  const { page, go, says } = await visit(shared);
-  const field = page.locator("input[type=password]");
-  await field.waitFor();
-  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop").catch(() => {});
-  assert(!(await page.locator("main").innerText()).includes("child"), "the page shows objects to an unknown user");
-  const refused = page.waitForResponse((answer) => answer.status() === 401);
-  await field.fill("not-a-token");
-  await page.click("button:has-text('Sign in')");
-  await refused;
-  await field.waitFor();
-  await field.fill(token);
-  await page.click("button:has-text('Sign in')");
-  await page.waitForSelector("input[type=password]", { state: "detached" });
-  await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
-  await says("child");
-  await page.screenshot({ path: `${shots}cluster-shared.png` });
-  assert((await page.locator("body").innerText()).includes("as tenant"), "the page does not name its user");
-});
+  await check("a shared console shows nothing without a token, and with one what its user may see", async () => {
+    const { page, go, says } = await visit(shared);
+    const field = page.locator("input[type=password]");
+    await field.waitFor();
+    await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop").catch(() => {});
+    assert(!(await page.locator("main").innerText()).includes("child"), "the page shows objects to an unknown user");
+    const refused = page.waitForResponse((answer) => answer.status() === 401);
+    await field.fill("not-a-token");
+    await page.click("button:has-text('Sign in')");
+    await refused;
+    await field.waitFor();
+    await field.fill(token);
+    await page.click("button:has-text('Sign in')");
+    await page.waitForSelector("input[type=password]", { state: "detached" });
+    await go("?page=object&kind=ConfigMap&ns=shop&name=parent&in=shop&view=tree");
+    await says("child");
+    await page.screenshot({ path: `${shots}cluster-shared.png` });
+    assert((await page.locator("body").innerText()).includes("as tenant"), "the page does not name its user");
+  });
+}
 
 await finish();

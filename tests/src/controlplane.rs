@@ -54,6 +54,22 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(connect(&access).await?.client)
 }
 
+/// Runs kubectl with this kubeconfig. Its caches are in the directory of the test, because it keeps them by address, and
+/// ports are used again.
+pub fn kubectl(binaries: &Binaries, kubeconfig: &Path, directory: &Path) -> Command {
+    let mut kubectl = Command::new(binaries.program("kubectl"));
+    kubectl.env("KUBECONFIG", kubeconfig).env("KUBECACHEDIR", directory.join("kubectl-cache"));
+    kubectl
+}
+
+/// Applies manifests.
+pub fn apply(mut kubectl: Command, manifests: &[u8]) -> anyhow::Result<()> {
+    let mut running = kubectl.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    running.stdin.take().context("kubectl has no input")?.write_all(manifests)?;
+    ensure!(running.wait()?.success(), "kubectl apply");
+    Ok(())
+}
+
 /// The options in which a control plane differs from the default one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -227,19 +243,12 @@ impl ControlPlane {
 
     /// Applies manifests as `admin`.
     pub fn apply(&self, manifests: &[u8]) -> anyhow::Result<()> {
-        let mut kubectl = self.kubectl();
-        let mut running = kubectl.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        running.stdin.take().context("kubectl has no input")?.write_all(manifests)?;
-        ensure!(running.wait()?.success(), "kubectl apply");
-        Ok(())
+        apply(self.kubectl(), manifests)
     }
 
-    /// Runs kubectl as `admin`. Its caches are in the control plane's directory, because it keeps them by address, and
-    /// ports are used again.
+    /// Runs kubectl as `admin`.
     pub fn kubectl(&self) -> Command {
-        let mut kubectl = Command::new(self.binaries.program("kubectl"));
-        kubectl.env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", self.directory.path().join("kubectl-cache"));
-        kubectl
+        kubectl(&self.binaries, &self.kubeconfig, self.directory.path())
     }
 
     /// Returns a new client of `admin`, bound to the runtime of the caller. The client repeats no request.

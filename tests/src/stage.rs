@@ -1,6 +1,6 @@
 //! The common beginning of tests of our programs on the real API server.
 
-use crate::controlplane::{Binaries, ControlPlane, require};
+use crate::controlplane::{Binaries, ControlPlane, apply, require};
 use crate::load::{list, until};
 use crate::service::{Programs, Service};
 use anyhow::{Context as _, ensure};
@@ -42,10 +42,10 @@ impl Stage {
 }
 
 /// Installs the definitions of guards, as `ownergraph crds | kubectl apply -f -` does, and waits until all are served.
-pub async fn install_guards(programs: &Programs, plane: &ControlPlane, client: &Client) -> anyhow::Result<()> {
+pub async fn install_guards(programs: &Programs, kubectl: Command, client: &Client) -> anyhow::Result<()> {
     let definitions = Command::new(programs.path("ownergraph")).arg("crds").output().context("running ownergraph")?;
     ensure!(definitions.status.success(), "{}", String::from_utf8_lossy(&definitions.stderr));
-    plane.apply(&definitions.stdout)?;
+    apply(kubectl, &definitions.stdout)?;
     for plural in GUARDS {
         let path = format!("/apis/ownergraph.dev/v1alpha1/{plural}");
         let ask = || async { Ok(list(client, &path).await.is_ok()) };

@@ -1,5 +1,6 @@
-//! The console in Chromium, on a real API server: every page, a deletion by keys alone, what a tenant sees, and a
-//! console that users share, as in a cluster.
+//! The console in Chromium. On a real API server: every page, a deletion by keys alone, what a tenant sees, and a console
+//! that users share, as in a cluster. On the sandbox: every page and the deletion, and every page of the sandbox's own
+//! console.
 //!
 //! `console/tests/cluster.mjs` drives the browser. `BLESS=1` keeps its pictures for the documentation.
 
@@ -13,10 +14,11 @@ use std::path::Path;
 use std::time::Duration;
 use tests::certificates::{Authority, Mounted};
 use tests::chart::root;
+use tests::controlplane::{self, apply, kubectl, require};
 use tests::examples::fetched;
 use tests::load::{configmap, configmaps, create, delete, families, get, namespace, reference_to, send, until};
 use tests::process::{Directory, Process, free_port};
-use tests::service::Service;
+use tests::service::{Programs, Service};
 use tests::stage::{Stage, install_guards};
 use tokio::process::Command;
 
@@ -115,9 +117,14 @@ async fn application(client: &Client) -> anyhow::Result<()> {
 }
 
 /// A running console, and the address that it prints.
-async fn console(stage: &Stage, name: &str, directory: &Path, flags: &[String]) -> anyhow::Result<(Process, String)> {
-    let flags = [&["console".to_owned(), "--no-browser".to_owned()], flags].concat();
-    let console = Process::spawn(name, directory, &stage.programs.path("ownergraph"), &flags)?;
+async fn console(
+    programs: &Programs,
+    name: &str,
+    directory: &Path,
+    flags: &[String],
+) -> anyhow::Result<(Process, String)> {
+    let flags = [flags, &["--no-browser".to_owned()]].concat();
+    let console = Process::spawn(name, directory, &programs.path("ownergraph"), &flags)?;
     let read = || async { Ok(console.output()) };
     let address = |output: &str| output.split_whitespace().find(|word| word.contains("#token=")).map(str::to_owned);
     let output = until("the console listens", SOON, read, |output| address(output).is_some()).await?;
@@ -140,7 +147,7 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let _turn = crate::turn().await?;
     let Some(stage) = Stage::start().await? else { return Ok(()) };
     let directory = Directory::create()?;
-    install_guards(&stage.programs, &stage.plane, &stage.client).await?;
+    install_guards(&stage.programs, stage.plane.kubectl(), &stage.client).await?;
     scene(&stage.client).await?;
     stage.plane.apply(PROTECTION.as_bytes())?;
     stage.plane.apply(TENANT.as_bytes())?;
@@ -172,9 +179,11 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     until("the graph service answers", SOON, ask, |answer| answer.status.code().is_some_and(|code| code != 1)).await?;
     delete(&stage.client, &format!("{}/ledger-0", configmaps("bank")), "Background").await?;
 
-    let (_admin, of_admin) = console(&stage, "console-admin", directory.path(), &flags_of("admin")?).await?;
-    let flags = [flags_of("tenant")?, vec!["--namespace".to_owned(), "shop".to_owned()]].concat();
-    let (_tenant, of_tenant) = console(&stage, "console-tenant", directory.path(), &flags).await?;
+    let programs = &stage.programs;
+    let flags = [vec!["console".to_owned()], flags_of("admin")?].concat();
+    let (_admin, of_admin) = console(programs, "console-admin", directory.path(), &flags).await?;
+    let flags = [["console", "--namespace", "shop"].map(str::to_owned).to_vec(), flags_of("tenant")?].concat();
+    let (_tenant, of_tenant) = console(programs, "console-tenant", directory.path(), &flags).await?;
     // As in a cluster: without a user of its own, for users who sign in.
     let shared = directory.path().join("shared.kubeconfig");
     let mut config: serde_json::Value = serde_json::from_slice(&fs::read(stage.plane.kubeconfig())?)?;
@@ -188,16 +197,46 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let mut flags: Vec<String> = flags.map(str::to_owned).into();
     flags.extend(["--tls-ca".to_owned(), file("ca.crt")]);
     let _shared = Process::spawn("console-shared", directory.path(), &program, &flags)?;
+    let addresses = ["cluster", &of_admin, &of_tenant, &origin];
+    script(&addresses, Some(stage.plane.token_of("tenant")?), &stage.client).await
+}
+
+/// Runs the script, and waits for the deletion that its keys confirm.
+async fn script(arguments: &[&str], token: Option<&str>, client: &Client) -> anyhow::Result<()> {
     let script = Command::new("node")
         .arg(root().join("console/tests/cluster.mjs"))
-        .args([&of_admin, &of_tenant, &origin])
-        .env("TENANT_TOKEN", stage.plane.token_of("tenant")?)
+        .args(arguments)
+        .envs(token.map(|token| ("TENANT_TOKEN", token)))
         .kill_on_drop(true)
         .output();
     let output = tokio::time::timeout(WITHIN, script).await.context("the script does not end")??;
     io::stderr().write_all(&output.stdout)?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let gone = || get(&stage.client, format!("{}/doomed-0", configmaps("shop")));
+    let gone = || get(client, format!("{}/doomed-0", configmaps("shop")));
     until("the deletion that the keys confirmed happens", SOON, gone, Option::is_none).await?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_works_on_the_sandbox() -> anyhow::Result<()> {
+    let (Some(()), Some(binaries)) = (fetched(is_equipped())?, require()) else { return Ok(()) };
+    let _turn = crate::turn().await?;
+    let (programs, directory) = (Programs::build()?, Directory::create()?);
+    let at = directory.path().join("sandbox.kubeconfig");
+    let (kubeconfig, owned) = (at.display().to_string(), str::to_owned);
+    let flags = ["sandbox", "--write-kubeconfig", &kubeconfig, "--console"].map(owned);
+    let (_sandbox, own) = console(&programs, "sandbox", directory.path(), &flags).await?;
+    let client = controlplane::client(&at).await?;
+    install_guards(&programs, kubectl(&binaries, &at, directory.path()), &client).await?;
+    scene(&client).await?;
+    apply(kubectl(&binaries, &at, directory.path()), PROTECTION.as_bytes())?;
+
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let flags = ["--kubeconfig", &kubeconfig, "--listen", &address];
+    let mut graph = Service::start(&programs, "graph-service", "graph", directory.path(), &flags)?;
+    graph.ready().await?;
+    delete(&client, &format!("{}/ledger-0", configmaps("bank")), "Background").await?;
+    let flags = ["console", "--kubeconfig", &kubeconfig, "--server", &address].map(owned);
+    let (_console, served) = console(&programs, "console", directory.path(), &flags).await?;
+    script(&["sandbox", &served, &own], None, &client).await
 }

@@ -75,7 +75,7 @@ impl World {
         let Some(stage) = Stage::start().await? else { return Ok(None) };
         let directory = Directory::create()?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        install_guards(&stage.programs, &stage.plane, &stage.client).await?;
+        install_guards(&stage.programs, stage.plane.kubectl(), &stage.client).await?;
         let leader = stage.collect(directory.path(), &["--elect", "--listen", &address]).await?;
         let Stage { plane, programs, client, .. } = stage;
         Ok(Some(World { plane, programs, client, directory, address, leader }))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tests::controlplane::{Binaries, ControlPlane};
+use tests::controlplane::ControlPlane;
 use tests::load::{self, configmaps, count, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::proxy::Proxy;
@@ -28,7 +28,6 @@ const CASCADE_WITHIN: Duration = Duration::from_secs(180);
 /// requests.
 struct World {
     plane: ControlPlane,
-    binaries: Binaries,
     programs: Programs,
     client: Client,
     directory: Directory,
@@ -41,7 +40,7 @@ struct World {
 
 impl World {
     async fn start() -> anyhow::Result<Option<World>> {
-        let Some(Stage { binaries, programs, plane, client }) = Stage::start().await? else { return Ok(None) };
+        let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(None) };
         let directory = Directory::create()?;
         let proxy = Proxy::start(plane.client().await?, directory.path()).await?;
         let deletes: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
@@ -73,18 +72,8 @@ impl World {
         for executor in &mut executors {
             executor.ready().await?;
         }
-        let world = World {
-            plane,
-            binaries,
-            programs,
-            client,
-            directory,
-            grpc,
-            graphs,
-            _executors: executors,
-            _proxy: proxy,
-            deletes,
-        };
+        let world =
+            World { plane, programs, client, directory, grpc, graphs, _executors: executors, _proxy: proxy, deletes };
         Ok(Some(world))
     }
 
@@ -102,17 +91,13 @@ impl World {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(self.binaries.program("kubectl"));
-        command.env("KUBECONFIG", self.plane.kubeconfig()).env("KUBECACHEDIR", self.directory.path().join("cache"));
-        let output = command.args(arguments).output().context("running kubectl")?;
+        let output = self.plane.kubectl().args(arguments).output().context("running kubectl")?;
         ensure!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Applies the definition as `ownergraph crds
-    ///  kubectl apply -f -` does.
     async fn install(&self) -> anyhow::Result<()> {
-        install_guards(&self.programs, &self.plane, &self.client).await
+        install_guards(&self.programs, self.plane.kubectl(), &self.client).await
     }
 
     fn status(&self, at: usize) -> anyhow::Result<Value> {

@@ -56,7 +56,7 @@ async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
         ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    install_guards(&programs, &plane, &client).await?;
+    install_guards(&programs, plane.kubectl(), &client).await?;
 
     let maps = configmaps("default");
     let owners = families(&client, "default", "o", OWNERS, OBJECTS / OWNERS).await?;

@@ -57,6 +57,10 @@ let login = false;
 /** Whether the back end takes the token of a user. */
 export const takesLogin = (): boolean => login;
 
+let direct = false;
+/** Whether the back end found no graph service, and lists the cluster itself. */
+export const listsItself = (): boolean => direct;
+
 /** Keeps the token of the user for this tab. */
 export function signIn(user: string): void {
   sessionStorage.setItem(USER_KEY, user);
@@ -95,6 +99,7 @@ async function call<T>(path: string, body?: unknown): Promise<T> {
 export async function session(): Promise<Session> {
   const answer = await call<Session>("/console/session");
   login ||= answer.login ?? false;
+  direct = answer.service.mode === "direct";
   return answer;
 }
 export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>

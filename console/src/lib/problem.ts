@@ -2,7 +2,7 @@
 
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "../generated/google/rpc/error_details_pb.ts";
-import { BackendError, takesLogin } from "./backend.ts";
+import { BackendError, listsItself, takesLogin } from "./backend.ts";
 
 export interface Problem {
   words: string;
@@ -29,6 +29,7 @@ export function problem(thrown: unknown): Problem {
       return { words: `This replica does not lead${leader ? `; ${leader} does` : ""}.`, next: "", retry: true };
     }
     case "NO_LEADER":
+      if (listsItself()) return unserved;
       return { words: "No replica leads at the moment: the leader changes. Reads go on.", next: "", retry: true };
     case "REPLICA_BEHIND":
       return { words: "The graph of this replica is behind the API server.", next: "", retry: true };
@@ -102,6 +103,11 @@ const unknownUser = (): Problem =>
     : expired;
 const again = "Sign in again where kubectl does, and start kubectl ownergraph console again.";
 const away = "If kubectl ownergraph console has ended, start it again.";
+const unserved: Problem = {
+  words: "No graph service answers, and only a graph service has this.",
+  next: "Run ownergraph collect or install the chart, and start the console again.",
+  retry: false,
+};
 const expired: Problem = {
   words: "The token of this page is not valid any more.",
   next: "Start kubectl ownergraph console again, and open the address that it prints.",
