@@ -2,6 +2,7 @@
 
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism, loadavg } from "node:os";
 import { chromium } from "playwright-core";
 
 export const BROWSER = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
@@ -83,6 +84,99 @@ export async function violations(page) {
         .map(({ html }) => html.slice(0, 160))
         .join(" | ")}`,
   );
+}
+
+/** How many programs share a core: others make everything slower, so limits of times grow with them. */
+export const busy = () => Math.max(1, loadavg()[0] / availableParallelism());
+/** The least of some runs: other programs only add to a time. */
+export async function least(rounds, run) {
+  const times = [];
+  for (let round = 0; round < rounds; round += 1) times.push(await run());
+  return Math.min(...times);
+}
+
+/** The milliseconds from the address of the overview to its numbers. */
+export async function usable(page) {
+  const shown = await page.waitForFunction(
+    () => document.querySelector("main .figure") && document.querySelector("[role=search] button") && performance.now(),
+    undefined,
+    { polling: "raf" },
+  );
+  return shown.jsonValue();
+}
+
+/** Reads the size of the heap of a page, in MB. */
+export async function heapOf(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  return async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return metrics.find(({ name }) => name === "JSHeapUsedSize").value / 1e6;
+  };
+}
+
+/** Frames of the page until `done`, and tasks of its main thread from the trace of the browser. */
+export async function traced(page, done) {
+  const heap = await heapOf(page);
+  await (await browser()).startTracing(page, { categories: ["toplevel", "devtools.timeline", "__metadata"] });
+  await page.evaluate(() => {
+    const state = (globalThis.frames_ = { times: [], long: [], stop: false });
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) state.long.push(entry.duration);
+    }).observe({ type: "long-animation-frame" });
+    const tick = (at) => {
+      state.times.push(at);
+      if (!state.stop) requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+  });
+  let most = 0;
+  const sampler = setInterval(
+    () =>
+      heap().then(
+        (mb) => (most = Math.max(most, mb)),
+        () => {},
+      ),
+    250,
+  );
+  await done();
+  clearInterval(sampler);
+  const { times, long } = await page.evaluate(() => ((globalThis.frames_.stop = true), globalThis.frames_));
+  const trace = JSON.parse((await (await browser()).stopTracing()).toString());
+  const main = new Set(
+    trace.traceEvents
+      .filter(({ name, args }) => name === "thread_name" && args?.name === "CrRendererMain")
+      .map(({ pid, tid }) => `${pid} ${tid}`),
+  );
+  const tasks = trace.traceEvents
+    .filter(({ name, pid, tid }) => name === "ThreadControllerImpl::RunTask" && main.has(`${pid} ${tid}`))
+    .map(({ dur = 0, tdur = 0 }) => ({ wall: dur / 1000, cpu: tdur / 1000 }));
+  const gaps = times.slice(1).map((at, index) => at - times[index]);
+  const seconds = (times.at(-1) - times[0]) / 1000;
+  return {
+    fps: gaps.length / seconds,
+    longest: Math.max(...gaps),
+    slow: gaps.filter((gap) => gap > 50).length,
+    long,
+    wall: Math.max(0, ...tasks.map(({ wall }) => wall)),
+    cpu: Math.max(0, ...tasks.map(({ cpu }) => cpu)),
+    frames: gaps.length,
+    most,
+  };
+}
+
+/** Prints the figures of a trace. Limits are generous: the machine may have two cores, and other programs. */
+export function assertSmooth({ fps, longest, slow, long, wall, cpu, frames, most }) {
+  measured(
+    `${fps.toFixed(0)} frames/s of ${frames} frames, aim 60; longest frame ${longest.toFixed(0)} ms, ${slow} over 50 ms, aim 0`,
+  );
+  measured(
+    `longest task ${wall.toFixed(0)} ms, of which ${cpu.toFixed(0)} ms on the processor; ${long.length} long frames of the browser; heap at most ${most.toFixed(0)} MB, aim 200`,
+  );
+  assert(fps > 30 / busy(), `${fps} frames/s`);
+  assert(cpu < 100, `a task of ${cpu} ms`);
+  assert(longest < 250 * busy(), `a frame of ${longest} ms`);
+  assert(most < 200, `${most} MB`);
 }
 
 /** Ends the run. Its exit code says whether all checks have passed. */

@@ -1,6 +1,5 @@
 // The built console over the mock.
 
-import { availableParallelism, loadavg } from "node:os";
 import { preview } from "vite";
 import * as chromium from "./chromium.mjs";
 
@@ -9,14 +8,6 @@ const { assert, settled } = chromium;
 
 const server = await preview({ preview: { host: "127.0.0.1", port: 0 } });
 export const origin = `http://127.0.0.1:${server.httpServer.address().port}`;
-/** How many programs share a core: others make everything slower, so limits of times grow with them. */
-export const busy = () => Math.max(1, loadavg()[0] / availableParallelism());
-/** The least of some runs: other programs only add to a time. */
-export async function least(rounds, run) {
-  const times = [];
-  for (let round = 0; round < rounds; round += 1) times.push(await run());
-  return Math.min(...times);
-}
 /** A new tab for pages of the mock. */
 export const open = (options = {}) => chromium.open(origin, options);
 

@@ -1,29 +1,33 @@
 // Figures of large graphs and of a live cascade. Limits are generous: the machine may have two cores, and the mock and
 // the checks run on them too. The aims stand beside the figures.
 
-import { assert, browser, BULK, busy, check, go, least, measured, mock, open, PAGES } from "./harness.mjs";
+import {
+  assert,
+  assertSmooth,
+  BULK,
+  busy,
+  check,
+  go,
+  heapOf,
+  least,
+  measured,
+  mock,
+  open,
+  PAGES,
+  traced,
+  usable,
+} from "./harness.mjs";
 
 const OBJECTS = 10_000;
 const { context, page } = await open();
-const session = await context.newCDPSession(page);
-await session.send("Performance.enable");
-const heap = async () => {
-  const { metrics } = await session.send("Performance.getMetrics");
-  return metrics.find(({ name }) => name === "JSHeapUsedSize").value / 1e6;
-};
+const heap = await heapOf(page);
 
 await check("the overview can be used within a second", async () => {
   const ms = await least(3, async () => {
     await page.goto("about:blank");
     await go(page, PAGES.overview);
     await page.reload({ waitUntil: "commit" });
-    const shown = await page.waitForFunction(
-      () =>
-        document.querySelector("main .figure") && document.querySelector("[role=search] button") && performance.now(),
-      undefined,
-      { polling: "raf" },
-    );
-    return shown.jsonValue();
+    return usable(page);
   });
   measured(`${ms.toFixed(0)} ms from the address to the numbers; aim 1000`);
   assert(ms < 1000 * busy(), `${ms} ms`);
@@ -88,55 +92,6 @@ await check("the tree table of 12,431 rows scrolls without a gap", async () => {
   assert(wanted === "12432" && first?.startsWith("entry-"), `the last row is ${first}`);
 });
 
-/** Frames of the page until `done`, and tasks of its main thread from the trace of the browser. */
-async function traced(done) {
-  await (await browser()).startTracing(page, { categories: ["toplevel", "devtools.timeline", "__metadata"] });
-  await page.evaluate(() => {
-    const state = (globalThis.frames_ = { times: [], long: [], stop: false });
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) state.long.push(entry.duration);
-    }).observe({ type: "long-animation-frame" });
-    const tick = (at) => {
-      state.times.push(at);
-      if (!state.stop) requestAnimationFrame(tick);
-    };
-    requestAnimationFrame(tick);
-  });
-  let most = 0;
-  const sampler = setInterval(
-    () =>
-      heap().then(
-        (mb) => (most = Math.max(most, mb)),
-        () => {},
-      ),
-    250,
-  );
-  await done();
-  clearInterval(sampler);
-  const { times, long } = await page.evaluate(() => ((globalThis.frames_.stop = true), globalThis.frames_));
-  const trace = JSON.parse((await (await browser()).stopTracing()).toString());
-  const main = new Set(
-    trace.traceEvents
-      .filter(({ name, args }) => name === "thread_name" && args?.name === "CrRendererMain")
-      .map(({ pid, tid }) => `${pid} ${tid}`),
-  );
-  const tasks = trace.traceEvents
-    .filter(({ name, pid, tid }) => name === "ThreadControllerImpl::RunTask" && main.has(`${pid} ${tid}`))
-    .map(({ dur = 0, tdur = 0 }) => ({ wall: dur / 1000, cpu: tdur / 1000 }));
-  const gaps = times.slice(1).map((at, index) => at - times[index]);
-  const seconds = (times.at(-1) - times[0]) / 1000;
-  return {
-    fps: gaps.length / seconds,
-    longest: Math.max(...gaps),
-    slow: gaps.filter((gap) => gap > 50).length,
-    long,
-    wall: Math.max(0, ...tasks.map(({ wall }) => wall)),
-    cpu: Math.max(0, ...tasks.map(({ cpu }) => cpu)),
-    frames: gaps.length,
-    most,
-  };
-}
-
 const storm = "kind=Database&group=example.com&ns=bulk&name=storm";
 // What stays at the end is the root and 20 shards.
 for (const [name, query, all, end] of [
@@ -153,21 +108,11 @@ for (const [name, query, all, end] of [
         polling: 500,
       });
     await shows(all);
-    const figures = await traced(async () => {
+    const figures = await traced(page, async () => {
       await mock("blow=100", false);
       await shows(end);
     });
-    const { fps, longest, slow, long, wall, cpu, frames, most } = figures;
-    measured(
-      `${fps.toFixed(0)} frames/s of ${frames} frames, aim 60; longest frame ${longest.toFixed(0)} ms, ${slow} over 50 ms, aim 0`,
-    );
-    measured(
-      `longest task ${wall.toFixed(0)} ms, of which ${cpu.toFixed(0)} ms on the processor; ${long.length} long frames of the browser; heap at most ${most.toFixed(0)} MB, aim 200`,
-    );
-    assert(fps > 30 / busy(), `${fps} frames/s`);
-    assert(cpu < 100, `a task of ${cpu} ms`);
-    assert(longest < 250 * busy(), `a frame of ${longest} ms`);
-    assert(most < 200, `${most} MB`);
+    assertSmooth(figures);
   });
 }
 await check("50,000 dependents", async () => {
