@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use tests::fuzz::{Mutator, TARGETS, Target};
 
 /// The maximum size of the corpus.
-const CORPUS_MAX_BYTES: usize = 300 * 1024;
+const CORPUS_MAX_BYTES: usize = 512 * 1024;
 
 fn corpus(target: &Target) -> anyhow::Result<Vec<Vec<u8>>> {
     let directory = target.corpus();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The least number of recordings, so that the corpus is found.
-const RECORDINGS_MIN: usize = 4;
+const RECORDINGS_MIN: usize = 7;
 
 fn corpus() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/recordings");
@@ -34,7 +34,9 @@ fn decisions(file: &Path) -> String {
             }
         }
     }
-    assert_eq!(replay.end(), Some(&End::Ended(Ended::Stopped)), "{}", file.display());
+    // The tests kill the programs that they do not need any more.
+    let is_whole = matches!(replay.end(), Some(End::Ended(Ended::Stopped) | End::Open));
+    assert!(is_whole, "{}: {:?}", file.display(), replay.end());
     lines
 }
 
