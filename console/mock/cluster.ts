@@ -4,6 +4,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   type DecisionEvent,
+  AttemptSchema,
   Cause,
   DecisionEventSchema,
   Phase,
@@ -18,7 +19,7 @@ import {
   OwnerStanding,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { type ObjectRef, ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
-import { ItemKind } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import { ItemKind, Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
 
 export interface Entry {
   node: Node;
@@ -310,6 +311,10 @@ export class Cluster {
     const gone = Array.from({ length: 900 }, (_, at) => this.add("Pod", "shop", `job-${at}`));
     gone.forEach((entry, at) => {
       const when = Math.round(now - 590_000 + at * 600 + Math.sin(at / 40) * 9000);
+      if (at % 9 === 0) {
+        this.record(entry, Phase.FAILED, this.orders.node.ref, when - 1500);
+        this.log.at(-1)!.report = create(AttemptSchema, { outcome: Outcome.THROTTLED, httpStatus: 429 });
+      }
       this.record(entry, Phase.SUCCEEDED, this.orders.node.ref, when);
       this.record(entry, Phase.CONFIRMED, this.orders.node.ref, when + 300);
       this.entries.delete(entry.node.ref!.uid);

@@ -6,7 +6,7 @@ import {
   Phase,
   type WatchDecisionsResponse,
 } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
-import { ItemKind } from "../generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import { ItemKind, Outcome } from "../generated/ownergraph/work/v1beta1/work_service_pb.ts";
 import { app } from "./app.svelte.ts";
 import { decisions } from "./clients.ts";
 import type { Filter } from "./decisions.ts";
@@ -27,18 +27,29 @@ export interface Done {
   took: number | undefined;
 }
 
-const DONE_MAX = 20_000;
+const ENDED_MAX = 20_000;
 /** Copied at most once in this time: a burst of decisions is one change of the page. */
 const TOGETHER_MS = 500;
+
+/** In the order of time. Beyond the maximum, the oldest quarter goes. */
+function newest<T>(all: Map<string, T>, at: (one: T) => number): Map<string, T> {
+  const sorted = [...all].sort(([, a], [, b]) => at(a) - at(b));
+  if (sorted.length > ENDED_MAX) sorted.splice(0, sorted.length - (ENDED_MAX * 3) / 4);
+  return new Map(sorted);
+}
 
 export class Queue {
   open = $state.raw<ReadonlyMap<string, Open>>(new Map());
   /** The oldest first. */
   done = $state.raw<Done[]>([]);
+  /** The times of attempts that the API server refused with 429 (Too Many Requests), the oldest first. */
+  throttled = $state.raw<number[]>([]);
   feed: Feed<WatchDecisionsResponse>;
   #open = new Map<string, Open>();
   /** By decision: the log and the stream may both have an event. */
   #done = new Map<string, Done>();
+  /** By attempt. */
+  #throttled = new Map<string, number>();
   #whole = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -77,6 +88,8 @@ export class Queue {
       const { decisionId, phase, target } = event;
       if (!target) continue;
       app.seen(event.eventTime);
+      if (event.report?.outcome === Outcome.THROTTLED)
+        this.#throttled.set(`${decisionId} ${event.attempt}`, instant(event.eventTime) ?? app.clock);
       if (phase === Phase.CONFIRMED && event.kind === ItemKind.DELETE) this.#end(event, target);
       if (isOpen(phase)) this.#open.set(decisionId, { phase, kind: target.kind });
       else this.#open.delete(decisionId);
@@ -103,12 +116,10 @@ export class Queue {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       if (this.#whole) this.open = new Map(this.#open);
-      const done = [...this.#done].sort(([, a], [, b]) => a.at - b.at);
-      if (done.length > DONE_MAX) {
-        done.splice(0, done.length - (DONE_MAX * 3) / 4);
-        this.#done = new Map(done);
-      }
-      this.done = done.map(([, one]) => one);
+      this.#done = newest(this.#done, ({ at }) => at);
+      this.done = [...this.#done.values()];
+      this.#throttled = newest(this.#throttled, (at) => at);
+      this.throttled = [...this.#throttled.values()];
     }, TOGETHER_MS);
   }
 }

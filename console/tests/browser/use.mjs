@@ -112,7 +112,7 @@ await check("a deletion needs the name, also from an address by uid", async () =
 });
 await check("a plot is exported", async () => {
   await go(PAGES.overview);
-  const figure = page.locator("figure", { hasText: "per second" });
+  const figure = page.locator("figure", { hasText: /Deletions\s+per second/ });
   await figure.locator("svg").waitFor({ state: "visible" });
   for (const kind of ["SVG", "PNG", "CSV"]) {
     const [download] = await Promise.all([
@@ -124,6 +124,16 @@ await check("a plot is exported", async () => {
   }
   await figure.locator('button:text-is("PromQL")').click();
   assert((await figure.locator("pre").innerText()).includes("ownergraph_objects_removed_total"), "no PromQL");
+});
+await check("answers 429 of the API server are plotted", async () => {
+  await go(PAGES.overview);
+  const figure = page.locator("figure", { hasText: "API server answers 429" });
+  await figure.locator('button:text-is("Table")').click();
+  const rows = await figure.locator("td").allInnerTexts();
+  assert(
+    rows.some((value) => Number(value) > 0),
+    `no attempt is counted: ${rows.join(" ")}`,
+  );
 });
 await check("each page has its command and its link", async () => {
   for (const [name, query] of Object.entries(PAGES)) {
