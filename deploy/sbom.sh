@@ -24,3 +24,20 @@ for crate in graph-service executor-service cli healthcheck; do
     program=${crate/#cli/ownergraph}
     sed "s#$PWD#/ownergraph#g" "$crate/$name.json" >"$into/$program.cdx.json"
 done
+# The packages in the page of the console, which the command line contains.
+[ ! -e console/dist/index.html ] || node - "$into/ownergraph.cdx.json" <<'EOF'
+const fs = require("fs");
+const read = (path) => JSON.parse(fs.readFileSync(path));
+const [list, bom] = [process.argv[2], read(process.argv[2])];
+for (const [path, { dev, version, integrity, license }] of Object.entries(read("console/package-lock.json").packages)) {
+    if (path === "" || dev) continue;
+    const name = path.split("node_modules/").pop();
+    const purl = `pkg:npm/${name.replace("@", "%40")}@${version}`;
+    const [algorithm, digest] = integrity.split("-");
+    if (algorithm !== "sha512") throw new Error(`${name}: ${algorithm}`);
+    const hashes = [{ alg: "SHA-512", content: Buffer.from(digest, "base64").toString("hex") }];
+    const licenses = [{ expression: license }];
+    bom.components.push({ type: "library", "bom-ref": purl, name, version, scope: "required", hashes, licenses, purl });
+}
+fs.writeFileSync(list, JSON.stringify(bom, null, 2));
+EOF

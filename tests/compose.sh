@@ -87,6 +87,7 @@ done
 
 page=$(grep -o '/assets/[^"]*\.js' console/dist/index.html | head -n 1)
 grep -qaF "$page" "$programs/ownergraph" || fail "ownergraph has no page of the console in it: $page of console/dist is missing"
+grep -q '"pkg:npm/svelte@' "${CARGO_TARGET_DIR:-target}/images/ownergraph.cdx.json" || fail 'the packages of the page are not in the list of ownergraph'
 
 step 'the files, as other programs read them'
 (cd tests/deploy && go run . compose ../../docker-compose.yaml >"$work/services" && go run . dockerfile ../../deploy/Dockerfile >"$work/targets")
