@@ -69,6 +69,20 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
       });
     case "/console/access":
       return answer(response, 200, { allowed: body["namespace"] !== "billing", reason: "" });
+    case "/console/events":
+      return answer(response, 200, {
+        events: [
+          {
+            type: "Warning",
+            reason: "CollectionHeld",
+            message: "held by protections/keys",
+            count: 3,
+            by: "ownergraph",
+            time: new Date(Date.now() - 90_000).toISOString(),
+          },
+        ],
+        more: false,
+      });
     case "/console/delete":
       return body["digest"] === "1f6d08a22f7e9d0d"
         ? answer(response, 200, { accepted: true })

@@ -97,6 +97,15 @@ await every(PAGES, admin, "light", where);
 if (own) await every(ALONE, own, "light", "alone");
 else await every(PAGES, admin, "dark", where);
 
+await check("the card of a held object has the Event of the collector", async () => {
+  const { page, errors, go } = await visit(admin);
+  await go("?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0");
+  await page.locator("g.box").first().click();
+  const card = page.locator("section[aria-label^='Object ']");
+  await card.locator("h3:text-is('Events') + p:has-text('protections/bank')").waitFor();
+  assert(errors.length === 0, errors.join("; "));
+});
+
 await check("keys alone lead from the first page to a confirmed deletion", async () => {
   const { page, errors, says } = await visit(admin);
   const { keyboard } = page;

@@ -10,6 +10,7 @@
 //! * `files`: the page in this program
 //! * `calls`: gRPC-Web
 //! * `actions`: the paths below `/console`, which ask and change the API server
+//! * `events`: the Kubernetes Events about an object
 //! * `backend`: the connections that the calls and actions use
 //! * `answers`: answers over HTTP
 
@@ -36,6 +37,7 @@ mod backend;
 mod bearer;
 mod calls;
 mod door;
+mod events;
 mod files;
 mod others;
 mod server;

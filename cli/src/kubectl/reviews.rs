@@ -5,7 +5,7 @@ use super::naming::refusal;
 use super::requests::date;
 use super::session::Session;
 use anyhow::Context as _;
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use kube_api::{Answer, call, media, request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -72,7 +72,19 @@ pub(super) async fn may(session: &Session, asked: &Attributes) -> Result<(bool, 
 
 async fn send(session: &Session, uri: &str, review: &Value) -> Result<Answer, Problem> {
     let request = request(Method::POST, uri, media::JSON, review).context("the path of the review is not valid")?;
-    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, session.connection.request_timeout).await;
+    authenticated(session, request, ANSWER_MAX_BYTES).await
+}
+
+/// Sends a request to the API server.
+///
+/// # Errors
+/// [`Unauthenticated`] if the API server does not accept the credentials.
+pub(super) async fn authenticated(
+    session: &Session,
+    request: Request<Vec<u8>>,
+    max_bytes: usize,
+) -> Result<Answer, Problem> {
+    let answer = call(&session.cluster.client, request, max_bytes, session.connection.request_timeout).await;
     let answer = answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?;
     if answer.status == StatusCode::UNAUTHORIZED {
         return Err(Problem::Other(Unauthenticated(refusal(&answer)).into()));

@@ -102,6 +102,18 @@ export async function session(): Promise<Session> {
   direct = answer.service.mode === "direct";
   return answer;
 }
+/** A Kubernetes Event about an object. */
+export interface Happened {
+  type: string | null;
+  reason: string | null;
+  message: string | null;
+  count: number;
+  by: string | null;
+  /** In RFC 3339. */
+  time: string | null;
+}
+export const events = ({ namespace, uid }: { namespace: string; uid: string }) =>
+  call<{ events: Happened[]; more: boolean }>("/console/events", { namespace, uid });
 export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);

@@ -110,6 +110,16 @@ await check("a deletion needs the name, also from an address by uid", async () =
   assert(version === "v1" && resource === "deployments" && uid !== "", `${version} ${resource} ${uid}`);
   await page.waitForFunction(() => location.search.includes("page=cascade"));
 });
+await check("the card of an object has its Events", async () => {
+  await go(PAGES["object-graph"]);
+  await page.locator("g.box").first().click();
+  const card = page.locator("section[aria-label^='Object ']");
+  await card.locator("text=CollectionHeld").waitFor();
+  const text = await card.innerText();
+  assert(/held by protections\/keys by ownergraph, 1 m 30 s ago, 3 times/.test(text.replace(/\s+/g, " ")), text);
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+});
 await check("a plot is exported", async () => {
   await go(PAGES.overview);
   const figure = page.locator("figure", { hasText: /Deletions\s+per second/ });

@@ -2,6 +2,7 @@
 //! the same names do with those of the command line.
 
 use super::backend::Backend;
+use super::events::{self, About};
 use crate::failure::{Failure, sentence};
 use crate::kubectl::delete;
 use crate::kubectl::ending::Problem;
@@ -57,6 +58,7 @@ type Done = Result<Value, Refusal>;
 pub(super) async fn act(backend: &Backend, path: &str, body: &[u8]) -> Done {
     match path {
         "/console/access" => access(backend, &parsed(body)?).await,
+        "/console/events" => events(backend, &parsed(body)?).await,
         "/console/delete" => delete(backend, parsed(body)?).await,
         "/console/guards/pause" => pause(backend, parsed(body)?).await,
         "/console/guards/release" => release(backend, parsed(body)?).await,
@@ -121,6 +123,15 @@ async fn writable(backend: &Backend) -> Result<Service, Refusal> {
 async fn access(backend: &Backend, asked: &Attributes) -> Done {
     let (allowed, reason) = reviews::may(&backend.session, asked).await?;
     Ok(json!({ "allowed": allowed, "reason": reason }))
+}
+
+async fn events(backend: &Backend, about: &About) -> Done {
+    let About { namespace, uid } = about;
+    if !namespace.is_empty() && !is_name(namespace) || uid.is_empty() {
+        let sentence = format!("{namespace:?} and {uid:?} are not the namespace and the uid of an object");
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, sentence));
+    }
+    Ok(events::about(&backend.session, about).await?)
 }
 
 #[derive(Deserialize)]

@@ -8,6 +8,7 @@ use crate::kubectl::flags::PublicUrl;
 use axum::Json;
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
+use http::Uri;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use kube_api::{Access, Answer, Overrides, call};
 use std::sync::Mutex;
@@ -37,9 +38,20 @@ fn tenant(headers: &HeaderMap, seen: &Seen) -> Option<String> {
     header.and_then(|header| header.strip_prefix("Bearer tenant-").map(str::to_owned))
 }
 
+/// More Events than a card shows, the oldest first. The newest one has all fields.
+fn happened() -> Value {
+    let event = |at: usize| json!({ "metadata": {}, "involvedObject": {}, "message": at.to_string(), "lastTimestamp": format!("2026-11-01T00:00:{at:02}Z") });
+    let newest = json!({
+        "metadata": {}, "involvedObject": {}, "type": "Warning", "reason": "CollectionHeld", "message": "held by protections/bank",
+        "eventTime": "2026-11-01T00:00:30.000001Z", "reportingComponent": "ownergraph",
+        "series": { "count": 4, "lastObservedTime": "2026-11-01T00:01:00.000001Z" },
+    });
+    (0..25).map(event).chain([newest]).collect()
+}
+
 /// Says who the caller is, and that each tenant may do everything in the namespace of its name.
 fn api(seen: Seen) -> axum::Router {
-    let (who, may) = (Arc::clone(&seen), seen);
+    let (who, may, events) = (Arc::clone(&seen), Arc::clone(&seen), seen);
     let review = |status: Value| Json(json!({ "status": status })).into_response();
     let refused = || (StatusCode::UNAUTHORIZED, Json(json!({ "message": "Unauthorized" }))).into_response();
     axum::Router::new()
@@ -54,6 +66,22 @@ fn api(seen: Seen) -> axum::Router {
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             post(async move |headers: HeaderMap, Json(asked): Json<Value>| match tenant(&headers, &may) {
                 Some(name) => review(json!({ "allowed": asked["spec"]["resourceAttributes"]["namespace"] == name })),
+                None => refused(),
+            }),
+        )
+        .route(
+            "/api/v1/namespaces/{namespace}/events",
+            get(async move |headers: HeaderMap, uri: Uri| match tenant(&headers, &events) {
+                Some(name) if uri.path().starts_with(&format!("/api/v1/namespaces/{name}/")) => {
+                    let query = uri.query().unwrap();
+                    assert!(query.starts_with("fieldSelector=involvedObject.uid%3Da%20b%26c&limit="), "{query}");
+                    Json(json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": happened() }))
+                        .into_response()
+                }
+                Some(_) => {
+                    let status = json!({ "apiVersion": "v1", "kind": "Status", "message": "events is forbidden" });
+                    (StatusCode::FORBIDDEN, Json(status)).into_response()
+                }
                 None => refused(),
             }),
         )
@@ -171,7 +199,7 @@ async fn a_request_without_a_token_reaches_nothing() {
     assert_eq!(shared.user("tenant-a").await, "a");
     assert_eq!(shared.call("tenant-a").await.body[..6], *b"\0\0\0\0\x01a");
     let before = shared.reached();
-    for path in [REVIEW, "/console/access", "/console/delete", "/console/guards/pause", CALL] {
+    for path in [REVIEW, "/console/access", "/console/events", "/console/delete", "/console/guards/pause", CALL] {
         for (name, value) in [
             ("x-none", ""),
             ("authorization", ""),
@@ -198,6 +226,32 @@ async fn a_token_that_the_api_server_refuses_is_no_login() {
     // The console itself has no rights, so a call is refused by the graph service.
     assert!(shared.call("stranger").await.body.is_empty());
     assert_eq!(shared.graph.lock().unwrap().as_slice(), [Some("Bearer stranger".to_owned())]);
+}
+
+#[tokio::test]
+async fn events_are_those_that_the_caller_may_list_the_newest_first() {
+    let shared = Shared::start().await;
+    let ask = async |namespace: &str, uid: &str, token: &str| {
+        let body = json!({ "namespace": namespace, "uid": uid }).to_string();
+        let request = Shared::request(Method::POST, "/console/events", token);
+        let answer = shared.send(request, body.as_bytes()).await;
+        (answer.status, serde_json::from_slice::<Value>(&answer.body).unwrap())
+    };
+    let (status, told) = ask("a", "a b&c", "tenant-a").await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    let newest = json!({
+        "type": "Warning", "reason": "CollectionHeld", "message": "held by protections/bank", "count": 4,
+        "by": "ownergraph", "time": "2026-11-01T00:01:00.000001Z",
+    });
+    assert_eq!((&told["events"][0], &told["events"][1]["message"]), (&newest, &json!("24")));
+    assert_eq!((told["events"].as_array().unwrap().len(), &told["more"]), (20, &json!(true)));
+    let (status, told) = ask("a", "u", "tenant-b").await;
+    assert_eq!(status, StatusCode::BAD_GATEWAY);
+    assert!(told["error"].as_str().unwrap().contains("events is forbidden"), "{told}");
+    assert_eq!(ask("a", "u", "stranger").await.0, StatusCode::UNAUTHORIZED);
+    for (namespace, uid) in [("a/b", "u"), ("..", "u"), ("a", "")] {
+        assert_eq!(ask(namespace, uid, "tenant-a").await.0, StatusCode::BAD_REQUEST, "{namespace} {uid}");
+    }
 }
 
 #[tokio::test]
