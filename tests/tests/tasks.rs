@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-const WITHIN: Duration = Duration::from_secs(180);
+const WITHIN: Duration = Duration::from_secs(400);
 /// A line of this text stands for any number of lines.
 const LEFT_OUT: &str = "...";
 const END: &str = "@end of a command";

@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval, timeout};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum time from the deletion to its last consequence, plus some time for each object.
 const ACT_WITHIN: Duration = Duration::from_secs(30);
-const ACT_WITHIN_PER_OBJECT: Duration = Duration::from_millis(5);
+const ACT_WITHIN_PER_OBJECT: Duration = Duration::from_millis(20);
 /// Time to wait for the API server's request counts. It updates them after it answers.
 const COUNTED_WITHIN: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_millis(1);
