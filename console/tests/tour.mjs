@@ -59,7 +59,8 @@ for (const name of ["overview", "decisions"]) {
     await page.waitForSelector("main h1");
     await says(/5\. Cascade/);
     const figures = await traced(page, () => says(/10,000 of 10,000 gone/));
-    assertSmooth(figures);
+    // During the cascade, the API server, the collector and the story take all cores.
+    assertSmooth(figures, 4 * busy());
     await says(/The console goes on/);
     if (name === "overview") {
       const ms = await least(3, async () => {
