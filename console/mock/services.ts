@@ -34,6 +34,7 @@ import {
   ReplicaRole,
   ResponseMetaSchema,
 } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
+import { Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
 import type { Cluster, Entry } from "./cluster.ts";
 import { faults } from "./faults.ts";
 import { coverage, disagreements, executors, guards, parity } from "./guards.ts";
@@ -93,7 +94,10 @@ const admits = (filters: DecisionFilter[], event: DecisionEvent) =>
       (phases.length === 0 || phases.includes(event.phase)) &&
       (kinds.length === 0 || kinds.includes(event.kind)) &&
       (causes.length === 0 || causes.includes(event.cause)) &&
-      (cel === "" || (cel.includes(event.root?.uid || "-") && !cel.includes("cause_chain")) || cel.includes("true")),
+      (cel === "" ||
+        (cel.includes(event.root?.uid || "-") && !cel.includes("cause_chain")) ||
+        (cel.includes("THROTTLED") && event.report?.outcome === Outcome.THROTTLED) ||
+        cel.includes("true")),
   );
 
 export function routes(cluster: Cluster) {

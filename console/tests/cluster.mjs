@@ -97,12 +97,12 @@ await every(PAGES, admin, "light", where);
 if (own) await every(ALONE, own, "light", "alone");
 else await every(PAGES, admin, "dark", where);
 
-await check("the card of a held object has the Event of the collector", async () => {
+await check("the card of an object has the Event of the collector", async () => {
   const { page, errors, go } = await visit(admin);
-  await go("?page=object&kind=ConfigMap&ns=bank&name=ledger-0-0");
-  await page.locator("g.box").first().click();
+  await go("?page=object&kind=ConfigMap&ns=shop&name=stray");
+  await page.locator("g.box:has-text('stray')").click();
   const card = page.locator("section[aria-label^='Object ']");
-  await card.locator("h3:text-is('Events') + p:has-text('protections/bank')").waitFor();
+  await card.locator("h3:text-is('Events') + p:has-text('OwnerRefInvalidNamespace')").waitFor();
   assert(errors.length === 0, errors.join("; "));
 });
 

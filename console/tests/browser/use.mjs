@@ -116,7 +116,7 @@ await check("the card of an object has its Events", async () => {
   const card = page.locator("section[aria-label^='Object ']");
   await card.locator("text=CollectionHeld").waitFor();
   const text = await card.innerText();
-  assert(/held by protections\/keys by ownergraph, 1 m 30 s ago, 3 times/.test(text.replace(/\s+/g, " ")), text);
+  assert(/held by protections\/keys by ownergraph, 1 m \d+ s ago, 3 times/.test(text.replace(/\s+/g, " ")), text);
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
 });
@@ -139,11 +139,11 @@ await check("answers 429 of the API server are plotted", async () => {
   await go(PAGES.overview);
   const figure = page.locator("figure", { hasText: "API server answers 429" });
   await figure.locator('button:text-is("Table")').click();
-  const rows = await figure.locator("td:nth-child(3)").allInnerTexts();
-  assert(
-    rows.some((value) => Number(value) > 0),
-    `no attempt is counted: ${rows.join(" ")}`,
-  );
+  // The kept events come after the stream.
+  await figure
+    .locator("td:nth-child(3)", { hasText: /^0\.[1-9]|^[1-9]/ })
+    .first()
+    .waitFor();
 });
 await check("each page has its command and its link", async () => {
   for (const [name, query] of Object.entries(PAGES)) {
