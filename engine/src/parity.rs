@@ -111,6 +111,24 @@ pub struct ParityView {
     pub audited: bool,
 }
 
+/// Objects with the times of a change, the oldest first. They are kept for [`YOUNG`].
+#[derive(Debug, Default)]
+struct Recent(VecDeque<(Time, Uid)>);
+
+impl Recent {
+    fn add(&mut self, now: Time, uid: Uid) {
+        while self.0.pop_front_if(|(at, _)| now.since(*at) > YOUNG).is_some() {}
+        if self.0.len() == PAST_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, uid));
+    }
+
+    fn holds(&self, now: Time, uid: &Uid) -> bool {
+        self.0.iter().rev().take_while(|(at, _)| now.since(*at) <= YOUNG).any(|(_, of)| of == uid)
+    }
+}
+
 /// The comparison of one term.
 #[derive(Debug)]
 pub(crate) struct Parity {
@@ -121,7 +139,9 @@ pub(crate) struct Parity {
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
     /// Objects that have just lost references.
-    shed: VecDeque<(Time, Uid)>,
+    shed: Recent,
+    /// Owners that live, and have just stopped to wait for their dependents.
+    waited: Recent,
     /// Where the main store stood when the comparison began, or at the first list of a new history.
     began: Option<ResourceVersion>,
     /// The owners of these changes, and of some that were judged just now.
@@ -145,7 +165,8 @@ impl Parity {
             past: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
-            shed: VecDeque::new(),
+            shed: Recent::default(),
+            waited: Recent::default(),
             began: None,
             owners: BTreeSet::new(),
             log: Log::default(),
@@ -187,7 +208,8 @@ impl Parity {
         self.past.clear();
         self.waiting.clear();
         self.changes.clear();
-        self.shed.clear();
+        self.shed.0.clear();
+        self.waited.0.clear();
         self.began = None;
         self.owners.clear();
         self.log.forget();
@@ -241,13 +263,19 @@ impl Parity {
 
     /// Takes an object that loses references. Returns whether it lost others within [`YOUNG`] before.
     pub(crate) fn sheds(&mut self, now: Time, uid: &Uid) -> bool {
-        while self.shed.pop_front_if(|(at, _)| now.since(*at) > YOUNG).is_some() {}
-        let before = self.shed.iter().any(|(_, shed)| shed == uid);
-        if self.shed.len() == PAST_MAX {
-            self.shed.pop_front();
-        }
-        self.shed.push_back((now, uid.clone()));
+        let before = self.shed.holds(now, uid);
+        self.shed.add(now, uid.clone());
         before
+    }
+
+    /// Takes an owner that loses the finalizer of its foreground deletion.
+    pub(crate) fn stops_waiting(&mut self, now: Time, uid: &Uid) {
+        self.waited.add(now, uid.clone());
+    }
+
+    /// Whether an owner waited for its dependents within [`YOUNG`] before.
+    pub(crate) fn has_waited(&self, now: Time, uid: &Uid) -> bool {
+        self.waited.holds(now, uid)
     }
 
     /// Begins the wait of an open decision.

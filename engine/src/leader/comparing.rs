@@ -146,6 +146,7 @@ impl Leader {
         let facts = &next.facts;
         let left = |finalizer: &str| node.has_finalizer(finalizer) && !facts.has_finalizer(finalizer);
         let was_terminating = node.is_terminating();
+        let stops_waiting = was_terminating && left(FOREGROUND_FINALIZER);
         let mut removed = Vec::new();
         let mut unblocked = false;
         // Objects with more references than the collector reads have none here.
@@ -162,9 +163,12 @@ impl Leader {
             }
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
-        let loses_finalizer = was_terminating && (left(FOREGROUND_FINALIZER) || left(ORPHAN_FINALIZER));
+        let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
         if !was_terminating && facts.terminating && any_owner {
             self.compare(id, ActionKind::Delete, version.clone(), &[]);
+        }
+        if stops_waiting {
+            self.parity.stops_waiting(self.cx.now, &next.uid);
         }
         if loses_finalizer {
             self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[]);
@@ -251,6 +255,9 @@ impl Leader {
             return;
         }
         let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
+        let solid = || owners.iter().filter(|owner| owner.standing == Standing::Solid);
+        let has_waited = |owner: &Owner| self.parity.has_waited(self.cx.now, &owner.view.owner.uid);
+        let waited_before = action == ActionKind::Delete && solid().all(has_waited);
         let change = Change {
             target,
             action,
@@ -264,6 +271,7 @@ impl Leader {
             was_held,
             was_terminating,
             shed_before,
+            waited_before,
             audited: None,
         };
         if was_held {
@@ -349,6 +357,7 @@ impl Leader {
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             shed_before: change.shed_before,
+            waited_before: change.waited_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;
                 change.owners.iter().any(|owner| is_it(owner) && self.is_elsewhere(&owner.view))

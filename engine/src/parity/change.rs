@@ -59,6 +59,8 @@ pub(crate) struct Change {
     pub(crate) was_terminating: bool,
     /// Another change removed references of the object within [`super::YOUNG`] before.
     pub(crate) shed_before: bool,
+    /// Each owner that lives stopped to wait for its dependents shortly before.
+    pub(crate) waited_before: bool,
     /// Who made the change, with the name of the user and the audit id, once the audit log says so.
     pub(crate) audited: Option<(Actor, Name, Name)>,
 }

@@ -143,6 +143,8 @@ pub(crate) struct Case<'a> {
     pub(crate) is_young: bool,
     /// Another change removed references of the object shortly before.
     pub(crate) shed_before: bool,
+    /// Each owner that lives waited for its dependents shortly before.
+    pub(crate) waited_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
     pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
@@ -193,6 +195,9 @@ impl Case<'_> {
             Weighed::Undecided(cause) => self.unsettled(cause),
             Weighed::Kept { .. } if is_any(Standing::Orphaning) && !is_any(Standing::Solid) => {
                 Finding::TheirsOnly(Class::Orphaned)
+            }
+            Weighed::Kept { .. } if self.waited_before && !is_kept_otherwise(&standings) => {
+                Finding::TheirsOnly(Class::Timing)
             }
             Weighed::Kept { .. } | Weighed::Unowned => self.by_facts(),
         }
@@ -274,4 +279,11 @@ impl Case<'_> {
             _ => Finding::TheirsOnly(Class::Timing),
         }
     }
+}
+
+/// Whether an owner keeps the object that does not live.
+fn is_kept_otherwise(standings: &[Standing]) -> bool {
+    let waiting = |&standing: &Standing| if standing == Standing::Solid { Standing::Waiting } else { standing };
+    let before: Vec<Standing> = standings.iter().map(waiting).collect();
+    matches!(weigh(&before), Weighed::Kept { .. } | Weighed::Unowned)
 }

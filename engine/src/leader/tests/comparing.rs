@@ -554,3 +554,19 @@ fn a_last_reference_that_goes_just_after_others_is_a_matter_of_timing() {
         assert_eq!(bench.disagreements(), [told], "{seconds} s after the other one");
     }
 }
+
+#[test]
+fn a_deletion_just_after_a_living_owner_stopped_to_wait_is_a_matter_of_timing() {
+    for (seconds, expected) in [(0, &["theirs_only delete a: timing"][..]), (20, &[])] {
+        let mut bench = observing();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "unseen").owned_by("things", "o"));
+        bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion"));
+        bench.seen("things", object("things", "o", 104).terminating("example.com/held"));
+        bench.pass(Duration::from_secs(seconds));
+        bench.deleted("configmaps", "a", 105);
+        bench.bookmark("things", 106);
+        bench.pass(Duration::from_secs(200));
+        assert_eq!(bench.disagreements(), expected, "{seconds} s after the finalizer went");
+    }
+}

@@ -20,6 +20,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         facts_came: false,
         is_young: false,
         shed_before: false,
+        waited_before: false,
         other_coordinates: false,
         has_dependents: false,
         too_many: false,
@@ -109,6 +110,23 @@ fn the_last_reference_of_an_object_that_has_just_lost_others() {
         (&one_of_two[..], Some(Delete), true, true, Class::Unknown),
     ] {
         let case = Case { action: RemoveOwnerReferences, decided, shed_before, is_young, ..deletion(owners) };
+        assert_eq!(case.finding(), Finding::TheirsOnly(class), "{case:?}");
+    }
+}
+
+#[test]
+fn a_deletion_just_after_a_living_owner_stopped_to_wait() {
+    use Standing::{Dangling, InvalidScope, Orphaning, Solid};
+    for (standings, waited_before, class) in [
+        (&[Solid][..], true, Class::Timing),
+        (&[OPEN, Solid], true, Class::Timing),
+        (&[Dangling, Solid], true, Class::Timing),
+        (&[Dangling, Solid], false, Class::Unknown),
+        (&[InvalidScope, Solid], true, Class::Unknown),
+        (&[Orphaning, Solid], true, Class::Unknown),
+    ] {
+        let owners = stays(standings);
+        let case = Case { waited_before, actor: Actor::Collector, ..deletion(&owners) };
         assert_eq!(case.finding(), Finding::TheirsOnly(class), "{case:?}");
     }
 }
