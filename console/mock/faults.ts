@@ -16,9 +16,12 @@ export const faults = {
   mute: false,
   /** The caller has rights in namespaces only. */
   narrow: false,
+  /** The API server answers no review of a right. */
+  review: false,
   /** The clock of the cluster is an hour ahead. */
   skew: false,
 };
+export type Faults = typeof faults;
 
 const refuse = (words: string, code: Code, reason: string, metadata: Record<string, string> = {}) =>
   new ConnectError(words, code, undefined, [

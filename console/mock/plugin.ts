@@ -3,6 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Connect, Plugin } from "vite";
 import { HEADER } from "../csp.ts";
+import type { Faults } from "./faults.ts";
 
 /** The token of the mock. The real back end draws a new one at each start. */
 const TOKEN = "mock";
@@ -51,11 +52,11 @@ async function backend(): Promise<Connect.NextHandleFunction> {
       return answer(response, 401, { error: "the token is not valid" });
     if (faults.away) return answer(response, 503, {});
     if (isCall) return services(request, response);
-    void read(request).then((body) => local(path, body, response, faults.skew ? 3_600_000 : 0));
+    void read(request).then((body) => local(path, body, response, faults));
   };
 }
 
-function local(path: string, body: Record<string, string>, response: ServerResponse, skew: number): void {
+function local(path: string, body: Record<string, string>, response: ServerResponse, faults: Faults): void {
   switch (path) {
     case "/console/session":
       return answer(response, 200, {
@@ -65,9 +66,10 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
         version: "0.1.0",
         canWrite: true,
         service: { address: "127.0.0.1:7070", mode: "service" },
-        time: new Date(Date.now() + skew).toISOString(),
+        time: new Date(Date.now() + (faults.skew ? 3_600_000 : 0)).toISOString(),
       });
     case "/console/access":
+      if (faults.review) return answer(response, 502, { error: "The API server does not answer." });
       return answer(response, 200, { allowed: body["namespace"] !== "billing", reason: "" });
     case "/console/events":
       return answer(response, 200, {

@@ -175,6 +175,15 @@ describe("problems", () => {
     expect(problem(new ConnectError("", Code.Unauthenticated)).retry).toBe(false);
     expect(problem(new BackendError("", 401)).words).toContain("not valid any more");
   });
+  test("a back end that cannot answer now is asked again, and one that refuses is not", () => {
+    expect([0, 429, 502, 403, 400].map((status) => problem(new BackendError("", status)).retry)).toEqual([
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
 });
 
 describe("plots", () => {

@@ -17,7 +17,8 @@ export interface Problem {
 export function problem(thrown: unknown): Problem {
   if (thrown instanceof BackendError) {
     if (thrown.status === 401) return unknownUser();
-    return { words: thrown.message, next: thrown.status === 0 ? away : "", retry: thrown.status === 0 };
+    const { message, status } = thrown;
+    return { words: message, next: status === 0 ? away : "", retry: status === 0 || status === 429 || status >= 500 };
   }
   const error = ConnectError.from(thrown);
   const info = error.findDetails(ErrorInfoSchema)[0];

@@ -121,6 +121,26 @@ await check("rights for one namespace: the page says what to choose, and works t
   }
   await context.close();
 });
+await check("a right that cannot be checked is said, and checked again", async () => {
+  await mock("review=on", false);
+  try {
+    await go(page, PAGES.plan);
+    await says("Your right to delete this object could not be checked. The API server does not answer.");
+    assert(!(await page.isVisible("text=Delete…")), "a button without a right");
+  } finally {
+    await mock("review=off", false);
+  }
+  await page.waitForSelector("text=Delete…");
+  await unsays("could not be checked");
+  await mock("review=on", false);
+  try {
+    await page.click("text=Plan again");
+    await says("could not be checked");
+    assert(await page.isVisible("text=Delete…"), "the button goes with one failure");
+  } finally {
+    await mock("review=off", false);
+  }
+});
 await check("a wrong clock is said, and corrected", async () => {
   const { context, page } = await open();
   await mock("skew=on", false);
