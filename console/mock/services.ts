@@ -287,6 +287,7 @@ export function routes(cluster: Cluster) {
             node: entry.node,
             ...reasonsOf(entry),
             since: entry.node.deleteTime ?? timestampFromMs(Date.now() - 3_700_000),
+            redactedCount: entry.node.ref!.kind === "Backup" ? 1 : 0,
           }))
           .sort((a, b) => Number(a.since.seconds - b.since.seconds));
         return { objects: objects.slice(0, 1000), meta: meta() };
@@ -310,11 +311,15 @@ export function routes(cluster: Cluster) {
               ];
         return { cycles, meta: meta() };
       },
-      async *exportGraph({ include }) {
+      async *exportGraph({ include }, context) {
         const all = [...cluster.entries.values()].filter(({ node }) => within(include, node.ref!));
         yield {
-          part: { case: "header" as const, value: { meta: meta(), nodeEstimate: BigInt(cluster.entries.size) } },
+          part: {
+            case: "header" as const,
+            value: { meta: meta(), nodeEstimate: faults.narrow ? 0n : BigInt(cluster.entries.size) },
+          },
         };
+        while (faults.mute && !context.signal.aborted) await new Promise((resolve) => setTimeout(resolve, 200));
         for (let at = 0; at < all.length; at += 500) {
           const some = all.slice(at, at + 500);
           yield {

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { BACKOFF, follow, pause, SILENCE_MS, type Told } from "../src/lib/follow.ts";
+import { BACKOFF, follow, heard, pause, SILENCE_MS, type Told } from "../src/lib/follow.ts";
 
 type Open = (signal: AbortSignal) => AsyncIterable<string>;
 
@@ -65,6 +65,22 @@ test("a stream that is silent for too long is called again", async () => {
   const { taken, told } = await done;
   expect(taken).toEqual(["a", "b"]);
   expect(told.map(({ is }) => is)).toEqual(["live", "waiting", "live", "between"]);
+});
+test("a stream that the page reads once fails when it is silent for too long, and leaves no timer", async () => {
+  vi.useFakeTimers();
+  const taken: string[] = [];
+  const read = async () => {
+    for await (const message of heard(stuck, new AbortController().signal)) taken.push(message);
+  };
+  const reading = expect(read()).rejects.toThrow(`no message for ${SILENCE_MS / 1000} s`);
+  await vi.advanceTimersByTimeAsync(SILENCE_MS + 1);
+  await reading;
+  for await (const message of heard(stuck, new AbortController().signal)) {
+    taken.push(message);
+    break;
+  }
+  expect(taken).toEqual(["a", "a"]);
+  expect(vi.getTimerCount()).toBe(0);
 });
 test("a failure that no other call can mend ends the following", async () => {
   const { told, waits } = await run([failing, stream("never")], false);

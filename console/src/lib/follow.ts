@@ -26,40 +26,55 @@ export const SILENCE_MS = 35_000;
 export async function follow<M>(following: Following<M>, signal: AbortSignal, sleep = pause): Promise<void> {
   let backoff = BACKOFF.first;
   while (!signal.aborted) {
-    const silence = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const listen = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE_MS);
-    };
     let wait = BACKOFF.first;
     let came = false;
     try {
-      listen();
-      for await (const message of following.open(AbortSignal.any([signal, silence.signal]))) {
+      for await (const message of heard((signal) => following.open(signal), signal)) {
         if (signal.aborted) return;
-        listen();
         came = true;
         following.tell({ is: "live" });
         backoff = BACKOFF.first;
         wait = following.take(message) ?? wait;
       }
-      if (silence.signal.aborted) throw quiet();
       if (!came) throw new ConnectError("the stream ends without a message", Code.Unavailable);
       if (signal.aborted) return;
       following.tell({ is: "between", until: Date.now() + wait });
-    } catch (error) {
+    } catch (why) {
       if (signal.aborted) return;
-      const why = silence.signal.aborted ? quiet() : error;
       if (!following.retries(why)) return following.tell({ is: "failed", why });
       // Half of it is random, so that pages that lost the same replica do not come back together.
       wait = backoff / 2 + (Math.random() * backoff) / 2;
       backoff = Math.min(backoff * 2, BACKOFF.most);
       following.tell({ is: "waiting", until: Date.now() + wait, why });
-    } finally {
-      clearTimeout(timer);
     }
     await sleep(wait, signal);
+  }
+}
+
+/** The messages of a stream, which fails when it is silent for too long. */
+export async function* heard<M>(
+  open: (signal: AbortSignal) => AsyncIterable<M>,
+  signal: AbortSignal,
+): AsyncGenerator<M, void, undefined> {
+  const silence = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const listen = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silence.abort(), SILENCE_MS);
+  };
+  try {
+    listen();
+    for await (const message of open(AbortSignal.any([signal, silence.signal]))) {
+      listen();
+      yield message;
+    }
+    if (silence.signal.aborted) throw quiet();
+  } catch (error) {
+    throw silence.signal.aborted ? quiet() : error;
+  } finally {
+    clearTimeout(timer);
+    // A reader that has enough leaves the connection to others.
+    silence.abort();
   }
 }
 

@@ -59,6 +59,31 @@ await check("a stream that stops without an end is noticed", async () => {
   await page.clock.fastForward(20_000);
   await unsays("no message for");
 });
+await check("an export that stalls is noticed, and read again", async () => {
+  const { context, page } = await open();
+  await page.clock.install();
+  const says = (words) => page.waitForFunction((words) => document.body.innerText.includes(words), words);
+  await mock("mute=on&narrow=on", false);
+  try {
+    await page.goto(`${origin}/?page=orphans&in=shop#token=mock`);
+    await says("0 references so far; 0 objects with owners read");
+    assert(!(await page.innerText("main")).includes("the graph has"), "an estimate that the caller does not get");
+    // One search that stalls says so as well.
+    await page.fill("#search", "web");
+    await page.keyboard.press("Enter");
+    await says("Searching for “web”…");
+    await page.clock.fastForward(36_000);
+    await says("no message for 35 s");
+    await says("the list is incomplete");
+    assert(!(await page.isVisible("text=Searching for")), "the search goes on");
+  } finally {
+    await mock("mute=off&narrow=off", false);
+  }
+  await page.clock.fastForward(6000);
+  await page.waitForSelector("[role=grid] >> text=leftover");
+  await page.waitForSelector("main header >> text=/\\d s old/");
+  await context.close();
+});
 await check("an expired token is said once", async () => {
   const { context, page } = await open();
   await go(page, PAGES.overview);

@@ -120,6 +120,17 @@ await check("the card of an object has its Events", async () => {
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
 });
+await check("lists say what they do not cover", async () => {
+  for (const name of ["stuck", "orphans", "cycles"]) {
+    await go(PAGES[name]);
+    await page.waitForSelector("main >> text=1 kind is not synced: leases.coordination.k8s.io");
+    await page.waitForSelector("main >> text=/\\d s old/");
+  }
+  await go("?page=cycles&in=shop");
+  await page.waitForSelector("text=Among the kinds that are synced, no objects own each other in shop.");
+  await go(PAGES.stuck);
+  await page.waitForSelector("[role=grid] >> text=1 object that you may not see");
+});
 await check("a plot is exported", async () => {
   await go(PAGES.overview);
   const figure = page.locator("figure", { hasText: /Deletions\s+per second/ });
