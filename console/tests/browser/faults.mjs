@@ -180,6 +180,17 @@ await check("a wrong clock is said, and corrected", async () => {
   await page.waitForFunction(() => !document.body.innerText.includes("The clock of this computer"));
   await context.close();
 });
+await check("a clock that is ahead does not hide decisions", async () => {
+  const { context, page } = await open();
+  await page.clock.install({ time: Date.now() + 3_600_000 });
+  // The stream begins before the page knows the time of the cluster.
+  await page.route("**/console/session", (route) => setTimeout(() => route.continue(), 2000));
+  await page.goto(`${origin}/${PAGES.decisions}#token=mock`);
+  await page.waitForSelector("text=The clock of this computer is ahead of the cluster's by 1 h");
+  const many = () => /^(\\d{3}|\\d,\\d{3}) events/.test(document.querySelector("main p[role=status]").innerText);
+  await page.waitForFunction(many, undefined, { timeout: 3000 });
+  await context.close();
+});
 await check("names with markup and controls are text", async () => {
   const { context, page, errors } = await open();
   await go(page, PAGES.orphans);

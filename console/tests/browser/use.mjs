@@ -80,6 +80,21 @@ await check("paused updates stop the page, and go on", async () => {
   await page.keyboard.press("p");
   await page.waitForFunction((before) => document.querySelector("main p[role=status]").innerText !== before, before);
 });
+await check("a filter that is chosen while updates are paused applies when they go on", async () => {
+  await go(PAGES.decisions);
+  const rows = () => page.locator("[role=grid] [role=row]").count();
+  await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
+  await page.keyboard.press("p");
+  await page.click('[aria-label="phases"] button:text-is("held")');
+  await page.waitForSelector("text=the new filter applies when you resume them");
+  assert((await rows()) > 10, "the table is empty");
+  await page.keyboard.press("p");
+  await page.waitForFunction(() => !document.body.innerText.includes("the new filter applies"));
+  await page.waitForFunction(() => {
+    const rows = [...document.querySelectorAll("[role=grid] [role=row]")].slice(1);
+    return rows.length > 0 && rows.every((row) => row.innerText.includes("held"));
+  });
+});
 await check("the row of the keyboard stays with its decision", async () => {
   await go(PAGES.decisions);
   await page.waitForFunction(() => document.querySelectorAll("[role=grid] [role=row]").length > 10);
