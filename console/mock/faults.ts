@@ -12,6 +12,8 @@ export const faults = {
   login: false,
   /** No replica leads. */
   election: false,
+  /** A collection has no sign of life for two minutes. */
+  late: false,
   /** Streams stay open, and send nothing. */
   mute: false,
   /** The caller has rights in namespaces only. */

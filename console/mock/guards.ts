@@ -83,15 +83,36 @@ function guard(init: MessageInitShape<typeof GuardSchema>) {
   return create(GuardSchema, { effective: true, createTime: ago(86_400), ...init });
 }
 
+const { FAILED, IGNORED, LISTING, STALE, SYNCED } = ListCoverageResponse_State;
+/** Collections that are not synced, with their errors. */
+const UNSYNCED: Record<string, [ListCoverageResponse_State, string]> = {
+  leases: [STALE, "the watch ended: connection refused"],
+  backups: [FAILED, "the server does not answer"],
+  archives: [LISTING, ""],
+  events: [IGNORED, ""],
+};
+const COLLECTIONS = {
+  "": ["configmaps", "events", "namespaces", "nodes", "persistentvolumeclaims", "pods", "secrets", "services"],
+  apps: ["deployments", "replicasets", "statefulsets"],
+  batch: ["jobs"],
+  "coordination.k8s.io": ["leases"],
+  "example.com": ["archives", "backups", "databases", "shards"],
+};
+
 export const coverage = () =>
   create(ListCoverageResponseSchema, {
-    collections: ["pods", "configmaps", "secrets", "services", "endpoints", "events", "nodes", "jobs", "leases"].map(
-      (resource, at) => ({
-        groupResource: { group: "", resource },
-        state: at === 8 ? ListCoverageResponse_State.STALE : ListCoverageResponse_State.SYNCED,
-        progressTime: ago(at * at + 1),
-        objectCount: BigInt(1000 * at),
-        error: at === 8 ? "the watch ended: connection refused" : "",
+    collections: Object.entries(COLLECTIONS).flatMap(([group, resources]) =>
+      resources.map((resource, at) => {
+        const [state, error] = UNSYNCED[resource] ?? [SYNCED, ""];
+        const wasListed = state === SYNCED || state === STALE;
+        const seconds = state === STALE ? 65 : at * at + 1;
+        return {
+          groupResource: { group, resource },
+          state,
+          error,
+          ...(wasListed ? { progressTime: ago(seconds) } : {}),
+          objectCount: BigInt(1000 * at),
+        };
       }),
     ),
   });

@@ -36,8 +36,9 @@ import {
 } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import { Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
 import type { Cluster, Entry } from "./cluster.ts";
-import { faults } from "./faults.ts";
+import { faults, refuse } from "./faults.ts";
 import { coverage, disagreements, executors, guards, parity } from "./guards.ts";
+import { pauses } from "./pauses.ts";
 
 const DIGEST = "1f6d08a22f7e9d0d";
 
@@ -45,7 +46,7 @@ const meta = () =>
   create(ResponseMetaSchema, {
     replica: "graph-service-0",
     role: ReplicaRole.LEADER,
-    lag: { nanos: 400_000_000 },
+    lag: faults.late ? { seconds: 120n } : { nanos: 400_000_000 },
     unsynced: [{ group: "coordination.k8s.io", resource: "leases" }],
     unsyncedCount: 1,
     clusterUid: "mock",
@@ -103,7 +104,7 @@ const admits = (filters: DecisionFilter[], event: DecisionEvent) =>
 export function routes(cluster: Cluster) {
   const wanted = (ref: ObjectRef | undefined): Entry => {
     const entry = cluster.find(ref);
-    if (!entry) throw new ConnectError("no such object", Code.NotFound);
+    if (!entry) throw refuse("no such object", Code.NotFound, "OBJECT_NOT_FOUND");
     return entry;
   };
   const reasonsOf = ({ node, edges }: Entry) => {
@@ -116,6 +117,11 @@ export function routes(cluster: Cluster) {
         detail,
         since: timestampFromMs(Date.now() - 600_000),
       });
+    if (node.state === NodeState.GONE) return { verdict: Verdict.GONE, reasons: [], departure: { byUs: true } };
+    if (cluster.failing.has(node.ref!.uid)) {
+      const why = "webhook policy.example.com: connection refused";
+      return { verdict: Verdict.COLLECTABLE, reasons: [reason(Reason_Code.ADMISSION_DENIED, [], why)] };
+    }
     const foreign = node.finalizers.find((name) => name.includes("/"));
     if (foreign) return { verdict: Verdict.BLOCKED, reasons: [reason(Reason_Code.FINALIZER_PRESENT, [], foreign)] };
     if (node.collecting === Collecting.HELD)
@@ -188,7 +194,7 @@ export function routes(cluster: Cluster) {
         meta: meta(),
       }),
       explainObject: ({ ref }) => {
-        const entry = wanted(ref);
+        const entry = cluster.gone.get(ref?.uid ?? "") ?? wanted(ref);
         return create(ExplainObjectResponseSchema, {
           node: entry.node,
           ...reasonsOf(entry),
@@ -198,6 +204,7 @@ export function routes(cluster: Cluster) {
       },
       async *watchDependents({ ref, maxDepth }, context) {
         const root = wanted(ref).node.ref!.uid;
+        if (faults.limit) throw refuse("too many", Code.ResourceExhausted, "TRAVERSAL_LIMIT", { limit: "200000" });
         const all = cluster.below(root, maxDepth || 1);
         for (let at = 0; at < all.length; at += 500) {
           const changes = all
@@ -272,7 +279,16 @@ export function routes(cluster: Cluster) {
             cascadeDigest: "aa26ce0eeb91793f",
           },
         ];
-        return { entries: entries.slice(0, 20_000), totals, guards, digest: DIGEST, redactedCount: 1, meta: meta() };
+        // Plans in the namespace shop are certain, unless an object in them is held.
+        const whole = root.node.ref!.namespace === "shop";
+        return {
+          entries: entries.slice(0, 20_000),
+          totals,
+          guards,
+          digest: DIGEST,
+          redactedCount: whole ? 0 : 1,
+          meta: { ...meta(), ...(whole ? { unsynced: [], unsyncedCount: 0 } : {}) },
+        };
       },
       findStuckObjects: ({ include, minAge }) => {
         const least = Date.now() - Number(minAge?.seconds ?? 300n) * 1000;
@@ -350,7 +366,9 @@ export function routes(cluster: Cluster) {
         if (cel.includes("nonsense")) throw new ConnectError("1:1: unknown variable nonsense", Code.InvalidArgument);
         if (start.case === "openThenFollow") {
           const last = new Map(cluster.log.map((event) => [event.decisionId, event]));
+          // As the service does it: a decision that waits for a retry begins as proposed.
           const events = [...last.values()]
+            .map((event) => (event.phase === Phase.FAILED ? { ...event, phase: Phase.PROPOSED } : event))
             .filter(({ phase }) => phase === Phase.PROPOSED || phase === Phase.HELD)
             .filter((event) => admits(include, event));
           yield { event: { case: "batch" as const, value: { events } } };
@@ -397,6 +415,8 @@ export function routes(cluster: Cluster) {
         }
       },
       listExecutors: () => executors(),
+      listPauses: () => ({ pauses: [...pauses.values()], meta: meta() }),
+      resumeCollection: ({ name }) => (pauses.delete(name), { meta: meta() }),
       listGuards: () => ({ guards: guards(cluster.orders), meta: meta() }),
     });
   };

@@ -4,6 +4,8 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
 import {
+  ListCoverageResponse_CollectionSchema,
+  ListCoverageResponse_State as Coverage,
   NodeSchema,
   NodeState,
   Reason_Code,
@@ -14,6 +16,7 @@ import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_p
 import { BackendError } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
 import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
+import { lagsOf } from "../src/lib/coverage.ts";
 import { csv, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
 import { changed, pageOf, parseSearch, refOf, scopeFilter } from "../src/lib/query.ts";
@@ -219,6 +222,33 @@ describe("plots", () => {
     expect(cells.flat().reduce((sum, value) => sum + value, 0)).toBe(1);
     expect(Math.max(...cells[1]!)).toBe(1);
   });
+});
+
+test("collections that are not synced come first, and ignored ones not at all", () => {
+  const of = (resource: string, state: keyof typeof Coverage, seconds?: number) =>
+    create(ListCoverageResponse_CollectionSchema, {
+      groupResource: { resource },
+      state: Coverage[state],
+      ...(seconds === undefined ? {} : { progressTime: timestampFromMs(1e9 - seconds * 1000) }),
+    });
+  const lags = lagsOf(
+    [
+      of("ok", "SYNCED", 2),
+      of("old", "SYNCED", 100),
+      of("out", "IGNORED"),
+      of("new", "LISTING"),
+      of("lost", "STALE", 5),
+      of("bad", "FAILED"),
+    ],
+    1e9,
+  );
+  expect(lags.map(({ name, state, seconds }) => [name, state.word, state.tone, seconds])).toEqual([
+    ["bad", "failed", "bad", undefined],
+    ["lost", "stale", "bad", 5],
+    ["new", "listing", "wait", undefined],
+    ["old", "late", "bad", 100],
+    ["ok", "synced", "ok", 2],
+  ]);
 });
 
 test("YAML quotes what has a meaning of its own", () => {

@@ -146,6 +146,18 @@ await check("rights for one namespace: the page says what to choose, and works t
   }
   await context.close();
 });
+await check("a graph that is behind is not green", async () => {
+  await go(page, PAGES.overview);
+  const stamp = page.locator(".state .tone-ok", { hasText: "0.4 s behind" });
+  await stamp.waitFor();
+  await mock("late=on", false);
+  try {
+    await page.locator(".state .tone-wait", { hasText: "2 m behind" }).waitFor();
+    assert((await stamp.count()) === 0, "it is green");
+  } finally {
+    await mock("late=off", false);
+  }
+});
 await check("a right that cannot be checked is said, and checked again", async () => {
   await mock("review=on", false);
   try {

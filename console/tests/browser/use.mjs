@@ -161,6 +161,21 @@ await check("a plot is exported", async () => {
   await figure.locator('button:text-is("PromQL")').click();
   assert((await figure.locator("pre").innerText()).includes("ownergraph_objects_removed_total"), "no PromQL");
 });
+await check("the plot of lags says which kinds are not synced, the worst first", async () => {
+  await go(PAGES.overview);
+  const figure = page.locator("figure", { hasText: "Watch lag by kind" });
+  await figure.locator("text=▲ failed, never listed").waitFor();
+  await figure.locator('button:text-is("Table")').click();
+  const rows = await figure.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.innerText.split(/\\s+/)));
+  assert(
+    rows
+      .slice(0, 3)
+      .map(([name]) => name)
+      .join() === "backups.example.com,leases.coordination.k8s.io,archives.example.com",
+    rows.join("; "),
+  );
+  assert(!rows.some(([name]) => name === "events"), "a kind that the collector ignores");
+});
 await check("answers 429 of the API server are plotted", async () => {
   await go(PAGES.overview);
   const figure = page.locator("figure", { hasText: "API server answers 429" });
