@@ -43,6 +43,10 @@ const KINDS: Record<string, [string, string]> = {
 export class Cluster {
   entries = new Map<string, Entry>();
   children = new Map<string, Set<string>>();
+  /** What went, by uid. */
+  gone = new Map<string, Entry>();
+  /** Objects whose deletion fails. */
+  failing = new Set<string>();
   log: DecisionEvent[] = [];
   sequence = 0n;
   /** Called for each object that changes or goes, and for each event of the log. */
@@ -139,6 +143,7 @@ export class Cluster {
       eventTime: timestampFromMs(at),
       decisionId: `d-${entry.node.ref!.uid.slice(-6)}`,
       phase,
+      attempt: phase === Phase.PROPOSED || phase === Phase.HELD ? 0 : 1,
       cause: entry.node.ref!.kind === "Secret" ? Cause.DANGLING_REFERENCE : Cause.OWNERS_GONE,
       kind,
       target: entry.node.ref!,
@@ -199,9 +204,26 @@ export class Cluster {
     return this.#leaves.length;
   }
 
+  /** Deletions of some objects of the storm fail. */
+  fail(objects: number): void {
+    for (const uid of this.#leaves.slice(0, objects)) {
+      this.failing.add(uid);
+      this.record(this.entries.get(uid)!, Phase.FAILED, this.#storm!.node.ref);
+    }
+  }
+
+  /** The storm ends. */
+  calm(): void {
+    const root = this.#storm!;
+    this.blow(Infinity);
+    for (const { entry } of this.below(root.node.ref!.uid)) this.#remove(entry);
+    this.#remove(root);
+  }
+
   #remove(entry: Entry): void {
     const uid = entry.node.ref!.uid;
     this.entries.delete(uid);
+    this.gone.set(uid, entry);
     entry.node.state = NodeState.GONE;
     for (const edge of entry.edges) {
       const owner = this.entries.get(edge.ownerUid);

@@ -20,12 +20,14 @@ export const faults = {
   narrow: false,
   /** The API server answers no review of a right. */
   review: false,
+  /** Each object has more dependents than the service walks. */
+  limit: false,
   /** The clock of the cluster is an hour ahead. */
   skew: false,
 };
 export type Faults = typeof faults;
 
-const refuse = (words: string, code: Code, reason: string, metadata: Record<string, string> = {}) =>
+export const refuse = (words: string, code: Code, reason: string, metadata: Record<string, string> = {}) =>
   new ConnectError(words, code, undefined, [
     { desc: ErrorInfoSchema, value: { reason, domain: "ownergraph.dev", metadata } },
   ]);

@@ -10,11 +10,12 @@ const TOKEN = "mock";
 
 async function backend(): Promise<Connect.NextHandleFunction> {
   // Generated code exists only after `npm run generate`, and a build needs none of this.
-  const [{ connectNodeAdapter }, { Cluster }, { routes }, { failing, faults }] = await Promise.all([
+  const [{ connectNodeAdapter }, { Cluster }, { routes }, { failing, faults }, { begin }] = await Promise.all([
     import("@connectrpc/connect-node"),
     import("./cluster.ts"),
     import("./services.ts"),
     import("./faults.ts"),
+    import("./pauses.ts"),
   ]);
   const cluster = new Cluster();
   setInterval(() => cluster.tick(), 500).unref();
@@ -38,6 +39,8 @@ async function backend(): Promise<Connect.NextHandleFunction> {
       for (const [name, value] of searchParams) {
         if (name === "storm") cluster.storm(Number(value));
         else if (name === "blow") blow(Number(value));
+        else if (name === "fail") cluster.fail(Number(value));
+        else if (name === "calm") cluster.calm();
         else if (name in faults) faults[name as keyof typeof faults] = value === "on";
       }
       return answer(response, 200, faults);
@@ -52,7 +55,10 @@ async function backend(): Promise<Connect.NextHandleFunction> {
       return answer(response, 401, { error: "the token is not valid" });
     if (faults.away) return answer(response, 503, {});
     if (isCall) return services(request, response);
-    void read(request).then((body) => local(path, body, response, faults));
+    void read(request).then((body) => {
+      if (path === "/console/guards/pause" && "owner" in body) answer(response, 200, begin(body as never));
+      else local(path, body, response, faults);
+    });
   };
 }
 

@@ -1,6 +1,8 @@
 // Calls of the back end, and what lets this page make them: on the own machine a token that no other page has, and in a
 // cluster the token of the user.
 
+import type { Owner } from "./pauses.ts";
+
 const KEY = "ownergraph-token";
 const USER_KEY = "ownergraph-user-token";
 /** The back end itself ends each action in less. */
@@ -35,6 +37,8 @@ export interface Deletion {
 export interface NewPause {
   namespaces: string[];
   kinds: string[];
+  /** This object and all objects below it. */
+  owner?: Owner;
   reason: string;
   lifetimeSeconds: number;
 }
