@@ -19,7 +19,8 @@ import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../s
 import { lagsOf } from "../src/lib/coverage.ts";
 import { csv, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
-import { changed, pageOf, parseSearch, refOf, scopeFilter } from "../src/lib/query.ts";
+import { changed, pageOf, refOf, scopeFilter } from "../src/lib/query.ts";
+import { candidates, parseSearch } from "../src/lib/search.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
 import { pattern, shown, stateOf, visible } from "../src/lib/words.ts";
@@ -65,20 +66,52 @@ describe("query", () => {
     expect(scopeFilter(new URLSearchParams("in=a,b"))).toEqual([{ namespaces: ["a", "b"] }]);
     expect(scopeFilter(new URLSearchParams())).toEqual([]);
   });
+});
+
+describe("search", () => {
+  const served = [
+    ["", "pods"],
+    ["", "nodes"],
+    ["", "events"],
+    ["apps", "deployments"],
+    ["apps", "statefulsets"],
+    ["events.k8s.io", "events"],
+    ["example.com", "databases"],
+    ["metrics.k8s.io", "pods"],
+    ["networking.k8s.io", "ingresses"],
+    ["networking.k8s.io", "networkpolicies"],
+  ].map(([group, resource]) => ({ group: group!, resource: resource! }));
+  const meant = (typed: string, namespaces: string[] = []) => {
+    const search = parseSearch(typed);
+    if (!search || "text" in search) return search;
+    return candidates(search, search.namespace ? [search.namespace] : namespaces, served);
+  };
   test.each([
     ["deploy/web -n shop", { group: "apps", resource: "deployments", namespace: "shop", name: "web" }],
     ["deploy web", { group: "apps", resource: "deployments", namespace: "", name: "web" }],
+    ["statefulsets/db -n shop", { group: "apps", resource: "statefulsets", namespace: "shop", name: "db" }],
+    ["StatefulSet/db", { group: "apps", resource: "statefulsets", name: "db" }],
+    ["sts.apps/db", { group: "apps", resource: "statefulsets", name: "db" }],
+    ["netpol/deny", { group: "networking.k8s.io", resource: "networkpolicies", name: "deny" }],
+    ["NetworkPolicy/deny", { group: "networking.k8s.io", resource: "networkpolicies", name: "deny" }],
+    ["ingress/web", { group: "networking.k8s.io", resource: "ingresses", name: "web" }],
+    ["pods/a", { group: "", resource: "pods", name: "a" }],
+    ["events/e", { group: "", resource: "events", name: "e" }],
     ["databases.example.com/orders", { group: "example.com", resource: "databases", name: "orders" }],
-    ["Database/orders", { kind: "Database", name: "orders" }],
+    ["Database/orders", { group: "example.com", resource: "databases", name: "orders" }],
+    ["Shard.example.com/one", { group: "example.com", kind: "Shard", name: "one" }],
     ["00000000-0000-4000-8000-000000000001", { uid: "00000000-0000-4000-8000-000000000001" }],
-  ])("%s", (typed, ref) => expect(parseSearch(typed, "")).toMatchObject({ ref }));
-  test("a kind without a namespace is not in the scope of the search", () => {
-    expect(parseSearch("node/n1", "shop")).toMatchObject({ ref: { resource: "nodes", namespace: "" } });
-    expect(parseSearch("pod/a", "shop")).toMatchObject({ ref: { resource: "pods", namespace: "shop" } });
+  ])("%s", (typed, ref) => expect(meant(typed)).toMatchObject([ref]));
+  test("each namespace of the scope is a place, unless the kind has none", () => {
+    const places = (typed: string) => meant(typed, ["a", "b"]) as { namespace: string }[];
+    expect(places("pod/a").map(({ namespace }) => namespace)).toEqual(["a", "b"]);
+    expect(places("pod/a -n c").map(({ namespace }) => namespace)).toEqual(["c"]);
+    expect(places("node/n1").map(({ namespace }) => namespace)).toEqual([""]);
   });
+  test("a kind that the cluster does not serve means nothing", () => expect(meant("nonsense/a")).toEqual([]));
   test("anything else is a part of a name", () => {
-    expect(parseSearch("web", "shop")).toEqual({ text: "web", namespace: "shop" });
-    expect(parseSearch("  ", "")).toBeUndefined();
+    expect(meant("web -n shop")).toEqual({ text: "web", namespace: "shop" });
+    expect(parseSearch("  ")).toBeUndefined();
   });
 });
 

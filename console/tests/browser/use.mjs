@@ -44,6 +44,27 @@ await check("the keys of views, help and search work", async () => {
   await page.waitForFunction(() => location.search.includes("web-7f9c-2xk8q"));
   await page.waitForFunction(() => document.querySelector("[role=search] a") === null);
 });
+await check("a search takes any kind of the cluster, and looks into each namespace of the scope", async () => {
+  const search = async (typed, query) => {
+    await go(query);
+    await page.fill("#search", typed);
+    await page.keyboard.press("Enter");
+  };
+  for (const [typed, found] of [
+    ["statefulsets/orders-primary -n shop", "orders-primary"],
+    ["Archive everything -n bulk", "everything"],
+  ]) {
+    await search(typed, PAGES.guards);
+    await page.waitForSelector(`main h1 >> text=${found}`);
+    await page.waitForSelector("main [aria-label=View]");
+  }
+  await search("deploy/web", "?page=guards&in=billing,shop");
+  await page.waitForFunction(() => location.search.includes("ns=shop"));
+  await search("deploy/absent", "?page=guards&in=billing,shop");
+  await page.waitForSelector("text=There is no such object in billing or shop.");
+  await search("nonsense/web", PAGES.guards);
+  await page.waitForSelector("text=The cluster serves no such kind.");
+});
 await check("an address by name becomes one by uid, on the same page", async () => {
   await page.goto(`${page.url().split("?")[0]}?page=object&${WEB}&view=tree`);
   await page.waitForSelector("[role=treegrid]");
