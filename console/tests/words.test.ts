@@ -17,10 +17,11 @@ import { BackendError } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
 import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
 import { lagsOf } from "../src/lib/coverage.ts";
-import { csv, ticks } from "../src/lib/plot.ts";
+import { ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
 import { changed, pageOf, refOf, scopeFilter } from "../src/lib/query.ts";
 import { candidates, parseSearch } from "../src/lib/search.ts";
+import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
 import { pattern, shown, stateOf, visible } from "../src/lib/words.ts";
@@ -226,6 +227,7 @@ describe("plots", () => {
   test("ticks are round", () => expect(ticks(0, 97, 4)).toEqual([0, 50]));
   test("a cell that a spreadsheet would run is a text", () => {
     expect(csv([["a,b", '"', "=1+1", -2]])).toBe(`"a,b","""",'=1+1,-2\r\n`);
+    expect(tsv([["a\tb", "a,b", "-1+1", "-"]])).toBe(`"a\tb"\ta,b\t'-1+1\t-\r\n`);
   });
   test("the rate counts each event once", () => {
     const points = rate([500, 1500, 1600], 10_000, 1000, 10);

@@ -21,15 +21,6 @@ export function ticks(from: number, to: number, most = 5): number[] {
   return found;
 }
 
-const cell = (value: string | number) => {
-  const text = `${value}`;
-  // A spreadsheet would run a text that begins like a formula.
-  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-};
-export const csv = (rows: (string | number)[][]): string =>
-  `${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
-
 export function save(name: string, data: Blob): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(data);

@@ -1,6 +1,6 @@
 // What readers do with the pages.
 
-import { assert, check, go as show, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+import { assert, BULK, check, go as show, open, PAGES, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page, errors } = await open();
 const go = (query) => show(page, query);
@@ -169,6 +169,23 @@ await check("lists say what they do not cover", async () => {
 });
 await check("a plot is exported", async () => {
   await go(PAGES.overview);
+await check("all rows of a table are copied, and not only those in sight", async () => {
+  for (const query of [PAGES.stuck, PAGES.plan, PAGES.decisions, `?page=object&${BULK}&view=table`]) {
+    await go(query);
+    await page.locator("[role=grid] [role=row] >> nth=1").waitFor();
+    if (query === PAGES.decisions) await page.keyboard.press("p");
+    await page.click("text=Copy rows");
+    await page.locator(".notice", { hasText: /[\d,]+ rows copied\./ }).waitFor();
+    const rows = (await page.evaluate(() => navigator.clipboard.readText())).trimEnd().split(/\r?\n/);
+    const grid = page.locator("[role=grid]");
+    assert(rows.length === Number(await grid.getAttribute("aria-rowcount")), `${query}: ${rows.length} rows`);
+    const titles = await grid.locator("[role=columnheader]").allInnerTexts();
+    assert(rows[0] === titles.join("\t"), `${query}: ${rows[0]}`);
+    const at = titles.findIndex((title) => ["Object", "Name"].includes(title));
+    const cell = await grid.locator("[role=row] >> nth=1").locator("[role=gridcell]").nth(at).innerText();
+    assert(rows[1].split("\t")[at] === cell, `${query}: “${cell}” is copied as “${rows[1]}”`);
+  }
+});
   const figure = page.locator("figure", { hasText: /Deletions\s+per second/ });
   await figure.locator("svg").waitFor({ state: "visible" });
   for (const kind of ["SVG", "PNG", "CSV"]) {
