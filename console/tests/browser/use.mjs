@@ -152,6 +152,8 @@ await check("the card of an object has its Events", async () => {
   const card = page.locator("section[aria-label^='Object ']");
   await card.locator("text=CollectionHeld").waitFor();
   const text = await card.innerText();
+  const sign = await card.locator("svg[aria-hidden=true] text").textContent();
+  assert(/^[A-Z][A-Za-z]{1,2}$/.test(sign), `the sign of the kind is “${sign}”`);
   assert(/held by protections\/keys by ownergraph, 1 m \d+ s ago, 3 times/.test(text.replace(/\s+/g, " ")), text);
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
