@@ -32,6 +32,7 @@ const KINDS: Record<string, [string, string]> = {
   StatefulSet: ["apps", "statefulsets"],
   Pod: ["", "pods"],
   ConfigMap: ["", "configmaps"],
+  Namespace: ["", "namespaces"],
   Secret: ["", "secrets"],
   PersistentVolumeClaim: ["", "persistentvolumeclaims"],
   Backup: ["example.com", "backups"],
@@ -63,6 +64,7 @@ export class Cluster {
     this.#oddities();
     this.orders = this.#database();
     this.#history();
+    for (const name of ["billing", "bulk", "ring", "shop"]) this.add("Namespace", "", name);
   }
 
   add(

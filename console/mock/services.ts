@@ -202,10 +202,11 @@ export function routes(cluster: Cluster) {
           meta: meta(),
         });
       },
-      async *watchDependents({ ref, maxDepth }, context) {
-        const root = wanted(ref).node.ref!.uid;
+      async *watchDependents({ ref, include, maxDepth }, context) {
+        const root = ref && wanted(ref).node.ref!.uid;
         if (faults.limit) throw refuse("too many", Code.ResourceExhausted, "TRAVERSAL_LIMIT", { limit: "200000" });
-        const all = cluster.below(root, maxDepth || 1);
+        const admitted = [...cluster.entries.values()].filter(({ node }) => within(include, node.ref!));
+        const all = root ? cluster.below(root, maxDepth || 1) : admitted.map((entry) => ({ entry, depth: 0 }));
         for (let at = 0; at < all.length; at += 500) {
           const changes = all
             .slice(at, at + 500)

@@ -8,7 +8,7 @@ import {
   OwnerStanding,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { draw } from "../src/lib/picture.ts";
-import { buildTree, edgeClass, Item, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
+import { buildTree, edgeClass, Item, level, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
 
 function item(name: string, depth: number, owner = "", more = {}): Item {
   const ref = { kind: "Pod", namespace: "shop", name, uid: name };
@@ -64,6 +64,20 @@ describe("tree", () => {
     const fold = (below: Item[]) => rowsOf(buildTree(item("root", 0), below), closed)[1]!;
     expect(fold(pods).members).toHaveLength(8);
     expect(fold(pods.slice(1)).id).toBe(fold(pods).id);
+  });
+  test("objects of a namespace get their depths from each other", () => {
+    const items = [item("pod", 0, "set"), item("set", 0, "web"), item("web", 0), item("a", 0, "b"), item("b", 0, "a")];
+    const depths = new Map(level(items).map(({ uid, depth }) => [uid, depth]));
+    expect(depths).toEqual(new Map(Object.entries({ web: 1, set: 2, pod: 3, a: 1, b: 2 })));
+    expect(rowsOf(buildTree(item("root", 0), level(items)), closed).map(({ id, level }) => [id, level])).toEqual([
+      ["root", 1],
+      ["a", 2],
+      ["b", 3],
+      ["web", 2],
+      ["set", 3],
+      ["pod", 4],
+    ]);
+    expect(level(items)[0]).toBe(level(items)[0]);
   });
   test("a filter keeps the owners of what matches, and counts the rest", () => {
     const tree = buildTree(item("root", 0), [item("a", 1, "root"), item("b", 2, "a"), item("c", 1, "root")]);

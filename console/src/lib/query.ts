@@ -65,6 +65,10 @@ export function refOf(query: URLSearchParams): ObjectRef | undefined {
   return ref.uid || ref.name ? create(ObjectRefSchema, ref) : undefined;
 }
 
+/** The namespace that an object is; empty for all others. */
+export const namespaceOf = ({ group, kind, resource, name }: ObjectRef): string =>
+  group === "" && (kind === "Namespace" || resource === "namespaces") ? name : "";
+
 /** The address of an object on a page. The scope of searches stays. */
 export function objectHref(
   page: Page,

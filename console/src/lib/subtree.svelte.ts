@@ -1,8 +1,10 @@
-// The objects below one object, live.
+// The objects below one object, or in one namespace, live.
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import {
   NodeState,
+  type WatchDependentsRequestSchema,
   type WatchDependentsResponse,
   WatchDependentsResponse_ChangeType as ChangeType,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
@@ -10,8 +12,11 @@ import type { ObjectRef, ResponseMeta } from "../generated/ownergraph/type/v1bet
 import { app } from "./app.svelte.ts";
 import { graph } from "./clients.ts";
 import { Feed } from "./feed.svelte.ts";
+import { namespaceOf } from "./query.ts";
 import { millis } from "./time.ts";
 import { Item } from "./tree.ts";
+
+type Request = MessageInitShape<typeof WatchDependentsRequestSchema>;
 
 /** The page shows many changes of one moment together: the more objects it has, the longer the moment. */
 const together = (objects: number) => Math.min(1000, 200 + objects / 20);
@@ -38,18 +43,22 @@ export class Subtree {
   /** Whether all existing objects have come since the last start. What is shown stays until then. */
   #whole = false;
 
-  constructor(ref: () => ObjectRef, depth: number) {
+  constructor(ref: () => ObjectRef, maxDepth: number) {
     this.feed = new Feed(
-      (signal) => this.#open(ref(), depth, signal),
+      (signal) => {
+        const namespace = namespaceOf(ref());
+        const request = namespace ? { include: [{ namespaces: [namespace] }] } : { ref: ref(), maxDepth };
+        return this.#open(request, signal);
+      },
       (message) => this.take(message),
     );
   }
 
-  async *#open(ref: ObjectRef, maxDepth: number, signal: AbortSignal): AsyncIterable<WatchDependentsResponse> {
+  async *#open(request: Request, signal: AbortSignal): AsyncIterable<WatchDependentsResponse> {
     // A stream without a token sends all objects, and none of those that went in between.
     if (this.#token.length === 0) this.#restart();
     try {
-      yield* graph.watchDependents({ ref, maxDepth, resumeToken: this.#token }, { signal });
+      yield* graph.watchDependents({ ...request, resumeToken: this.#token }, { signal });
     } catch (error) {
       const { code } = ConnectError.from(error);
       const isRefused = code === Code.InvalidArgument || code === Code.FailedPrecondition;

@@ -63,6 +63,35 @@ export function buildTree(root: Item, below: Iterable<Item>): Tree {
   return { root: root.uid, items, children, parent };
 }
 
+/** What was made of an item below, while its depth stays. */
+const leveled = new WeakMap<Item, Item>();
+
+/** Objects that came without depths: those without an owner among them have depth 1, and dependents one more. */
+export function level(items: Item[]): Item[] {
+  const known = new Map(items.map((item) => [item.uid, item]));
+  const isOwned = (item: Item) => item.edges.some(({ ownerUid }) => ownerUid !== item.uid && known.has(ownerUid));
+  const references = items.flatMap((item) => item.edges.map(({ ownerUid }) => ({ ownerUid, item })));
+  const below = groupBy(references, ({ ownerUid }) => ownerUid);
+  const found = new Map<string, Item>();
+  // Of objects that own each other and have no other owner, the first one stands at the top.
+  for (const top of [...items.filter((item) => !isOwned(item)), ...items]) {
+    let row = [top];
+    for (let depth = 1; row.length > 0; depth += 1) {
+      row = row.filter(({ uid }) => !found.has(uid));
+      for (const item of row) found.set(item.uid, atDepth(item, depth));
+      row = row.flatMap(({ uid }) => (below.get(uid) ?? []).map(({ item }) => item));
+    }
+  }
+  return [...found.values()];
+}
+function atDepth(item: Item, depth: number): Item {
+  const known = leveled.get(item);
+  if (known?.depth === depth) return known;
+  const made = new Item(item.uid, item.node, depth, item.edges);
+  leveled.set(item, made);
+  return made;
+}
+
 const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
 
 /** The owner under which an object stands: its controller if that is nearer to the root, so that there is no circle. */
