@@ -8,7 +8,7 @@ import {
 import { type ObjectRef, PropagationPolicy } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { paged } from "./asked.svelte.ts";
 import { graph } from "./clients.ts";
-import { count } from "./time.ts";
+import { count, counted } from "./time.ts";
 
 export type Policy = "Background" | "Foreground" | "Orphan";
 export const POLICIES: { name: Policy; value: PropagationPolicy; sentence: string }[] = [
@@ -52,7 +52,7 @@ export async function planOf(ref: ObjectRef, policy: Policy, signal: AbortSignal
   return { first, entries: all, more };
 }
 
-/** Why a plan is not certain, as sentences. */
+/** Why a plan is not certain, as sentences: the back end refuses the deletion then, as the command does. */
 export function doubts({ meta, undecidedBy, missingUids, redactedCount, totals }: PreviewDeletionResponse): string[] {
   const said: string[] = [];
   const unseen = new Set(
@@ -68,6 +68,8 @@ export function doubts({ meta, undecidedBy, missingUids, redactedCount, totals }
     );
   const of = (effect: Effect) =>
     totals.filter((total) => total.effect === effect).reduce((sum, total) => sum + total.count, 0n);
-  if (of(Effect.UNKNOWN) > 0n) said.push(`The effect on ${count(of(Effect.UNKNOWN))} objects is unknown.`);
+  const [unknown, held] = [of(Effect.UNKNOWN), of(Effect.HELD)];
+  if (unknown > 0n) said.push(`The effect on ${counted(unknown, "object")} is unknown.`);
+  if (held > 0n) said.push(`${counted(held, "object")} ${held === 1n ? "is" : "are"} held.`);
   return said;
 }

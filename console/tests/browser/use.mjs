@@ -147,7 +147,7 @@ await check("the row of the keyboard stays with its decision", async () => {
   assert((await marked()) === before, `the row was ${before} and is ${await marked()}`);
 });
 await check("a deletion needs the name, also from an address by uid", async () => {
-  await go(`?page=object&${WEB}`);
+  await go("?page=object&kind=ReplicaSet&ns=shop&name=web-7f9c");
   await page.waitForFunction(() => location.search.includes("uid="));
   await page.click("main header >> text=Plan a deletion");
   await page.click("text=Delete…");
@@ -156,10 +156,10 @@ await check("a deletion needs the name, also from an address by uid", async () =
   await page.screenshot({ path: `${shots}delete.png` });
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
-  await page.fill("dialog input[size='30']", "web");
+  await page.fill("dialog input[size='30']", "web-7f9c");
   const [request] = await Promise.all([page.waitForRequest("**/console/delete"), button.click()]);
   const { version, resource, uid } = request.postDataJSON();
-  assert(version === "v1" && resource === "deployments" && uid !== "", `${version} ${resource} ${uid}`);
+  assert(version === "v1" && resource === "replicasets" && uid !== "", `${version} ${resource} ${uid}`);
   await page.waitForFunction(() => location.search.includes("page=cascade"));
 });
 await check("the card of an object has its Events", async () => {
