@@ -54,7 +54,7 @@ export function problem(thrown: unknown): Problem {
     case "TRAVERSAL_LIMIT":
       return {
         words: `There are more than ${metadata["limit"] ?? "the limit of"} objects below this one.`,
-        next: "Reduce the depth, or begin at an object further down.",
+        next: "Begin at an object further down. The page of an object can also show a smaller depth.",
         retry: false,
       };
     case "OBJECT_NOT_FOUND":

@@ -7,6 +7,7 @@ import {
   type WatchDecisionsResponse,
 } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import { ItemKind, Outcome } from "../generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { app } from "./app.svelte.ts";
 import { decisions } from "./clients.ts";
 import type { Filter } from "./decisions.ts";
@@ -15,8 +16,11 @@ import { instant, millis } from "./time.ts";
 import { isOpen } from "./words.ts";
 
 export interface Open {
-  phase: Phase;
+  ref: ObjectRef;
   kind: string;
+  phase: Phase;
+  /** The number of the delivery; 0 before the first. */
+  attempt: number;
 }
 export interface Done {
   at: number;
@@ -40,6 +44,8 @@ function newest<T>(all: Map<string, T>, at: (one: T) => number): Map<string, T> 
 
 export class Queue {
   open = $state.raw<ReadonlyMap<string, Open>>(new Map());
+  /** Whether `open` has had all open decisions. */
+  complete = $state(false);
   /** The oldest first. */
   done = $state.raw<Done[]>([]);
   /** The times of attempts that the API server refused with 429 (Too Many Requests), the oldest first. */
@@ -91,7 +97,7 @@ export class Queue {
       if (event.report?.outcome === Outcome.THROTTLED)
         this.#throttled.set(`${decisionId} ${event.attempt}`, instant(event.eventTime) ?? app.clock);
       if (phase === Phase.CONFIRMED && event.kind === ItemKind.DELETE) this.#end(event, target);
-      if (isOpen(phase)) this.#open.set(decisionId, { phase, kind: target.kind });
+      if (isOpen(phase)) this.#open.set(decisionId, { ref: target, kind: target.kind, phase, attempt: event.attempt });
       else this.#open.delete(decisionId);
     }
     this.#show();
@@ -115,7 +121,10 @@ export class Queue {
   #show(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      if (this.#whole) this.open = new Map(this.#open);
+      if (this.#whole) {
+        this.complete = true;
+        this.open = new Map(this.#open);
+      }
       this.#done = newest(this.#done, ({ at }) => at);
       this.done = [...this.#done.values()];
       this.#throttled = newest(this.#throttled, (at) => at);

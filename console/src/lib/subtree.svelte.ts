@@ -30,6 +30,8 @@ export class Subtree {
   items = $state.raw<Item[]>([]);
   /** Whether `items` has all existing objects. */
   complete = $state(false);
+  /** The graph has neither the object nor a reference to it. */
+  absent = $state(false);
   meta = $state.raw<ResponseMeta>();
   redacted = $state(0);
   /** Objects that changed within the last second. */
@@ -61,6 +63,7 @@ export class Subtree {
       yield* graph.watchDependents({ ...request, resumeToken: this.#token }, { signal });
     } catch (error) {
       const { code } = ConnectError.from(error);
+      if (code === Code.NotFound) this.absent = true;
       const isRefused = code === Code.InvalidArgument || code === Code.FailedPrecondition;
       if (!isRefused || this.#token.length === 0) throw error;
       this.#token = new Uint8Array();
@@ -74,6 +77,7 @@ export class Subtree {
   }
 
   take({ event, resumeToken, meta }: WatchDependentsResponse): number | void {
+    this.absent = false;
     if (meta) this.meta = meta;
     if (resumeToken.length > 0) this.#token = new Uint8Array(resumeToken);
     switch (event.case) {
