@@ -24,7 +24,7 @@ import { candidates, parseSearch } from "../src/lib/search.ts";
 import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
-import { pattern, shown, stateOf, visible } from "../src/lib/words.ts";
+import { agreement, pattern, shown, stateOf, visible } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
 function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
@@ -297,4 +297,13 @@ test("YAML quotes what has a meaning of its own", () => {
   expect(text).toContain('namespace: "on"');
   expect(text).toContain('note: "a: b\\n<b>"');
   expect(text).toContain('hidden: "a\\u202eb"');
+});
+
+test("the agreed share is rounded down, and counts where the other collector was first", () => {
+  const share = (agreed: bigint, theirsFirst: bigint, comparable: bigint) =>
+    agreement({ agreed, theirsFirst, comparable });
+  expect(share(50n, 50n, 100n)).toEqual([100n, "100.00 %"]);
+  expect(share(49_998n, 0n, 50_000n)).toEqual([49_998n, "99.99 %"]);
+  expect(share(99_996n, 0n, 100_000n)[1]).toBe("99.99 %");
+  expect(share(0n, 0n, 0n)).toEqual([0n, "-"]);
 });

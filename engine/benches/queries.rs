@@ -183,6 +183,7 @@ fn world(objects: usize) -> (Leader, usize) {
         group_resource: collection(),
         kind: "Secret".into(),
         version: "v1".into(),
+        other_versions: Vec::new(),
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

@@ -156,6 +156,7 @@ fn served(resource: &str) -> ServedKind {
         group_resource: GroupResource { group: group.into(), resource: resource.into() },
         kind: kind.into(),
         version: "v1".into(),
+        other_versions: Vec::new(),
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

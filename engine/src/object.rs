@@ -497,6 +497,9 @@ pub struct ServedKind {
     pub kind: Name,
     /// The preferred version, used for lists, watches and writes.
     pub version: Name,
+    /// The other served versions.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub other_versions: Vec<Name>,
     pub namespaced: bool,
     pub access: Access,
     pub backend: Backend,
@@ -504,6 +507,13 @@ pub struct ServedKind {
     pub deletable: bool,
     /// Its singular and short names, in lower case.
     pub names: Vec<Name>,
+}
+
+impl ServedKind {
+    /// Whether the API server serves this version of the kind.
+    pub(crate) fn has_version(&self, version: &str) -> bool {
+        *self.version == *version || self.other_versions.iter().any(|other| **other == *version)
+    }
 }
 
 /// How a kind's objects can be read.

@@ -38,7 +38,8 @@ pub use audited::{Audited, AuditedVerb, USER_MAX};
 pub use class::{CLASSES, Class, Outcome};
 pub use tally::{Counts, Row};
 
-pub(crate) use change::{Change, Open, Owner, removed_uids};
+use change::Late;
+pub(crate) use change::{Change, Deed, Open, Owner};
 pub(crate) use class::{Actor, Case, Finding};
 pub(crate) use log::Log;
 use tally::Tally;
@@ -65,7 +66,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// The longest wait for facts as of a change. Collections without changes report their position once a minute.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 /// The longest wait for the audited request of a change.
-pub(crate) const AUDITED_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const AUDITED_WITHIN: Duration = Duration::from_secs(45);
 
 /// A decision without its change, or a change without its decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,7 +234,8 @@ impl Parity {
         match self.open.get(&uid) {
             Some(known) if known.action == open.action => {
                 (open.since, open.is_own_change, open.late) = (known.since, known.is_own_change, known.late);
-                if known.removes != open.removes {
+                open.is_premature |= known.is_premature;
+                if (&known.removes, known.orphans) != (&open.removes, open.orphans) {
                     let replaced = known.clone();
                     self.passed(now, uid.clone(), Open { late: None, ..replaced });
                 }
@@ -307,23 +309,18 @@ impl Parity {
     /// The decision about an object that a change belongs to, and whether the change carries it out. If the open decision
     /// is another one, a decision counts that was withdrawn, replaced or followed in part just before, because the other
     /// collector may have acted on the same facts.
-    pub(crate) fn decision(
-        &mut self,
-        now: Time,
-        uid: &Uid,
-        action: ActionKind,
-        removed: &[Uid],
-    ) -> (Option<Open>, bool) {
+    pub(crate) fn decision(&mut self, now: Time, uid: &Uid, deed: &Deed) -> (Option<Open>, bool) {
         let open = self.open.get(uid);
-        if open.is_some_and(|open| open.covers(action, removed)) {
+        if open.is_some_and(|open| open.covers(deed)) {
             return (open.cloned(), true);
         }
-        let is_it =
-            |(at, of, past): &(Time, Uid, Open)| of == uid && past.covers(action, removed) && now.since(*at) <= YOUNG;
+        let is_it = |(at, of, past): &(Time, Uid, Open)| of == uid && past.covers(deed) && now.since(*at) <= YOUNG;
         let place = self.past.iter().rposition(is_it);
-        let Some((_, _, past)) = place.and_then(|place| self.past.remove(place)) else { return (open.cloned(), false) };
+        let Some((at, _, past)) = place.and_then(|place| self.past.remove(place)) else {
+            return (open.cloned(), false);
+        };
         if past.is_withdrawn {
-            self.tally.take_back(|counts| &mut counts.withdrawn);
+            self.tally.take_back(at, |counts| &mut counts.withdrawn);
         }
         (Some(past), true)
     }
@@ -345,14 +342,14 @@ impl Parity {
     pub(crate) fn changed(&mut self, now: Time, change: Change) -> Option<Change> {
         if change.follows {
             let uid = &change.target.uid;
-            let removed = removed_uids(&change.owners);
-            if self.open.get(uid).is_some_and(|open| open.covers(change.action, &removed))
+            if self.open.get(uid).is_some_and(|open| open.covers(&change.deed))
                 && let Some(open) = self.open.remove(uid)
                 && open.action == ActionKind::RemoveOwnerReferences
             {
                 self.passed(now, uid.clone(), Open { late: None, ..open });
             }
-            if !self.is_audited() {
+            if !self.is_audited() && change.is_plain() {
+                self.take_back_late(&change);
                 self.agreed(now, &change);
                 return None;
             }
@@ -401,19 +398,19 @@ impl Parity {
             self.tally.add(now, |counts| counts.theirs_first += 1);
             return self.tally.row(&change.target, |row| row.agreed += 1);
         };
-        if let Some(late) = open.late {
-            self.take_back(late, &change.target);
-        }
         let delay = change.at.since(open.since);
         self.tally.add(now, |counts| counts.agree(delay, open.late.is_some()));
         self.tally.row(&change.target, |row| row.agreed += 1);
     }
 
-    /// Takes a disagreement back, because the change came after all. The list may have dropped it already.
-    fn take_back(&mut self, (number, class): (u64, Class), target: &ObjectRef) {
+    /// Takes the disagreement about a late decision back, because the change came after all. The list may have dropped
+    /// the disagreement already.
+    fn take_back_late(&mut self, change: &Change) {
+        let followed = change.decided.as_ref().filter(|_| change.follows);
+        let Some(Late { number, class, at }) = followed.and_then(|open| open.late) else { return };
         self.kept_mut(class).remove(&number);
-        self.tally.take_back(|counts| &mut counts.ours_only[class as usize]);
-        self.tally.row(target, |row| row.take_back(class));
+        self.tally.take_back(at, |counts| &mut counts.ours_only[class as usize]);
+        self.tally.row(&change.target, |row| row.take_back(class));
     }
 
     fn kept_mut(&mut self, class: Class) -> &mut BTreeMap<u64, Box<Disagreement>> {
@@ -422,24 +419,24 @@ impl Parity {
 
     /// Counts a judged change. Returns the disagreement if it is one.
     pub(crate) fn judged(&mut self, now: Time, change: Change, finding: Finding) -> Option<Box<Disagreement>> {
+        self.take_back_late(&change);
+        if self.is_audited() && change.audited.is_none() {
+            self.tally.add(now, |counts| counts.without_request += 1);
+        }
         match finding {
             Finding::Agreed => self.agreed(now, &change),
             Finding::Unattributed => {
-                let followed = change.decided.as_ref().filter(|_| change.follows);
-                if let Some(late) = followed.and_then(|open| open.late) {
-                    self.take_back(late, &change.target);
-                }
                 self.tally.add(now, |counts| counts.unattributed += 1);
                 self.tally.row(&change.target, |row| row.unattributed += 1);
             }
             Finding::TheirsOnly(class) => {
-                let Change { target, action, at, version, owners, owner_count, decided, audited, .. } = change;
+                let Change { target, deed, at, version, owners, owner_count, decided, audited, .. } = change;
                 return Some(self.disagree(now, |number| Disagreement {
                     number,
                     outcome: Outcome::TheirsOnly,
                     class,
                     target,
-                    action,
+                    action: deed.action,
                     decided: decided.map(|open| open.action),
                     at,
                     version,
@@ -473,7 +470,7 @@ impl Parity {
     ) -> Box<Disagreement> {
         let kept = self.disagree(now, disagreement);
         if let Some(open) = self.open.get_mut(uid) {
-            open.late = Some((kept.number, kept.class));
+            open.late = Some(Late { number: kept.number, class: kept.class, at: now });
         }
         kept
     }

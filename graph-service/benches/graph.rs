@@ -176,6 +176,7 @@ fn leader() -> Leader {
             group_resource: GroupResource { group: group.into(), resource: resource.into() },
             kind: kind.into(),
             version: version.into(),
+            other_versions: Vec::new(),
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

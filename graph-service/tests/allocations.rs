@@ -71,6 +71,7 @@ fn leader() -> Leader {
             group_resource: collection.clone(),
             kind: "Pod".into(),
             version: "v1".into(),
+            other_versions: Vec::new(),
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

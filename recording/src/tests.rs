@@ -77,6 +77,7 @@ fn story(dependents: usize) -> Vec<Round> {
             group_resource: collection(resource),
             kind: kind.into(),
             version: "v1".into(),
+            other_versions: Vec::new(),
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -14,7 +14,7 @@ use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, ListDisagreementsRequest};
 use proto::r#type::v1beta1::ObjectFilter;
 pub(super) use report::summary;
-use report::{Report, is_empty, unknown};
+use report::{Report, is_empty, needs_a_look};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -49,13 +49,13 @@ pub(super) async fn run(flags: Parity) -> Answered {
         let begin = numbers.since.map_or(0, |since| since.seconds.saturating_sub(BEFORE_S));
         disagreements.retain(|event| event.event_time.is_some_and(|at| at.seconds >= begin));
     }
-    let has_unknown = unknown(&numbers) > 0;
+    let needs_a_look = needs_a_look(&numbers);
     let report = Report { numbers, disagreements, narrowed, flags: flags_again, now: now() };
     write(&session, &report)?;
     if is_empty(&report.numbers) {
         session.note(report::NOTHING_YET);
     }
-    Ok(if has_unknown { Ending::Findings } else { Ending::Fine })
+    Ok(if needs_a_look { Ending::Findings } else { Ending::Fine })
 }
 
 /// What the list of disagreements is narrowed to, in words.

@@ -131,6 +131,12 @@ function phrase(names: Record<number, string | undefined>, value: number): strin
 export const cause = (of: Cause): string => (of === Cause.UNSPECIFIED ? "-" : phrase(Cause as never, of));
 export const action = (of: ItemKind): string => (of === ItemKind.UNSPECIFIED ? "-" : phrase(ItemKind as never, of));
 export const guardKind = (of: Guard_Kind): string => phrase(Guard_Kind as never, of);
+/** The decisions that agree, and their share in percent. It is rounded down: with a disagreement, it is never 100 %. */
+export function agreement(of: { agreed: bigint; theirsFirst: bigint; comparable: bigint }): [bigint, string] {
+  const agreed = of.agreed + of.theirsFirst;
+  if (of.comparable === 0n) return [agreed, "-"];
+  return [agreed, `${(Number((agreed * 10_000n) / of.comparable) / 100).toFixed(2)} %`];
+}
 export const disagreement = (of: Disagreement_Class): string => phrase(Disagreement_Class as never, of);
 
 /**

@@ -6,6 +6,7 @@ fn kind(access: Access, backend: Backend) -> ServedKind {
         group_resource: GroupResource { group: "g".into(), resource: "things".into() },
         kind: "Thing".into(),
         version: "v1".into(),
+        other_versions: alloc::vec::Vec::new(),
         namespaced: true,
         access,
         backend,

@@ -77,6 +77,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 group_resource: GroupResource { group: "".into(), resource: "things".into() },
                 kind: "Thing".into(),
                 version: "v1".into(),
+                other_versions: Vec::new(),
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,

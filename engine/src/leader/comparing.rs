@@ -6,21 +6,21 @@
 
 use super::closing::Left;
 use super::{Event, Leader, Timer};
-use crate::coverage::KindId;
-use crate::evidence::Proof;
-use crate::graph::{Coordinates, Known, NodeId};
+use crate::graph::NodeId;
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
-    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
-    Parity, SETTLED_WITHIN, YOUNG, removed_uids,
+    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
+    Parity, SETTLED_WITHIN, YOUNG,
 };
-use crate::verdict::{Standing, own_hold, standing, standings};
+use crate::verdict::{Standing, own_hold, standings};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
-use crate::work::{Action, ActionKind};
+use crate::work::{Action, ActionKind, PropagationPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
+
+mod facts;
 
 /// Time between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -78,51 +78,19 @@ impl Leader {
             }
             Action::Delete { .. } | Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => [].into(),
         };
-        Some(Open::new(action.kind(), removes, self.cx.now, self.follows_own_change(uid)))
-    }
-
-    /// Whether the known state of an object is newer than that of all its owners, so that the decision follows from a
-    /// change of the object.
-    fn follows_own_change(&self, uid: &Uid) -> bool {
-        let graph = self.world.graph();
-        let Some(node) = graph.primary(uid).map(|id| graph.node(id)) else { return false };
-        let Some(version) = node.resource_version() else { return false };
-        let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
-        owners.peek().is_some()
-            && owners.all(|owner| {
-                let last = match owner.known() {
-                    Known::Absent(proof) => {
-                        let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
-                        buried.and_then(|gone| gone.deleted.clone()).or(proof.version().cloned())
-                    }
-                    Known::Observed | Known::Read { .. } => owner.resource_version(),
-                    Known::Virtual { .. } => None,
-                };
-                self.world.coverage().is_same_store(node.kind(), owner.kind())
-                    && last.is_some_and(|last| last.is_before(&version))
-            })
-    }
-
-    /// Whether neither an object nor one of its owners has changed since the comparison began. The end of an owner that
-    /// was never seen is older.
-    fn is_earlier(&self, id: NodeId) -> bool {
-        let (graph, coverage) = (self.world.graph(), self.world.coverage());
-        let node = graph.node(id);
-        let is_earlier = |kind: KindId, version: Option<&ResourceVersion>| {
-            coverage.kind(kind).is_in_main_store() && version.is_some_and(|version| self.parity.is_earlier(version))
+        let orphans = match action {
+            Action::Delete { propagation_policy, .. } => *propagation_policy == PropagationPolicy::Orphan,
+            Action::RemoveFinalizer { finalizer } => **finalizer == *ORPHAN_FINALIZER,
+            Action::RemoveOwnerReferences { .. } | Action::UnblockOwnerReferences { .. } => false,
         };
-        is_earlier(node.kind(), node.resource_version().as_ref())
-            && node.owners().map(|owner| graph.node(owner)).all(|owner| match owner.known() {
-                Known::Observed | Known::Read { .. } => is_earlier(owner.kind(), owner.resource_version().as_ref()),
-                Known::Absent(Proof::WatchDeleted { resource_version }) => {
-                    is_earlier(owner.kind(), Some(resource_version))
-                }
-                Known::Absent(_) => match self.world.tombstones().get(self.cx.now, &owner.uid()) {
-                    Some(gone) => is_earlier(owner.kind(), gone.deleted.as_ref()),
-                    None => true,
-                },
-                Known::Virtual { .. } => false,
-            })
+        let is_premature = action.kind() == ActionKind::RemoveFinalizer
+            && self.world.graph().primary(uid).is_some_and(|id| {
+                let node = self.world.graph().node(id);
+                if orphans { node.dependent_count() > 0 } else { node.blocking_count() > 0 }
+            });
+        let mut open = Open::new(action.kind(), removes, self.cx.now);
+        (open.orphans, open.is_premature, open.is_own_change) = (orphans, is_premature, self.follows_own_change(uid));
+        Some(open)
     }
 
     /// Takes a withdrawn decision.
@@ -132,8 +100,9 @@ impl Leader {
         }
     }
 
-    /// Compares a known object with its next state, before the graph takes that state.
-    pub(super) fn compare_change(&mut self, id: NodeId, next: &Object) {
+    /// Compares a known object with its next state, before the graph takes that state. Between the two, there may be
+    /// others if it is not `watched`.
+    pub(super) fn compare_change(&mut self, id: NodeId, next: &Object, watched: bool) {
         if !self.cx.compares() {
             return;
         }
@@ -164,20 +133,22 @@ impl Leader {
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
         let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
+        let orphans = watched.then_some(facts.has_finalizer(ORPHAN_FINALIZER));
+        let of = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
         if !was_terminating && facts.terminating && any_owner {
-            self.compare(id, ActionKind::Delete, version.clone(), &[]);
+            self.compare(id, ActionKind::Delete, version.clone(), &[], orphans);
         }
         if stops_waiting {
             self.parity.stops_waiting(self.cx.now, &next.uid);
         }
         if loses_finalizer {
-            self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[]);
+            self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[], of);
         }
         if !removed.is_empty() {
-            self.compare(id, ActionKind::RemoveOwnerReferences, version.clone(), &removed);
+            self.compare(id, ActionKind::RemoveOwnerReferences, version.clone(), &removed, None);
         }
         if unblocked {
-            self.compare(id, ActionKind::UnblockOwnerReferences, version, &[]);
+            self.compare(id, ActionKind::UnblockOwnerReferences, version, &[], None);
         }
     }
 
@@ -214,32 +185,48 @@ impl Leader {
             return;
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
-        if node.deletes_dependents() || node.orphans_dependents() {
-            self.compare(id, ActionKind::RemoveFinalizer, deleted.clone(), &[]);
+        let (deletes, orphans) = (node.deletes_dependents(), node.orphans_dependents());
+        if deletes || orphans {
+            let of = (deletes != orphans).then_some(orphans);
+            self.compare(id, ActionKind::RemoveFinalizer, deleted.clone(), &[], of);
         } else if !node.is_terminating() && any_owner {
-            self.compare(id, ActionKind::Delete, deleted.clone(), &[]);
+            // A deletion that orphans marks the object before.
+            let orphans = deleted.is_some().then_some(false);
+            self.compare(id, ActionKind::Delete, deleted.clone(), &[], orphans);
         }
         // The object went before the decision about it could be followed.
         self.parity.withdrawn(self.cx.now, &uid);
     }
 
-    /// Takes a change of an object. `removed` are the indices of the references that it removes.
-    fn compare(&mut self, id: NodeId, action: ActionKind, version: Option<ResourceVersion>, removed: &[usize]) {
+    /// Takes a change of an object. `removed` are the indices of the references that it removes, and `orphans` is as in
+    /// [`Deed`].
+    fn compare(
+        &mut self,
+        id: NodeId,
+        action: ActionKind,
+        version: Option<ResourceVersion>,
+        removed: &[usize],
+        orphans: Option<bool>,
+    ) {
         let (graph, coverage) = (self.world.graph(), self.world.coverage());
         let node = graph.node(id);
         let uid = node.uid();
         let target = self.world.object_ref(id);
         let views = self.world.first_edges(id, OWNERS_MAX);
         let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
-        let owner = |(at, (view, standing))| Owner { view, standing, later: None, removed: removed.contains(&at) };
+        let owner = |(at, (view, standing)): (usize, (EdgeView, Standing))| {
+            let waited = self.parity.has_waited(self.cx.now, &view.owner.uid);
+            Owner { view, standing, later: None, removed: removed.contains(&at), waited }
+        };
         let owners: Vec<Owner> = owners.map(owner).collect();
-        let uids = removed_uids(&owners);
+        let removed = owners.iter().filter(|owner| owner.removed).map(|owner| owner.view.reference.uid.clone());
+        let deed = Deed { action, removed: removed.collect(), orphans };
         let is_guarded = || self.holding().on(&target).any(|hold| matches!(hold, Hold::Guard(_)));
-        let orphans = || owners.iter().any(|owner| owner.removed && owner.standing == Standing::Orphaning);
+        let removes_orphaned = || owners.iter().any(|owner| owner.removed && owner.standing == Standing::Orphaning);
         // As `Holding::first` holds decisions.
         let was_held = match action {
             ActionKind::Delete => own_hold(graph, node).is_some() || is_guarded(),
-            ActionKind::RemoveOwnerReferences => orphans() && is_guarded(),
+            ActionKind::RemoveOwnerReferences => removes_orphaned() && is_guarded(),
             ActionKind::RemoveFinalizer | ActionKind::UnblockOwnerReferences => false,
         };
         let owner_count = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
@@ -247,20 +234,26 @@ impl Leader {
         let was_terminating = node.is_terminating();
         let (decided, follows) = match was_held {
             true => (None, false),
-            false => self.parity.decision(self.cx.now, &uid, action, &uids),
+            false => self.parity.decision(self.cx.now, &uid, &deed),
         };
-        let is_uncompared = || self.queued(&uid).is_some_and(|queued| queued.covers(action, &uids));
+        // Of an object whose owner ended after the change, the owner's end was seen first.
+        let decides = |owner: &&Owner| action == ActionKind::Delete || owner.removed;
+        let lived = |owner: &Owner| self.stood_at(&target, version.as_ref(), owner) == Some(Standing::Solid);
+        let follows = follows && !owners.iter().filter(decides).any(lived);
+        let is_uncompared = || self.queued(&uid).is_some_and(|queued| queued.covers(&deed));
         if decided.is_none() && !was_held && is_uncompared() {
             // The decision is beyond the bound on open ones, or its comparison has ended.
             return;
         }
         let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
-        let solid = || owners.iter().filter(|owner| owner.standing == Standing::Solid);
-        let has_waited = |owner: &Owner| self.parity.has_waited(self.cx.now, &owner.view.owner.uid);
-        let waited_before = action == ActionKind::Delete && solid().all(has_waited);
+        let has_orphaning_finalizer = self.world.graph().node(id).has_finalizer(ORPHAN_FINALIZER);
+        // The rule for a dependent of a waiting owner depends on the dependents of that dependent.
+        let is_by_rule = orphans.is_none_or(|orphans| orphans == has_orphaning_finalizer)
+            || owners.iter().any(|owner| owner.standing == Standing::Waiting);
+        let awaited = if action == ActionKind::RemoveFinalizer { self.awaited(id, orphans) } else { Vec::new() };
         let change = Change {
             target,
-            action,
+            deed,
             at: self.cx.now,
             version,
             owners,
@@ -270,8 +263,9 @@ impl Leader {
             was_undecided,
             was_held,
             was_terminating,
+            is_by_rule,
             shed_before,
-            waited_before,
+            awaited,
             audited: None,
         };
         if was_held {
@@ -328,12 +322,14 @@ impl Leader {
     /// Judges a change. Returns the change if it has to wait. `early` changes do not wait.
     fn judge_change(&mut self, mut change: Change, early: bool) -> Option<Change> {
         let age = self.cx.now.since(change.at);
+        let is_last = early || age >= AUDITED_WITHIN;
         if self.parity.is_audited() && change.audited.is_none() {
-            change.audited = self.parity.log_mut().take(&change);
+            change.audited = self.parity.log_mut().take(&change, is_last);
         }
         let settled: Vec<(Standing, bool)> =
             change.owners.iter().map(|owner| (self.standing_at(&change, owner), owner.removed)).collect();
-        let has_dependents = change.action == ActionKind::RemoveFinalizer && self.has_dependents(&change.target.uid);
+        let action = change.deed.action;
+        let has_dependents = action == ActionKind::RemoveFinalizer && self.has_dependents(&change.target.uid);
         let open_question = |&(standing, _): &(Standing, bool)| {
             standing == Standing::Unverified(Undecided::OwnerUnverified)
                 || standing == Standing::Unverified(Undecided::CollectionUnsynced)
@@ -342,14 +338,22 @@ impl Leader {
         if unsettled && age < SETTLED_WITHIN && !early {
             return Some(change);
         }
-        if self.parity.is_audited() && change.audited.is_none() && age < AUDITED_WITHIN && !early {
+        if self.parity.is_audited() && change.audited.is_none() && !is_last {
             return Some(change);
         }
+        let differs = change.decided.as_ref().is_some_and(|open| {
+            open.action == action && change.deed.orphans.is_some_and(|orphans| orphans != open.orphans)
+        });
+        let solid = || settled.iter().zip(&change.owners).filter(|((standing, _), _)| *standing == Standing::Solid);
+        let waited_before = solid().next().is_some() && solid().all(|(_, owner)| owner.waited);
         let finding = Case {
-            action: change.action,
+            action,
             actor: change.audited.as_ref().map_or(Actor::Unknown, |(actor, ..)| *actor),
             decided: change.decided.as_ref().map(|open| open.action),
             follows: change.follows,
+            is_premature: change.decided.as_ref().is_some_and(|open| open.is_premature),
+            differs,
+            is_by_rule: change.is_by_rule,
             was_undecided: change.was_undecided,
             was_held: change.was_held,
             was_terminating: change.was_terminating,
@@ -357,12 +361,13 @@ impl Leader {
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             shed_before: change.shed_before,
-            waited_before: change.waited_before,
+            waited_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;
                 change.owners.iter().any(|owner| is_it(owner) && self.is_elsewhere(&owner.view))
             }),
             has_dependents,
+            has_old_dependents: change.awaited.iter().any(|dependent| self.has_owner(dependent, &change.target.uid)),
             too_many: change.owner_count > change.owners.len(),
         }
         .finding();
@@ -370,97 +375,6 @@ impl Leader {
             self.cx.event(Event::Disagreed(disagreement));
         }
         None
-    }
-
-    /// The standing of a reference as of the version of a change.
-    fn standing_at(&self, change: &Change, owner: &Owner) -> Standing {
-        // A second deletion with another policy moves an owner that waits.
-        if let Some(later) = owner.later {
-            return later;
-        }
-        // What is seen after the change takes nothing else of these back.
-        if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
-            return owner.standing;
-        }
-        let unverified = Standing::Unverified(Undecided::OwnerUnverified);
-        let (graph, coverage) = (self.world.graph(), self.world.coverage());
-        let known = |object: &ObjectRef| coverage.known(&object.group, &object.kind);
-        let (Some(dependent), Some(kind)) = (known(&change.target), known(&owner.view.owner)) else {
-            return Standing::Unverified(Undecided::OwnerKindUnresolved);
-        };
-        let entry = coverage.kind(kind);
-        let object = &owner.view.owner;
-        let comparable = change.version.as_ref().filter(|_| coverage.is_same_store(dependent, kind));
-        let has_reached = match comparable {
-            Some(version) => entry.has_reached(version),
-            None => entry.is_synced() && entry.progress().is_some_and(|at| at >= change.at),
-        };
-        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        let gone = self.world.tombstones().get(self.cx.now, &object.uid);
-        let gone = gone.filter(|gone| is_same_place(&gone.object, object));
-        if let Some(id) = graph.find(&object.uid, &at) {
-            let node = graph.node(id);
-            let now = standing(graph, coverage, (dependent, &change.target.namespace), node);
-            match now {
-                Standing::Solid if !has_reached => return unverified,
-                Standing::Unverified(Undecided::OwnerUnverified) => {}
-                // The owner may have gone after the change.
-                Standing::Dangling if gone.is_some() => {}
-                Standing::Solid
-                | Standing::Dangling
-                | Standing::Waiting
-                | Standing::Orphaning
-                | Standing::Unverified(_)
-                | Standing::InvalidScope => return now,
-            }
-        }
-        if graph.has_orphaned(&object.uid) {
-            return Standing::Orphaning;
-        }
-        if let Some(gone) = gone {
-            if gone.orphaned_dependents {
-                return Standing::Orphaning;
-            }
-            let before = |deleted: &ResourceVersion| comparable.is_none_or(|at| deleted.is_before(at));
-            return match &gone.deleted {
-                Some(deleted) if !before(deleted) && gone.deleted_dependents => Standing::Waiting,
-                Some(deleted) if !before(deleted) => Standing::Solid,
-                _ => Standing::Dangling,
-            };
-        }
-        if entry.served().is_none() {
-            return Standing::Unverified(Undecided::OwnerKindUnresolved);
-        }
-        // The collection shows every object as of the change, and does not show the owner.
-        let is_complete = has_reached && entry.is_synced() && !entry.is_aggregated();
-        if is_complete { Standing::Dangling } else { unverified }
-    }
-
-    /// Whether an object in deletion, or one that has gone, still has dependents that its finalizer waits for.
-    fn has_dependents(&self, uid: &Uid) -> bool {
-        let graph = self.world.graph();
-        let orphans = graph.has_orphaned(uid);
-        graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| {
-            let orphans = orphans || node.orphans_dependents();
-            if orphans { node.dependent_count() > 0 } else { node.blocking_count() > 0 }
-        })
-    }
-
-    /// Whether a reference has the uid of an object with other coordinates, which may be gone.
-    fn is_elsewhere(&self, reference: &EdgeView) -> bool {
-        use OwnerStanding::{CoordinatesMismatch, InvalidScope, WrongNamespace};
-        let uid = &reference.owner.uid;
-        let gone = self.world.tombstones().get(self.cx.now, uid).map(|gone| gone.object.clone());
-        let observed = self.world.best_known(uid).filter(|&id| self.world.graph().node(id).is_observed());
-        matches!(reference.standing, CoordinatesMismatch | InvalidScope | WrongNamespace)
-            || gone.is_some_and(|gone| !is_same_place(&gone, &reference.owner))
-            || observed.is_some_and(|id| !is_same_place(&self.world.object_ref(id), &reference.owner))
-    }
-
-    /// Whether objects refer to the uid of this object under other coordinates.
-    fn is_claimed_elsewhere(&self, id: NodeId) -> bool {
-        let graph = self.world.graph();
-        graph.few_by_uid(&graph.node(id).uid()).any(|claim| claim != id && graph.node(claim).dependent_count() > 0)
     }
 
     /// Reports a decision that the other collector did not follow in time.
@@ -474,15 +388,26 @@ impl Leader {
         }
         let owners = self.world.first_edges(id, OWNERS_MAX);
         let has = |standing: OwnerStanding| owners.iter().any(|owner| owner.standing == standing);
+        let (graph, coverage) = (self.world.graph(), self.world.coverage());
         let other_version = || {
-            let (graph, coverage) = (self.world.graph(), self.world.coverage());
             graph.node(id).references().any(|reference| {
                 let kind = coverage.kind(graph.node(reference.owner()).kind());
-                kind.served().is_some_and(|served| reference.to_owned().version() != &*served.version)
+                kind.served().is_some_and(|served| !served.has_version(reference.to_owned().version()))
             })
         };
+        // No difference by design deletes an object, or removes a reference, because of an owner that lives.
+        let decides = |edge: &EdgeView| match &draft.action {
+            Action::RemoveOwnerReferences { owner_uids, entries } => {
+                owner_uids.contains(&edge.reference.uid) || entries.contains(&edge.reference)
+            }
+            Action::Delete { .. } => true,
+            Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => false,
+        };
+        let standings = owners.iter().zip(standings(graph, coverage, graph.node(id)));
+        let mut deciding = standings.filter(|(edge, _)| decides(edge)).map(|(_, standing)| standing);
         let class = match &draft.action {
             Action::UnblockOwnerReferences { .. } => Class::Cycle,
+            _ if deciding.any(|standing| standing == Standing::Solid) => Class::Unknown,
             Action::RemoveFinalizer { .. } if self.is_claimed_elsewhere(id) => Class::OtherCoordinates,
             Action::RemoveOwnerReferences { .. } if has(OwnerStanding::Orphaning) => Class::Orphaned,
             Action::RemoveOwnerReferences { .. }
@@ -491,7 +416,12 @@ impl Leader {
                 Class::DroppedReference
             }
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if other_version() => Class::OtherVersion,
-            Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if open.is_own_change => Class::OwnChange,
+            _ if owners.iter().any(|edge| decides(edge) && self.is_elsewhere(edge)) => Class::OtherCoordinates,
+            Action::Delete { .. } | Action::RemoveOwnerReferences { .. }
+                if open.is_own_change || self.follows_own_change(uid) =>
+            {
+                Class::OwnChange
+            }
             _ if self.parity.log_mut().was_refused(&draft.target, open.since) => Class::Refused,
             // A finalizer waits for dependents, whose ends this does not ask about.
             Action::Delete { .. } | Action::RemoveOwnerReferences { .. } if self.is_earlier(id) => Class::Earlier,
@@ -516,9 +446,4 @@ impl Leader {
         let told = self.parity.late(self.cx.now, uid, disagreement);
         self.cx.event(Event::Disagreed(told));
     }
-}
-
-/// Whether two references name the same place.
-fn is_same_place(one: &ObjectRef, other: &ObjectRef) -> bool {
-    one.group == other.group && one.kind == other.kind && one.namespace == other.namespace && one.name == other.name
 }

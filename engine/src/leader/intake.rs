@@ -325,7 +325,7 @@ impl Leader {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
         }
         if let Some(id) = known {
-            self.compare_change(id, &object);
+            self.compare_change(id, &object, source == Source::Watch);
         }
         let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.upsert(kind, list, shown, object);

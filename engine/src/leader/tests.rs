@@ -138,6 +138,7 @@ fn served(resource: &str) -> ServedKind {
         group_resource: GroupResource { group: group.into(), resource: resource.into() },
         kind: kind.into(),
         version: "v1".into(),
+        other_versions: Vec::new(),
         namespaced,
         access: Access::Watched,
         backend: if resource == "remotes" { Backend::Aggregated } else { Backend::Main },

@@ -15,34 +15,67 @@ pub(crate) struct Open {
     pub(crate) action: ActionKind,
     /// The owners whose references it removes.
     pub(crate) removes: Arc<[Uid]>,
+    /// It orphans the dependents of the object, or removes the finalizer of an orphaning owner.
+    pub(crate) orphans: bool,
     pub(crate) since: Time,
     /// It follows from a change of the object itself, and not of an owner.
     pub(crate) is_own_change: bool,
+    /// It removes the finalizer of an owner that still has dependents to wait for.
+    pub(crate) is_premature: bool,
     /// It counts as withdrawn.
     pub(super) is_withdrawn: bool,
-    /// The disagreement that reports it, once the wait is over, and its class.
-    pub(super) late: Option<(u64, Class)>,
+    /// The disagreement that reports it, once the wait is over.
+    pub(super) late: Option<Late>,
+}
+
+/// A disagreement that reports an open decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Late {
+    pub(super) number: u64,
+    pub(super) class: Class,
+    pub(super) at: Time,
 }
 
 impl Open {
     /// A new decision. `removes` are the owners whose references it removes.
-    pub(crate) fn new(action: ActionKind, removes: Arc<[Uid]>, since: Time, is_own_change: bool) -> Open {
-        Open { action, removes, since, is_own_change, is_withdrawn: false, late: None }
+    pub(crate) fn new(action: ActionKind, removes: Arc<[Uid]>, since: Time) -> Open {
+        Open {
+            action,
+            removes,
+            orphans: false,
+            since,
+            is_own_change: false,
+            is_premature: false,
+            is_withdrawn: false,
+            late: None,
+        }
     }
 
     /// Whether a change carries the decision out, or a part of it: a collector may remove references one owner at a
-    /// time.
-    pub(crate) fn covers(&self, action: ActionKind, removed: &[Uid]) -> bool {
-        let is_part = || removed.iter().all(|uid| self.removes.contains(uid));
-        self.action == action && (action != ActionKind::RemoveOwnerReferences || is_part())
+    /// time. Deletions in background and in foreground delete the same objects, and count as the same.
+    pub(crate) fn covers(&self, deed: &Deed) -> bool {
+        let is_part = || deed.removed.iter().all(|uid| self.removes.contains(uid));
+        self.action == deed.action
+            && deed.orphans.is_none_or(|orphans| orphans == self.orphans)
+            && (deed.action != ActionKind::RemoveOwnerReferences || is_part())
     }
+}
+
+/// What a change does to its object.
+#[derive(Debug)]
+pub(crate) struct Deed {
+    pub(crate) action: ActionKind,
+    /// The owners whose references it removes.
+    pub(crate) removed: Vec<Uid>,
+    /// As in [`Open`]; `None` if the facts do not show it.
+    pub(crate) orphans: Option<bool>,
 }
 
 /// A change that looks like one of a collector.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) target: ObjectRef,
-    pub(crate) action: ActionKind,
+    pub(crate) deed: Deed,
     pub(crate) at: Time,
     /// The version that shows the change; `None` if a list without the object shows it.
     pub(crate) version: Option<ResourceVersion>,
@@ -57,12 +90,22 @@ pub(crate) struct Change {
     pub(crate) was_undecided: bool,
     pub(crate) was_held: bool,
     pub(crate) was_terminating: bool,
+    /// A collector would orphan the dependents of the object as this change does, or does not.
+    pub(crate) is_by_rule: bool,
     /// Another change removed references of the object within [`super::YOUNG`] before.
     pub(crate) shed_before: bool,
-    /// Each owner that lives stopped to wait for its dependents shortly before.
-    pub(crate) waited_before: bool,
+    /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the deletion of the object.
+    /// At most [`super::OWNERS_MAX`].
+    pub(crate) awaited: Vec<Uid>,
     /// Who made the change, with the name of the user and the audit id, once the audit log says so.
     pub(crate) audited: Option<(Actor, Name, Name)>,
+}
+
+impl Change {
+    /// Whether nothing but its user can make a followed decision something other than agreed.
+    pub(super) fn is_plain(&self) -> bool {
+        self.owner_count <= self.owners.len() && !self.decided.as_ref().is_some_and(|open| open.is_premature)
+    }
 }
 
 /// A reference of a changed object.
@@ -74,9 +117,6 @@ pub(crate) struct Owner {
     pub(crate) later: Option<Standing>,
     /// The change removes the reference.
     pub(crate) removed: bool,
-}
-
-/// The owners whose references a change removes.
-pub(crate) fn removed_uids(owners: &[Owner]) -> Vec<Uid> {
-    owners.iter().filter(|owner| owner.removed).map(|owner| owner.view.reference.uid.clone()).collect()
+    /// The owner stopped to wait for its dependents shortly before the change.
+    pub(crate) waited: bool,
 }

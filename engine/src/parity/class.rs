@@ -49,8 +49,8 @@ pub enum Class {
     DroppedReference,
     /// Intended: only blocking references inside a real cycle are unblocked.
     Cycle,
-    /// Intended: the reference names its owner by a version that is not the preferred one, which the other collector
-    /// may not resolve.
+    /// Intended: a reference names its owner by a version that the API server does not serve, and the other collector
+    /// gives up on the object.
     OtherVersion,
     /// Intended: a reference has the uid of an owner under another name, kind, namespace or scope, and the other
     /// collector takes it for a reference to that owner.
@@ -132,6 +132,13 @@ pub(crate) struct Case<'a> {
     pub(crate) decided: Option<ActionKind>,
     /// The change carries the decision out.
     pub(crate) follows: bool,
+    /// The decision was made too early: it removes the finalizer of an owner with dependents to wait for.
+    pub(crate) is_premature: bool,
+    /// The decision is of the same kind, but orphans the dependents of the object where the change does not, or the
+    /// reverse.
+    pub(crate) differs: bool,
+    /// A collector orphans the dependents of the object as the change does.
+    pub(crate) is_by_rule: bool,
     pub(crate) was_undecided: bool,
     pub(crate) was_held: bool,
     pub(crate) was_terminating: bool,
@@ -143,12 +150,14 @@ pub(crate) struct Case<'a> {
     pub(crate) is_young: bool,
     /// Another change removed references of the object shortly before.
     pub(crate) shed_before: bool,
-    /// Each owner that lives waited for its dependents shortly before.
+    /// At least one owner lives, and each of them stopped to wait for its dependents shortly before.
     pub(crate) waited_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
     pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
     pub(crate) has_dependents: bool,
+    /// One of them is older than the deletion of the object.
+    pub(crate) has_old_dependents: bool,
     pub(crate) too_many: bool,
 }
 
@@ -158,20 +167,27 @@ impl Case<'_> {
         if self.actor == Actor::Other {
             return Finding::Unattributed;
         }
-        if self.follows {
-            return Finding::Agreed;
-        }
-        if self.was_held {
-            return Finding::TheirsOnly(Class::Held);
-        }
         if self.too_many {
             return Finding::TheirsOnly(Class::TooManyReferences);
         }
+        if self.follows {
+            return if self.is_premature { Finding::TheirsOnly(Class::Unknown) } else { Finding::Agreed };
+        }
+        match self.by_standings() {
+            Finding::Agreed if self.was_held => Finding::TheirsOnly(Class::Held),
+            finding @ (Finding::Agreed | Finding::TheirsOnly(_) | Finding::Unattributed) => finding,
+        }
+    }
+
+    /// Judges a change that carries no decision out.
+    fn by_standings(&self) -> Finding {
         match self.action {
             ActionKind::UnblockOwnerReferences => Finding::TheirsOnly(Class::Cycle),
+            ActionKind::RemoveFinalizer if self.differs => Finding::TheirsOnly(Class::Unknown),
             ActionKind::RemoveFinalizer if !self.has_dependents => Finding::Agreed,
-            ActionKind::RemoveFinalizer if self.actor == Actor::Collector => Finding::TheirsOnly(Class::Timing),
-            ActionKind::RemoveFinalizer => Finding::Unattributed,
+            ActionKind::RemoveFinalizer if self.actor == Actor::Unknown => Finding::Unattributed,
+            ActionKind::RemoveFinalizer if self.has_old_dependents => Finding::TheirsOnly(Class::Unknown),
+            ActionKind::RemoveFinalizer => Finding::TheirsOnly(Class::Timing),
             ActionKind::Delete => self.deletion(),
             ActionKind::RemoveOwnerReferences => {
                 let is_of_living =
@@ -191,6 +207,8 @@ impl Case<'_> {
         let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
         let is_any = |wanted: Standing| standings.contains(&wanted);
         match weigh(&standings) {
+            Weighed::Collectable { .. } if !self.is_by_rule => self.by_facts(),
+            Weighed::Collectable { .. } if self.differs => Finding::TheirsOnly(Class::Unknown),
             Weighed::Collectable { .. } => self.same(),
             Weighed::Undecided(cause) => self.unsettled(cause),
             Weighed::Kept { .. } if is_any(Standing::Orphaning) && !is_any(Standing::Solid) => {
@@ -256,7 +274,7 @@ impl Case<'_> {
 
     /// The facts lead to the same decision. A collector that knew them already had to decide it.
     fn same(&self) -> Finding {
-        if self.facts_came || self.was_undecided {
+        if self.facts_came || self.was_undecided || self.was_held {
             return Finding::Agreed;
         }
         match self.decided {

@@ -19,6 +19,8 @@ const REQUESTS_MAX: usize = 16_384;
 const REQUEST_AGE_MAX: Duration = Duration::from_secs(SETTLED_WITHIN.as_secs() + APART_MAX.as_secs());
 /// The maximum time by which a request that changed an object precedes or follows its change in the watch.
 const APART_MAX: Duration = Duration::from_secs(30);
+/// A request that is this much later than a change in the log shows that the log has reached the change.
+const LATER: Duration = Duration::from_secs(1);
 /// Maximum number of objects with a refused request.
 const REFUSALS_MAX: usize = 16_384;
 /// The time for which a refusal is remembered: the longest wait of a decision.
@@ -35,7 +37,8 @@ pub(crate) struct Log {
     /// The last refusal of a request of the other collector.
     refusals: BTreeMap<Place, Time>,
     refused: VecDeque<(Time, Place)>,
-    fed: bool,
+    /// The time of the latest request.
+    latest: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -48,16 +51,16 @@ struct Request {
 impl Log {
     /// Whether there was a request.
     pub(super) fn is_fed(&self) -> bool {
-        self.fed
+        self.latest.is_some()
     }
 
     /// Forgets the requests of a history that is void.
     pub(super) fn forget(&mut self) {
-        *self = Log { fed: self.fed, ..Log::default() };
+        *self = Log { latest: self.latest, ..Log::default() };
     }
 
     pub(crate) fn put(&mut self, now: Time, audited: Box<Audited>) {
-        self.fed = true;
+        self.latest = self.latest.max(Some(audited.at));
         let place = (audited.collection.clone(), audited.namespace.clone(), audited.name.clone());
         let at = audited.at;
         if audited.status >= 400 {
@@ -103,11 +106,13 @@ impl Log {
     }
 
     /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the one
-    /// that is nearest in time. A deletion of the object goes before one of its collection.
-    pub(crate) fn take(&mut self, change: &Change) -> Option<(Actor, Name, Name)> {
+    /// that is nearest in time. A deletion of the object goes before one of its collection. The nearest one is known once
+    /// the log has a later request, or on the last try.
+    pub(crate) fn take(&mut self, change: &Change, is_last: bool) -> Option<(Actor, Name, Name)> {
+        let is_past = is_last || self.latest.is_some_and(|latest| latest >= change.at + LATER);
         let target = &change.target;
         let (collection, none) = (target.group_resource(), Name::from(""));
-        let is_deletion = change.action == ActionKind::Delete;
+        let is_deletion = change.deed.action == ActionKind::Delete;
         let mut places = vec![(collection.clone(), target.namespace.clone(), target.name.clone())];
         if is_deletion {
             places.push((collection.clone(), target.namespace.clone(), none.clone()));
@@ -121,7 +126,7 @@ impl Log {
                 return None;
             }
             if audited.verb == AuditedVerb::DeleteCollection {
-                return is_deletion.then_some((1, apart));
+                return (is_deletion && is_past).then_some((1, apart));
             }
             if *used || audited.uid.as_ref().is_some_and(|uid| *uid != target.uid) {
                 return None;
@@ -130,16 +135,16 @@ impl Log {
             let versions = audited.resource_version.as_ref().zip(change.version.as_ref());
             match (audited.verb, versions) {
                 (AuditedVerb::Delete, Some((one, other))) if is_deletion => (one == other).then_some((0, apart)),
-                (AuditedVerb::Delete, None) if is_deletion => Some((0, apart)),
+                (AuditedVerb::Delete, None) if is_deletion && is_past => Some((0, apart)),
                 // The removal of the last finalizer answers with the version before the deletion.
-                (AuditedVerb::Change, Some((one, other))) if change.action == ActionKind::RemoveFinalizer => {
-                    Some((u8::from(one != other), apart))
+                (AuditedVerb::Change, Some((one, other))) if change.deed.action == ActionKind::RemoveFinalizer => {
+                    (one == other || is_past).then_some((u8::from(one != other), apart))
                 }
                 // A later request may answer with the same version. The first one made it.
                 (AuditedVerb::Change, Some((one, other))) if !is_deletion => {
                     (one == other).then_some((0, audited.at.since(Time::ZERO)))
                 }
-                (AuditedVerb::Change, None) if !is_deletion => Some((0, apart)),
+                (AuditedVerb::Change, None) if !is_deletion && is_past => Some((0, apart)),
                 (AuditedVerb::Delete | AuditedVerb::DeleteCollection | AuditedVerb::Change, _) => None,
             }
         };

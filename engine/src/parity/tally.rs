@@ -34,6 +34,9 @@ pub struct Counts {
     pub withdrawn: u64,
     /// Decisions beyond the bound on open ones.
     pub not_compared: u64,
+    /// Changes that no request of the audit log belongs to, although there is a log. Facts attribute them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub without_request: u64,
     /// Agreed decisions, by the binary logarithm of their delay in milliseconds.
     delays: [u64; DELAYS],
 }
@@ -89,6 +92,7 @@ impl Counts {
         add(&mut self.unattributed, other.unattributed);
         add(&mut self.withdrawn, other.withdrawn);
         add(&mut self.not_compared, other.not_compared);
+        add(&mut self.without_request, other.without_request);
         for (sums, counts) in [
             (&mut self.ours_only[..], &other.ours_only[..]),
             (&mut self.theirs_only, &other.theirs_only),
@@ -160,11 +164,11 @@ impl Tally {
         }
     }
 
-    /// Takes one back of this number, from the newest bucket that has one.
-    pub(super) fn take_back(&mut self, number: impl Fn(&mut Counts) -> &mut u64) {
-        let mut counts = self.buckets.iter_mut().rev().map(|(_, counts)| number(counts));
-        if let Some(count) = counts.find(|count| **count > 0) {
-            *count -= 1;
+    /// Takes one back of this number, which was counted at that time.
+    pub(super) fn take_back(&mut self, at: Time, number: impl Fn(&mut Counts) -> &mut u64) {
+        if let Some((_, counts)) = self.buckets.iter_mut().rev().find(|(begun, _)| *begun <= at) {
+            let count = number(counts);
+            *count = count.saturating_sub(1);
         }
     }
 

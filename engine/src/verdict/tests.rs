@@ -27,6 +27,7 @@ fn served(word: &str) -> Option<ServedKind> {
         group_resource: GroupResource { group: "".into(), resource: resource.into() },
         kind: kind.into(),
         version: "v1".into(),
+        other_versions: Vec::new(),
         namespaced,
         access: Access::Watched,
         backend: Backend::Main,

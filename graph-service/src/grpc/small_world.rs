@@ -71,6 +71,7 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
         group_resource: collection.clone(),
         kind: "Secret".into(),
         version: "v1".into(),
+        other_versions: Vec::new(),
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

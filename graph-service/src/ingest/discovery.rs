@@ -98,13 +98,18 @@ impl View {
                     let key = GroupResource { group: name.clone(), resource: Arc::from(resource.name.as_str()) };
                     let Some(access) = access(resource, ignored.contains(&key)) else { continue };
                     // Only a current version may say that a kind cannot be listed: this is a ground for proofs.
-                    if view.kinds.contains_key(&key) || (access == Access::ReadOnly && !version.fresh) {
+                    if let Some(served) = view.kinds.get_mut(&key) {
+                        served.other_versions.push(Arc::from(version.name.as_str()));
+                        continue;
+                    }
+                    if access == Access::ReadOnly && !version.fresh {
                         continue;
                     }
                     let served = ServedKind {
                         group_resource: key.clone(),
                         kind: Arc::from(resource.kind.as_str()),
                         version: Arc::from(version.name.as_str()),
+                        other_versions: Vec::new(),
                         namespaced: resource.namespaced,
                         access,
                         backend,

@@ -58,6 +58,7 @@ mod tests {
                 group_resource: GroupResource { group: "".into(), resource: resource.into() },
                 kind: "Kind".into(),
                 version: "v1".into(),
+                other_versions: Vec::new(),
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,

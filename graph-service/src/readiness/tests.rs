@@ -17,6 +17,7 @@ fn collection(state: State, error: &str) -> CollectionStatus {
             group_resource: GroupResource { group: "apps".into(), resource: "deployments".into() },
             kind: "Deployment".into(),
             version: "v1".into(),
+            other_versions: Vec::new(),
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -85,6 +85,7 @@ pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
         unattributed: counts.unattributed,
         withdrawn: counts.withdrawn,
         not_compared: counts.not_compared,
+        without_request: counts.without_request,
         classes: classes.map(class).collect(),
         comparable: counts.comparable(),
         delay_p50: Some(duration(counts.delay(500))),
@@ -118,6 +119,7 @@ pub fn counts(of: &GetParityResponse, now: SystemTime) -> Option<(parity::Counts
     counts.unattributed = bounded(of.unattributed);
     counts.withdrawn = bounded(of.withdrawn);
     counts.not_compared = bounded(of.not_compared);
+    counts.without_request = bounded(of.without_request);
     for known in parity::Class::ALL {
         if let Some(count) = of.classes.iter().find(|count| count.class() == wire_class(known)) {
             counts.ours_only[known as usize] = bounded(count.ours_only);
@@ -137,7 +139,7 @@ mod tests {
     fn the_next_leader_reads_the_counts_that_the_last_one_wrote() {
         let mut counts = parity::Counts::default();
         [counts.agreed, counts.theirs_first, counts.late] = [1, 2, 3];
-        [counts.unattributed, counts.withdrawn, counts.not_compared] = [4, 5, 6];
+        [counts.unattributed, counts.withdrawn, counts.not_compared, counts.without_request] = [4, 5, 6, 7];
         for (class, at) in parity::Class::ALL.into_iter().zip(10..) {
             (counts.ours_only[class as usize], counts.theirs_only[class as usize]) = (at, 100 * at);
         }

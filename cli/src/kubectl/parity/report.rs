@@ -43,6 +43,12 @@ pub(super) fn unknown(numbers: &GetParityResponse) -> u64 {
     disagreed(numbers, |class| class == Class::Unknown)
 }
 
+/// Whether a person has to look at disagreements before Ownergraph takes over: nothing explains them, or the other
+/// collector left the objects long ago.
+pub(super) fn needs_a_look(numbers: &GetParityResponse) -> bool {
+    disagreed(numbers, |class| matches!(class, Class::Unknown | Class::Earlier)) > 0
+}
+
 /// The disagreements of some classes.
 pub(super) fn disagreed(numbers: &GetParityResponse, wanted: impl Fn(Class) -> bool) -> u64 {
     let counts = numbers.classes.iter().filter(|count| wanted(count.class()));
@@ -125,10 +131,15 @@ pub(in crate::kubectl) fn summary(numbers: &GetParityResponse) -> String {
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let numbers = &report.numbers;
     let wait = delay(numbers.wait);
-    let attributed = match numbers.audited {
-        true => "by the audit log, which names the users of changes",
-        false => "by facts: no audit log",
+    let attributed = match (numbers.audited, numbers.without_request) {
+        (true, 0) => "by the audit log, which names the users of changes".to_owned(),
+        (true, without) => format!(
+            "by the audit log, and {} by facts, because the log has no request for them",
+            grouped_noun(without, "change")
+        ),
+        (false, _) => "by facts: no audit log".to_owned(),
     };
+    let earlier = disagreed(numbers, |class| class == Class::Earlier);
     let open = format!(
         "{} for the other collector, each up to {wait}; {} for facts",
         waits(numbers.open, "decision"),
@@ -136,7 +147,15 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     );
     let rows = [
         ("since", minute(numbers.since), true),
-        ("attributed", attributed.to_owned(), true),
+        ("attributed", attributed, true),
+        (
+            "earlier",
+            format!(
+                "{} about objects that the other collector left before: look at each before you take over",
+                grouped_noun(earlier, "decision")
+            ),
+            earlier > 0,
+        ),
         ("open", open, true),
         (
             "theirs first",

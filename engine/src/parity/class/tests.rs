@@ -13,6 +13,9 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         actor: Actor::Unknown,
         decided: None,
         follows: false,
+        is_premature: false,
+        differs: false,
+        is_by_rule: true,
         was_undecided: false,
         was_held: false,
         was_terminating: false,
@@ -23,6 +26,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         waited_before: false,
         other_coordinates: false,
         has_dependents: false,
+        has_old_dependents: false,
         too_many: false,
     }
 }

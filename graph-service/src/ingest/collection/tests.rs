@@ -8,6 +8,7 @@ fn collection(backend: Backend) -> (Collection, mpsc::Receiver<Input>) {
         group_resource: GroupResource { group: Arc::from("example.com"), resource: Arc::from("things") },
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
+        other_versions: Vec::new(),
         namespaced: true,
         deletable: true,
         names: Vec::new(),

@@ -85,6 +85,7 @@ fn view(version: Option<&str>) -> View {
         group_resource: widgets(),
         kind: Arc::from("Widget"),
         version: Arc::from(version),
+        other_versions: Vec::new(),
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

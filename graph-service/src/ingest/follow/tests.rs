@@ -17,6 +17,7 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         group_resource: GroupResource { group: Arc::from(""), resource: Arc::from("things") },
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
+        other_versions: Vec::new(),
         namespaced: true,
         deletable: true,
         names: Vec::new(),

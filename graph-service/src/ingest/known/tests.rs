@@ -12,6 +12,7 @@ fn kind(resource: &str, version: &str, access: Access) -> ServedKind {
         group_resource: key(resource),
         kind: Arc::from("Kind"),
         version: Arc::from(version),
+        other_versions: Vec::new(),
         namespaced: true,
         access,
         backend: Backend::Main,

@@ -48,6 +48,7 @@ impl World {
             group_resource: of.key(),
             kind: Name::from(of.kind),
             version: Name::from(of.version),
+            other_versions: Vec::new(),
             namespaced: of.namespaced,
             access,
             backend: if aggregated { Backend::Aggregated } else { Backend::Main },

@@ -65,6 +65,7 @@ fn inputs() -> Vec<Input> {
             group_resource: collection.clone(),
             kind: kind.into(),
             version: "v1".into(),
+            other_versions: Vec::new(),
             namespaced,
             access: Kinds::Watched,
             backend: Backend::Main,
