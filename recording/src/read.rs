@@ -1,6 +1,7 @@
 //! Reads a recording, up to its end or up to a damage.
 
 use super::{BLOCK_MAX, CALLS_MAX, Call, Ended, Entry, HEAD, Header, MAGIC, Round, name_of, segment};
+use engine::leader::Config;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as _, Deserializer};
 use std::collections::BTreeSet;
@@ -8,6 +9,10 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Maximum of each duration of a configuration.
+const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a recording cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +52,7 @@ impl fmt::Display for Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     Ended(Ended),
-    /// There is no end in the files: the process was killed, or it still writes, or a file is missing.
+    /// There is no end in the files: the process was killed, or it still writes, or the last files are missing.
     Open,
     Damaged(Damage),
 }
@@ -100,6 +105,10 @@ impl Reader {
         let Some(Ok(Entry::Header(header))) = entry(&block, &mut position) else {
             return Err(damage(&file, "the first entry is not a header"));
         };
+        let Config { session_ttl, heartbeat_interval, execution_limit, stale_after, .. } = &header.config;
+        if [session_ttl, heartbeat_interval, execution_limit, stale_after].into_iter().any(|span| *span > SPAN_MAX) {
+            return Err(damage(&file, "the configuration has a duration of more than a day, which no service has"));
+        }
         let directory = first.parent().map(Path::to_owned).unwrap_or_default();
         Ok(Reader { directory, header, segment: 0, file, block, position, end: None })
     }
@@ -142,7 +151,10 @@ impl Reader {
                 self.block.clear();
                 let next = segment(&self.directory, &self.header.recording, self.segment + 1);
                 if !next.exists() {
-                    self.end = Some(End::Open);
+                    let is_missing = has_later(&self.directory, &self.header.recording, self.segment + 1);
+                    let why = "the file is missing, and later files of the recording are there".to_owned();
+                    self.end =
+                        Some(if is_missing { End::Damaged(Damage { file: next, at: 0, why }) } else { End::Open });
                     return;
                 }
                 self.segment += 1;
@@ -187,6 +199,13 @@ fn only(directory: &Path) -> Result<PathBuf, Error> {
             Err(Error::Many { path: directory.to_owned(), recordings })
         }
     }
+}
+
+/// Whether a directory has a file of the recording after this one.
+fn has_later(directory: &Path, recording: &str, number: u32) -> bool {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names = files.filter_map(|file| name_of(&file.path()));
+    names.any(|(of, later)| of == recording && later > number)
 }
 
 #[derive(Debug)]

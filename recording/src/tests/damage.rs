@@ -8,6 +8,14 @@ fn first(directory: &TempDir) -> PathBuf {
     segment(directory.path(), &header().recording, 0)
 }
 
+/// A file of one block with these entries.
+fn file_of(raw: &[u8]) -> Vec<u8> {
+    let packed = zstd::bulk::compress(raw, 1).unwrap();
+    let number = |number: usize| (number as u32).to_le_bytes();
+    let checksum = crc32fast::hash(&packed).to_le_bytes();
+    [&MAGIC[..], &number(packed.len()), &number(raw.len()), &checksum, &packed].concat()
+}
+
 /// Draws numbers from a seed.
 struct Random(u64);
 
@@ -16,6 +24,40 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end.max(1)
     }
+}
+
+#[test]
+fn a_configuration_that_no_service_has_is_refused() {
+    let with = |change: fn(&mut Header)| {
+        let mut header = header();
+        change(&mut header);
+        let mut raw = Vec::new();
+        rmp_serde::encode::write_named(&mut raw, &Written::Header(&header)).unwrap();
+        Reader::of_bytes(file_of(&raw)).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(|_| {}), Ok(()));
+    let changes: [fn(&mut Header); 4] = [
+        |header| header.config.heartbeat_interval = Duration::MAX,
+        |header| header.config.session_ttl = Duration::MAX,
+        |header| header.config.execution_limit = Duration::MAX,
+        |header| header.config.stale_after = Duration::MAX,
+    ];
+    for change in changes {
+        let refused = with(change).unwrap_err();
+        assert!(refused.contains("a duration of more than a day"), "{refused}");
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_between_others_is_a_damage() {
+    let directory = write(&story(4000), Limits { segment: 4096, ..LIMITS });
+    let numbers = || fs::read_dir(directory.path()).unwrap().count();
+    assert!(numbers() > 3, "{}", numbers());
+    fs::remove_file(segment(directory.path(), &header().recording, 1)).unwrap();
+    let mut reader = Reader::open(directory.path()).unwrap();
+    while reader.round().is_some() {}
+    let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
+    assert!(damage.to_string().contains("-00001.trace at byte 0: the file is missing"), "{damage}");
 }
 
 #[test]
@@ -98,8 +140,10 @@ fn forged_entries_harm_nothing() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut replayed = 0;
-    for _ in 0..3_000 {
+    for number in 0..4_000 {
         let mut forged = raw.clone();
+        // Some have changes in the header too.
+        let head = if number % 4 == 0 { 0 } else { head };
         for _ in 0..=random.below(4) {
             let at = head + random.below(forged.len() - head);
             match random.below(4) {
@@ -112,12 +156,9 @@ fn forged_entries_harm_nothing() {
                 }
             }
         }
-        let packed = zstd::bulk::compress(&forged, 1).unwrap();
-        let number = |number: usize| (number as u32).to_le_bytes();
-        let checksum = crc32fast::hash(&packed).to_le_bytes();
-        let block = [&number(packed.len())[..], &number(forged.len()), &checksum, &packed].concat();
-        fs::write(first(&directory), [&MAGIC[..], &block].concat()).unwrap();
-        let mut replay = Replay::new(Reader::open(directory.path()).unwrap());
+        fs::write(first(&directory), file_of(&forged)).unwrap();
+        let Ok(reader) = Reader::open(directory.path()) else { continue };
+        let mut replay = Replay::new(reader);
         while let Some(step) = replay.step() {
             replayed += 1 + step.events.len();
         }
@@ -133,11 +174,7 @@ fn a_small_file_becomes_no_large_list() {
     rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();
     let round = Round { at: Time::ZERO, calls: vec![Call::Tick; calls], unfinished: None };
     rmp_serde::encode::write_named(&mut raw, &Written::Round(&round)).unwrap();
-    let packed = zstd::bulk::compress(&raw, 1).unwrap();
-    let number = |number: usize| (number as u32).to_le_bytes();
-    let checksum = crc32fast::hash(&packed).to_le_bytes();
-    let block = [&number(packed.len())[..], &number(raw.len()), &checksum, &packed].concat();
-    let mut reader = Reader::of_bytes([&MAGIC[..], &block].concat()).unwrap();
+    let mut reader = Reader::of_bytes(file_of(&raw)).unwrap();
     assert_eq!(reader.round(), None);
     let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
     assert!(damage.why.contains("more than 100000 calls"), "{damage}");
