@@ -96,19 +96,26 @@ fn differences(programs: &Programs, trace: &str, file: &Path, decisions: &str) -
     let (first, second) = (lines.iter().position(proposed), lines.iter().rposition(proposed));
     let (Some(first), Some(second)) = (first, second) else { anyhow::bail!("no deletions") };
     let mut changed: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let compared = |changed: &[String]| -> anyhow::Result<String> {
+        fs::write(file, changed.join("\n"))?;
+        let output = ownergraph(programs, &["replay", trace, "--against", &file.display().to_string()])?;
+        ensure!(output.status.code() == Some(FINDINGS), "{}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // Another version orphaned the dependents of the object, for the same facts.
+    changed[first] = changed[first].replace("PROPAGATION_POLICY_BACKGROUND", "PROPAGATION_POLICY_ORPHAN");
+    let text = compared(&changed)?;
+    ensure!(text.contains(": delete (orphan) ConfigMap") && text.contains("only here: delete (background)"), "{text}");
     // Another version did not decide the first deletion, and decided another one about the second object.
     let document: Value = serde_json::from_str(&changed[second])?;
     let id = document["event"]["decisionId"].as_str().context("a decision id")?.to_owned();
     let object = document["event"]["target"]["name"].as_str().context("a name")?.to_owned();
     changed[second] = changed[second].replace(&id, "0000000000000001");
     changed.remove(first);
-    fs::write(file, changed.join("\n"))?;
-    let output = ownergraph(programs, &["replay", trace, "--against", &file.display().to_string()])?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.code() == Some(FINDINGS), "{}: {text}", output.status);
-    let there = format!("only in {}: delete ConfigMap default/{object}", file.display());
+    let text = compared(&changed)?;
+    let there = format!("only in {}: delete (background) ConfigMap default/{object}", file.display());
     ensure!(text.contains(&there) && text.contains("because"), "{text}");
-    ensure!(text.matches("only here: delete ConfigMap").count() == 2, "{text}");
+    ensure!(text.matches("only here: delete (background) ConfigMap").count() == 2, "{text}");
     Ok(())
 }
 

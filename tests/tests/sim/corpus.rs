@@ -4,7 +4,7 @@
 //! decisions are right.
 
 use proto::convert::{Clock, LeaderLog};
-use proto::decision::v1beta1::DecisionEvent;
+use proto::decision::v1beta1::{DecisionEvent, Phase};
 use recording::{End, Ended, Reader, Replay, Step};
 use std::fmt::Write as _;
 use std::fs;
@@ -45,7 +45,15 @@ fn words(event: &DecisionEvent) -> String {
         return event.system.as_ref().map_or("", |system| system.kind().as_str_name()).to_owned();
     };
     let (phase, action) = (event.phase().as_str_name(), event.kind().as_str_name());
-    format!("{phase} {action} {} {}/{} {}", target.kind, target.namespace, target.name, event.decision_id)
+    let about = format!("{phase} {action} {} {}/{} {}", target.kind, target.namespace, target.name, event.decision_id);
+    if event.phase() != Phase::Proposed {
+        return about;
+    }
+    // The id has the facts, and not what the decision makes of them.
+    let policy = event.propagation_policy().as_str_name().trim_start_matches("PROPAGATION_POLICY_");
+    let owners = event.reasons.iter().flat_map(|reason| &reason.related);
+    let owners: Vec<&str> = owners.map(|owner| owner.uid.get(..8).unwrap_or(&owner.uid)).collect();
+    format!("{about} {policy} {owners:?}")
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The decisions of another version in a file, compared with those of this one.
 //!
 //! Two decisions are the same if their action, their object and the facts that they depend on are the same: then they
-//! have the same decision id. Their times do not count.
+//! have the same decision id. A deletion must also have the same propagation policy, and a removal of references the same
+//! owners. Times do not count.
 
 use super::{Document, Kind, Problem, Replay, Schema, object, seconds_since_1970, why};
 use crate::counted::counted;
@@ -10,11 +11,12 @@ use engine::time::Time;
 use proto::convert::Clock;
 use proto::decision::v1beta1::{DecisionEvent, Phase};
 use proto::graph::v1beta1::ExplainObjectResponse;
-use proto::r#type::v1beta1::ObjectRef;
+use proto::r#type::v1beta1::{ObjectRef, PropagationPolicy};
+use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -26,8 +28,9 @@ const LISTED_MAX: usize = 100;
 /// Maximum length of a line of the file.
 const LINE_MAX: u64 = 16 << 20;
 
-/// A decision, by its id and the uid of its object.
-type Key = (String, String);
+/// A decision, by its id, the uid of its object, and the uids of the owners whose references it changes. The policy is in
+/// the name of the action.
+type Key = (String, String, String, BTreeSet<String>);
 
 /// A decision, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +66,14 @@ struct Said {
     decision_id: String,
     event_time: String,
     target: Target,
+    propagation_policy: String,
+    reasons: Vec<Ground>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Ground {
+    related: Vec<Target>,
 }
 
 #[derive(Default, Deserialize)]
@@ -96,12 +107,14 @@ impl Differences {
             if said.kind != "DecisionEvent" || said.event.phase != Phase::Proposed.as_str_name() {
                 continue;
             }
-            let Said { kind, decision_id, event_time, target, .. } = said.event;
+            let Said { kind, decision_id, event_time, target, propagation_policy, reasons, .. } = said.event;
             let at: k8s_openapi::jiff::Timestamp = event_time
                 .parse()
                 .map_err(|_| failed(format!("line {number} has no eventTime such as 2026-01-01T12:00:00Z")))?;
-            let decision = Decision { action: action(&kind), target: target.into(), at: at.as_nanosecond() };
-            there.insert((decision_id, decision.target.uid.clone()), decision);
+            let related = reasons.into_iter().flat_map(|ground| ground.related).map(|owner| owner.uid);
+            let action = action(&kind, &propagation_policy);
+            let decision = Decision { action, target: target.into(), at: at.as_nanosecond() };
+            there.insert(decision.key(decision_id, related), decision);
         }
         Ok(Differences { there, ..Differences::default() })
     }
@@ -112,12 +125,12 @@ impl Differences {
             return;
         }
         let target = event.target.clone().unwrap_or_default();
-        let key = (event.decision_id.clone(), target.uid.clone());
-        if self.here.contains_key(&key) {
-            return;
-        }
         let at = event.event_time.map_or(0, |at| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos));
-        self.here.insert(key, Decision { action: action(event.kind().as_str_name()), target, at });
+        let action = action(event.kind().as_str_name(), event.propagation_policy().as_str_name());
+        let decision = Decision { action, target, at };
+        let related = event.reasons.iter().flat_map(|reason| &reason.related).map(|owner| owner.uid.clone());
+        let key = decision.key(event.decision_id.clone(), related);
+        self.here.entry(key).or_insert(decision);
     }
 
     /// Explains the differences. A second replay says why this version did not decide what the other one has decided.
@@ -212,6 +225,12 @@ impl Explained {
 }
 
 impl Decision {
+    /// The owners count only if the decision changes references to them.
+    fn key(&self, id: String, owners: impl Iterator<Item = String>) -> Key {
+        let counts = self.action.ends_with("_references");
+        (id, self.target.uid.clone(), self.action.clone(), owners.filter(|_| counts).collect())
+    }
+
     fn words(&self) -> String {
         let ObjectRef { kind, namespace, name, .. } = &self.target;
         let slash = if namespace.is_empty() { "" } else { "/" };
@@ -240,7 +259,11 @@ impl From<Target> for ObjectRef {
     }
 }
 
-/// The name of an action, as the summary and the metrics have it.
-fn action(name: &str) -> String {
-    name.strip_prefix("ITEM_KIND_").unwrap_or(name).to_lowercase()
+/// The name of an action, as the summary and the metrics have it, and the propagation policy of a deletion.
+fn action(name: &str, policy: &str) -> String {
+    let action = name.strip_prefix("ITEM_KIND_").unwrap_or(name).to_lowercase();
+    if name != ItemKind::Delete.as_str_name() || policy == PropagationPolicy::Unspecified.as_str_name() {
+        return action;
+    }
+    format!("{action} ({})", policy.strip_prefix("PROPAGATION_POLICY_").unwrap_or(policy).to_lowercase())
 }
