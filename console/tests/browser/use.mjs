@@ -92,6 +92,9 @@ await check("the graph of a namespace has its objects", async () => {
   await page.click("text=Open all");
   assert((await row("ReplicaSet/web-7f9c").first().getAttribute("aria-level")) === "3", "a dependent");
   assert((await row("ConfigMap/a").count()) === 0, "an object of another namespace");
+  await page.click("text=Copy kubectl command");
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  assert(command === "kubectl ownergraph --context mock export -o mermaid -n shop", command);
   await page.keyboard.press("1");
   await page.locator("g.box").first().waitFor();
   const found = await violations(page);
