@@ -158,6 +158,8 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
     let (tree, why, plan) =
         (["tree", "cm/owner-0", "--no-status"], ["why", "cm/owner-0"], ["plan", "delete", "cm/owner-0"]);
     let pause = ["pause", "--kind", "secrets", "--for", "1m", "--reason", "a test"];
+    let protect = ["protect", "keep", "--kind", "secrets", "--reason", "a test"];
+    let budget = ["budget", "few", "--max", "5", "--per", "1m", "--on-exceeded", "hold", "--reason", "a test"];
     let as_operator = ["--as", "system:serviceaccount:ownergraph:operator"];
     let (shop, bank) = (["-n", "shop"], ["-n", "bank"]);
     for (who, kubeconfig, words, code, says) in [
@@ -172,6 +174,11 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
         ("operator", &callers.operator, [&why[..], &bank].concat(), 0, ""),
         ("operator", &callers.operator, [&plan[..], &shop].concat(), 0, ""),
         ("operator", &callers.operator, pause.to_vec(), 0, PENDING),
+        ("operator", &callers.operator, protect.to_vec(), 0, ""),
+        ("operator", &callers.operator, vec!["release", "protection/keep", "--yes"], 0, "protection/keep holds "),
+        ("operator", &callers.operator, budget.to_vec(), 0, ""),
+        ("operator", &callers.operator, vec!["approve", "budget/few"], 0, ""),
+        ("tenant", &callers.tenant, protect.to_vec(), 1, "cannot create resource \"protections\""),
         ("tenant", &callers.tenant, [&why[..], &shop].concat(), 0, ""),
         ("tenant", &callers.tenant, [&plan[..], &shop].concat(), 0, ""),
         ("tenant", &callers.tenant, [&tree[..], &bank].concat(), 1, "forbidden"),
