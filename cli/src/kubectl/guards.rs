@@ -1,8 +1,9 @@
 //! Guards: their names on the command line, what the graph service knows about them, and the commands that release what
 //! they hold.
 //!
-//! In reading order: [`create`] (`protect`, `budget`), [`approve`], [`release`], [`gates`]; `scope` (the flags of a scope as
-//! the spec of a resource), `patches` (changes of a spec), `store` (guards at the API server).
+//! In reading order: [`create`] (`protect`, `budget`), [`manifest`] (a guard that a person has written), [`approve`],
+//! [`release`], [`gates`]; `scope` (the flags of a scope as the spec of a resource), `patches` (changes of a spec), `store`
+//! (guards at the API server).
 
 use super::columns::{Cell, columns};
 use super::naming::by_type;
@@ -21,6 +22,7 @@ use proto::r#type::v1beta1::ObjectRef;
 pub(super) mod approve;
 pub(super) mod create;
 pub(super) mod gates;
+pub(super) mod manifest;
 mod patches;
 pub(super) mod release;
 pub(super) mod scope;

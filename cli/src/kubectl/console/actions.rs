@@ -7,7 +7,7 @@ use crate::failure::{Failure, sentence};
 use crate::kubectl::delete;
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Cascade, ScopeFlags};
-use crate::kubectl::guards::{approve, release};
+use crate::kubectl::guards::{approve, manifest, release};
 use crate::kubectl::naming::{Catalogue, Found, Named, is_name, read as read_object, shown};
 use crate::kubectl::pausing;
 use crate::kubectl::reviews::{self, Attributes, Unauthenticated};
@@ -61,6 +61,7 @@ pub(super) async fn act(backend: &Backend, path: &str, body: &[u8]) -> Done {
         "/console/events" => events(backend, &parsed(body)?).await,
         "/console/delete" => delete(backend, parsed(body)?).await,
         "/console/guards/pause" => pause(backend, parsed(body)?).await,
+        "/console/guards/create" => create(backend, parsed(body)?).await,
         "/console/guards/release" => release(backend, parsed(body)?).await,
         "/console/guards/approve" => approve(backend, parsed(body)?).await,
         _ => Err(Refusal::new(StatusCode::NOT_FOUND, format!("the console has no path {path}"))),
@@ -212,6 +213,21 @@ async fn pause(backend: &Backend, wanted: NewPause) -> Done {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+struct NewGuard {
+    /// In YAML or JSON.
+    manifest: String,
+    /// Whether the API server only checks it.
+    dry_run: bool,
+}
+
+async fn create(backend: &Backend, wanted: NewGuard) -> Done {
+    writable(backend).await?;
+    let name = manifest::create(&backend.session, &wanted.manifest, wanted.dry_run).await?;
+    Ok(json!({ "name": name }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Freed {
     /// Such as `pauses/NAME`.
     name: String,
@@ -221,9 +237,10 @@ struct Freed {
 }
 
 async fn release(backend: &Backend, wanted: Freed) -> Done {
-    writable(backend).await?;
-    let lifetime = wanted.lifetime_seconds.map(Duration::from_secs);
-    let done = release::one(&backend.session, wanted.name, lifetime, wanted.reason).await?;
+    let mut service = writable(backend).await?;
+    let Freed { name, lifetime_seconds, reason } = wanted;
+    let lifetime = lifetime_seconds.map(Duration::from_secs);
+    let done = release::one(&backend.session, &mut service.admin, name, lifetime, reason).await?;
     Ok(json!({ "done": done }))
 }
 

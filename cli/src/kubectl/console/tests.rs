@@ -35,6 +35,7 @@ use tonic::body::Body;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 mod again;
+mod guards;
 mod others;
 
 const HOSTS: [&str; 2] = ["127.0.0.1:8080", "localhost:8080"];
@@ -44,6 +45,8 @@ const STREAM: &str = "/ownergraph.admin.v1beta1.AdminService/WatchStatus";
 const ELSEWHERE: &str = "/ownergraph.admin.v1beta1.AdminService/ListExecutors";
 /// The scripted service says that its graph is not as fresh as requested.
 const BEHIND: &str = "/ownergraph.graph.v1beta1.GraphService/GetObject";
+/// The scripted service is in mode observe.
+const OBSERVES: &str = "/ownergraph.admin.v1beta1.AdminService/PauseCollection";
 /// Headers that a proxy before the graph service may add. None of them reaches the page.
 const FOREIGN: [(&str, &str); 5] = [
     ("content-security-policy", "default-src *"),
@@ -62,28 +65,38 @@ struct Bench {
     pieces: mpsc::Sender<Bytes>,
     /// Calls that reached the graph service.
     seen: Arc<AtomicUsize>,
+    /// Their paths.
+    calls: Calls,
     connections: Arc<AtomicUsize>,
     _served: JoinSet<()>,
 }
 
+type Calls = Arc<std::sync::Mutex<Vec<String>>>;
+
 impl Bench {
     async fn new(writes: bool) -> Bench {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (seen, connections, mut served) =
-            (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), JoinSet::new());
-        let (pieces, script) = mpsc::channel(8);
-        served.spawn(graph(listener, Arc::clone(&seen), Arc::clone(&connections), script));
         // Some administrators take the right to ask who one is from those that are not known.
         let refusing = tower::service_fn(async |request: Request<kube::client::Body>| {
             let status = if request.uri().path().ends_with("/selfsubjectreviews") { 403 } else { 404 };
             Ok::<_, Infallible>(Response::builder().status(status).body(kube::client::Body::empty()).unwrap())
         });
-        let cluster = Cluster::of_client(Client::new(refusing, "default"), "test");
+        Bench::on(Client::new(refusing, "default"), writes).await
+    }
+
+    /// The same in front of another API server.
+    async fn on(api: Client, writes: bool) -> Bench {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, connections, mut served) =
+            (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), JoinSet::new());
+        let (pieces, script) = mpsc::channel(8);
+        let calls = Calls::default();
+        served.spawn(graph(listener, Arc::clone(&seen), Arc::clone(&calls), Arc::clone(&connections), script));
+        let cluster = Cluster::of_client(api, "test");
         let backend = Backend::new(session(cluster, Connection::to(address)), writes);
         let door = Door::new(8080).unwrap();
         let token = door.link(None).rsplit_once('=').unwrap().1.to_owned();
-        Bench { site: Site::new(door, backend), token, address, pieces, seen, connections, _served: served }
+        Bench { site: Site::new(door, backend), token, address, pieces, seen, calls, connections, _served: served }
     }
 
     /// A request as the page makes it.
@@ -116,6 +129,7 @@ fn unavailable(reason: ErrorReason) -> tonic::Status {
 async fn graph(
     listener: TcpListener,
     seen: Arc<AtomicUsize>,
+    calls: Calls,
     connections: Arc<AtomicUsize>,
     script: mpsc::Receiver<Bytes>,
 ) {
@@ -123,14 +137,16 @@ async fn graph(
     let mut served = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.fetch_add(1, Ordering::Relaxed);
-        let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
+        let (seen, calls, script) = (Arc::clone(&seen), Arc::clone(&calls), Arc::clone(&script));
         let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
             let refused = match request.uri().path() {
                 ELSEWHERE => Some(unavailable(ErrorReason::NotLeader)),
                 BEHIND => Some(unavailable(ErrorReason::ReplicaBehind)),
+                OBSERVES => Some(tonic::Status::failed_precondition("mode observe creates and changes no guards")),
                 _ => None,
             };
             let for_stream = (request.uri().path() == STREAM).then(|| script.lock().unwrap().take());
+            calls.lock().unwrap().push(request.uri().path().to_owned());
             let seen = Arc::clone(&seen);
             async move {
                 let foreign = ["x-ownergraph-token", "origin", "cookie", "authorization"];
@@ -225,7 +241,8 @@ async fn a_page_of_another_origin_is_refused_even_with_the_token() {
 #[tokio::test]
 async fn all_but_files_needs_the_token() {
     let bench = Bench::new(true).await;
-    let paths = ["session", "access", "delete", "guards/pause", "guards/release", "guards/approve", "other"];
+    let guards = ["guards/pause", "guards/create", "guards/release", "guards/approve"];
+    let paths = [&["session", "access", "delete", "other"][..], &guards].concat();
     let paths =
         paths.iter().map(|path| format!("/console/{path}")).chain([CALL.to_owned(), "/ownergraph.x".to_owned()]);
     for path in paths {
@@ -328,6 +345,7 @@ async fn with_read_only_no_action_changes_anything() {
     for (path, body) in [
         ("delete", deletion),
         ("guards/pause", json!({ "namespaces": [], "kinds": [], "reason": "r", "lifetimeSeconds": 60 })),
+        ("guards/create", json!({ "manifest": "", "dryRun": true })),
         ("guards/release", json!({ "name": "pauses/a" })),
         ("guards/approve", json!({ "approval": "approvals/a", "root": root, "digest": "d" })),
     ] {

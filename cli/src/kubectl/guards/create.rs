@@ -128,7 +128,7 @@ async fn create(session: &Session, kind: GuardKind, name: &str, spec: &Value, sc
     let object = json!({
         "apiVersion": store::API_VERSION, "kind": kind.as_kind(), "metadata": { "name": name }, "spec": spec,
     });
-    let created = store::create(session, kind, &object).await?;
+    let created = store::create(session, kind, &object, "").await?;
     let id = GuardId { kind, name: name.into() };
     match session.format {
         Format::Json | Format::Yaml => {

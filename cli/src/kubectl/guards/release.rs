@@ -13,8 +13,9 @@ use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
 use crate::name::command;
+use crate::remote::{self, Admin};
 use engine::guard::{GuardId, GuardKind};
-use proto::admin::v1beta1::Guard;
+use proto::admin::v1beta1::{BypassGateRequest, Guard, ResumeCollectionRequest};
 use runtime::visible::line;
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(crate) async fn run(flags: Release) -> Answered {
                 let asked = (!flags.yes).then_some((question.as_str(), &*id.name));
                 confirmed(&format!("{}\n", line(&now(&id, reason, &held))), asked, "nothing was deleted")?;
                 store::delete(&session, &id, &read.uid).await?;
-                session.print(&format!("{} deleted\n", line(&id.to_string())))?;
+                session.print(&format!("{}\n", line(&deleted(&id))))?;
             }
             Order::Bypass(id, lasts, why) => {
                 let done = bypass(&session, &id, lasts, &why).await?;
@@ -56,9 +57,11 @@ pub(crate) async fn run(flags: Release) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Ends what one guard holds, without a question, and says what was done. The duration and the reason are for gates.
+/// Ends what one guard holds, without a question, and says what was done. The duration and the reason are for gates. The
+/// graph service ends pauses and bypasses gates, so the caller needs the right to update them, and no other one.
 pub(in crate::kubectl) async fn one(
     session: &Session,
+    admin: &mut Admin,
     guard: String,
     lifetime: Option<Duration>,
     reason: Option<String>,
@@ -67,15 +70,36 @@ pub(in crate::kubectl) async fn one(
     let Ok([order]) = <[Order; 1]>::try_from(orders) else {
         return Err(Failure::Usage("name exactly one guard".to_owned()));
     };
+    let name = |id: &GuardId| format!("{}/{}", id.kind.plural(), id.name);
     Ok(match order {
+        Order::Delete(id) if id.kind == GuardKind::Pause => {
+            remote::within(admin.resume_collection(ResumeCollectionRequest { name: name(&id) })).await?;
+            deleted(&id)
+        }
         Order::Delete(id) => {
             let read = store::read(session, &id).await?;
             store::delete(session, &id, &read.uid).await?;
-            format!("{id} deleted")
+            deleted(&id)
         }
-        Order::Bypass(id, lasts, why) => bypass(session, &id, lasts, &why).await?,
+        Order::Bypass(id, lasts, reason) => {
+            let ttl = Some(prost_types::Duration { seconds: seconds(lasts), nanos: 0 });
+            remote::within(admin.bypass_gate(BypassGateRequest { name: name(&id), ttl, reason })).await?;
+            bypassed(&id, lasts)
+        }
         Order::Open(id) => new_window(session, &id).await?,
     })
+}
+
+fn deleted(id: &GuardId) -> String {
+    format!("{id} deleted")
+}
+
+fn bypassed(id: &GuardId, lasts: Duration) -> String {
+    format!("{id} bypassed for {}", span(seconds(lasts)))
+}
+
+fn seconds(lasts: Duration) -> i64 {
+    i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX)
 }
 
 async fn bypass(session: &Session, id: &GuardId, lasts: Duration, why: &str) -> Result<String, Problem> {
@@ -83,7 +107,7 @@ async fn bypass(session: &Session, id: &GuardId, lasts: Duration, why: &str) -> 
     let by = reviews::user(session).await;
     let patch = patches::bypass(&read.uid, lasts, why, &by, read.now).map_err(Problem::sentence)?;
     patched(id, store::patch(session, id, &patch).await?)?;
-    Ok(format!("{id} bypassed for {}", span(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX))))
+    Ok(bypassed(id, lasts))
 }
 
 async fn new_window(session: &Session, id: &GuardId) -> Result<String, Problem> {

@@ -3,6 +3,7 @@
 use crate::kubectl::ending::Problem;
 use crate::kubectl::naming::refusal;
 use crate::kubectl::requests::date;
+use crate::kubectl::reviews;
 use crate::kubectl::session::Session;
 use crate::name::{kubectl, program};
 use anyhow::Context as _;
@@ -10,7 +11,7 @@ use engine::guard::{GuardId, GuardKind};
 use engine::object::Uid;
 use http::{Method, StatusCode};
 use kube_api::path::{collection_path, object_path};
-use kube_api::{Answer, NotFound, call, classify_not_found, media, request};
+use kube_api::{Answer, NotFound, classify_not_found, media, request};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -39,9 +40,7 @@ pub(crate) enum Patched {
 
 async fn send(session: &Session, method: Method, uri: &str, body: &Value) -> Result<Answer, Problem> {
     let request = request(method, uri, media::JSON, body).context("the name is not valid in a path")?;
-    let within = session.connection.request_timeout;
-    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
-    Ok(answer.with_context(|| format!("{} cannot be reached", session.cluster.url))?)
+    reviews::authenticated(session, request, ANSWER_MAX_BYTES).await
 }
 
 fn path(id: &GuardId) -> Result<String, Problem> {
@@ -68,9 +67,14 @@ fn refused(what: &str, kind: GuardKind, name: &str, answer: &Answer) -> Problem 
     Problem::sentence(format!("{what}: {message}{next}"))
 }
 
-/// Creates a guard, and returns its object.
-pub(crate) async fn create(session: &Session, kind: GuardKind, object: &Value) -> Result<Value, Problem> {
-    let answer = send(session, Method::POST, &format!("{}?{MANAGER}", collection(kind)), object).await?;
+/// Creates a guard, and returns its object. `options` are further parameters of the request, as `&dryRun=All`.
+pub(crate) async fn create(
+    session: &Session,
+    kind: GuardKind,
+    object: &Value,
+    options: &str,
+) -> Result<Value, Problem> {
+    let answer = send(session, Method::POST, &format!("{}?{MANAGER}{options}", collection(kind)), object).await?;
     if !answer.status.is_success() {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         return Err(refused(&format!("{}/{name} was not created", kind.as_str()), kind, name, &answer));

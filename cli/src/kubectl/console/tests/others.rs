@@ -199,7 +199,9 @@ async fn a_request_without_a_token_reaches_nothing() {
     assert_eq!(shared.user("tenant-a").await, "a");
     assert_eq!(shared.call("tenant-a").await.body[..6], *b"\0\0\0\0\x01a");
     let before = shared.reached();
-    for path in [REVIEW, "/console/access", "/console/events", "/console/delete", "/console/guards/pause", CALL] {
+    let actions =
+        ["access", "events", "delete", "guards/pause", "guards/create"].map(|path| format!("/console/{path}"));
+    for path in [REVIEW, CALL].into_iter().chain(actions.iter().map(String::as_str)) {
         for (name, value) in [
             ("x-none", ""),
             ("authorization", ""),
