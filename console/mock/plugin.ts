@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Connect, Plugin } from "vite";
 import { HEADER } from "../csp.ts";
 import type { Faults } from "./faults.ts";
+import { allows, choose } from "./rights.ts";
 
 /** The token of the mock. The real back end draws a new one at each start. */
 const TOKEN = "mock";
@@ -39,6 +40,7 @@ async function backend(): Promise<Connect.NextHandleFunction> {
       for (const [name, value] of searchParams) {
         if (name === "storm") cluster.storm(Number(value));
         else if (name === "blow") blow(Number(value));
+        else if (name === "rights") choose(value);
         else if (name === "fail") cluster.fail(Number(value));
         else if (name === "calm") cluster.calm();
         else if (name in faults) faults[name as keyof typeof faults] = value === "on";
@@ -76,7 +78,7 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
       });
     case "/console/access":
       if (faults.review) return answer(response, 502, { error: "The API server does not answer." });
-      return answer(response, 200, { allowed: body["namespace"] !== "billing", reason: "" });
+      return answer(response, 200, { allowed: allows(body), reason: "" });
     case "/console/events":
       return answer(response, 200, {
         events: [
@@ -95,9 +97,22 @@ function local(path: string, body: Record<string, string>, response: ServerRespo
       return body["digest"] === "1f6d08a22f7e9d0d"
         ? answer(response, 200, { accepted: true })
         : answer(response, 409, { error: "the plan has changed; nothing was deleted" });
+    case "/console/guards/create":
+      return created(body, response);
     default:
       return answer(response, 200, { name: "pauses/console-1" });
   }
+}
+
+/** Refuses a guard without a reason in the words of the API server. */
+function created({ manifest = "" }: Record<string, string>, response: ServerResponse): void {
+  const field = (name: string) => new RegExp(`^ *${name}: *(\\S.*)$`, "m").exec(manifest)?.[1] ?? "";
+  const [kind, name] = [field("kind"), field("name")];
+  if (!field("reason"))
+    return answer(response, 502, {
+      error: `${kind.toLowerCase()}/${name} was not created: ${kind}.ownergraph.dev "${name}" is invalid: spec.reason: Required value`,
+    });
+  answer(response, 200, { name: `${kind.toLowerCase()}s/${name}` });
 }
 
 async function read(request: IncomingMessage): Promise<Record<string, string>> {

@@ -122,6 +122,9 @@ export const mayI = (verb: string, group: string, resource: string, namespace: s
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);
 export const createPause = (pause: NewPause) => call<{ name: string }>("/console/guards/pause", pause);
+/** Creates the guard of a manifest, in YAML or JSON. In a dry run the API server only checks it. */
+export const createGuard = (manifest: string, dryRun: boolean) =>
+  call<{ name: string }>("/console/guards/create", { manifest, dryRun });
 /** A gate is bypassed for a time; all other guards end, and a budget begins a new window. */
 export const releaseGuard = (name: string, bypass: { lifetimeSeconds: number; reason: string } | undefined) =>
   call<object>("/console/guards/release", { name, ...bypass });
