@@ -140,6 +140,24 @@ async fn the_page_creates_releases_and_approves_guards() {
     let released = console.post("/console/guards/release", json!({ "name": name })).await;
     assert_eq!(released.0, 200, "{released:?}");
     assert!(!world.ask(&["status"]).await.stdout.contains(name.trim_start_matches("pauses/")));
+    let uid = world.api().get("root").await.unwrap()["metadata"]["uid"].take();
+    let owner = json!({ "group": "", "resource": "configmaps", "namespace": "default", "name": "root", "uid": uid });
+    let mut cascade = pause.clone();
+    (cascade["namespaces"], cascade["kinds"], cascade["owner"]) = (json!([]), json!([]), owner);
+    let (code, below) = console.post("/console/guards/pause", cascade.clone()).await;
+    assert_eq!(code, 200, "{below}");
+    let status = world.ask(&["status"]).await.stdout;
+    assert!(status.contains("below configmaps default/root"), "{status}");
+    until("the cascade is paused", async || world.ask(&["plan", "delete", "cm/root"]).await.stdout.contains("held"))
+        .await;
+    let shown = digest(&world, "cm/root").await;
+    let (code, said) = console.post("/console/delete", deletion("root", &cascade["owner"]["uid"], &shown)).await;
+    assert!(code == 409 && said["error"].as_str().unwrap().ends_with("held; nothing was deleted"), "{code} {said}");
+    let released = console.post("/console/guards/release", json!({ "name": below["name"] })).await;
+    assert_eq!(released.0, 200, "{released:?}");
+    cascade["owner"]["uid"] = json!("another");
+    let (_, said) = console.post("/console/guards/pause", cascade).await;
+    assert!(said["error"].as_str().unwrap().contains("does not exist"), "{said}");
     assert_eq!(console.post("/console/guards/release", json!({ "name": "pods/a" })).await.0, 400);
 
     let spec = json!({ "reason": "ask", "scope": { "targets": [{ "names": ["first"] }] }, "moreThan": 0 });
@@ -165,6 +183,28 @@ async fn the_page_creates_releases_and_approves_guards() {
     let (code, said) = console.post("/console/guards/approve", consent("approvals/large", &waiting["digest"])).await;
     assert_eq!(code, 200, "{said}");
     until("the approved cascade is collected", async || world.api().get("leaf").await.is_none()).await;
+}
+
+#[tokio::test]
+async fn the_page_creates_guards_from_manifests() {
+    let world = World::with("enforce").await;
+    define(&world).await;
+    let console = Console::start(&world, &[]).await;
+    let gate = "kind: Gate\nmetadata: {name: g}\nspec:\n  reason: ask\n  stream: {}\n  failurePolicy: Deny\n";
+    let gate = format!("apiVersion: ownergraph.dev/v1alpha1\n{gate}  maxHoldSeconds: 60\n  afterMaxHold: Deny\n");
+    let create = |dry: bool| console.post("/console/guards/create", json!({ "manifest": gate, "dryRun": dry }));
+    let is_there = async || world.ask(&["status"]).await.stdout.contains("gate/g");
+    let made = (200, json!({ "name": "gates/g" }));
+    assert_eq!(create(true).await, made);
+    assert_eq!(world.ask(&["gates", "-o", "name"]).await.stdout, "", "a dry run creates nothing");
+    assert_eq!(create(false).await, made);
+    until("the gate is known", is_there).await;
+    let (code, said) = create(false).await;
+    assert!(code == 502 && said["error"].as_str().unwrap().contains("already exists"), "{code} {said}");
+    let bypass = json!({ "name": "gates/g", "lifetimeSeconds": 600, "reason": "it hangs" });
+    let (code, said) = console.post("/console/guards/release", bypass).await;
+    assert_eq!((code, said), (200, json!({ "done": "gate/g bypassed for 10m" })));
+    until("the gate is bypassed", async || world.ask(&["gates", "-o", "wide"]).await.stdout.contains("it hangs")).await;
 }
 
 #[tokio::test]

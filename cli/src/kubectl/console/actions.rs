@@ -12,9 +12,10 @@ use crate::kubectl::naming::{Catalogue, Found, Named, is_name, read as read_obje
 use crate::kubectl::pausing;
 use crate::kubectl::reviews::{self, Attributes, Unauthenticated};
 use crate::kubectl::service::Service;
+use engine::scope::{self, Filter};
 use graph_service::options::kind_name;
 use http::StatusCode;
-use proto::r#type::v1beta1::ObjectRef;
+use proto::r#type::v1beta1::{ObjectRef, OwnerScope};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -190,22 +191,44 @@ async fn delete(backend: &Backend, wanted: Deletion) -> Done {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NewPause {
-    /// With `kinds` empty too: everything.
+    /// With `kinds` empty too, and without `owner`: everything.
     namespaces: Vec<String>,
     /// Such as `pods` or `deployments.apps`.
     kinds: Vec<String>,
+    /// Only this object and all objects below it.
+    owner: Option<Owner>,
     reason: String,
     lifetime_seconds: u64,
 }
 
-async fn pause(backend: &Backend, wanted: NewPause) -> Done {
-    let mut service = writable(backend).await?;
-    let NewPause { namespaces, kinds, reason, lifetime_seconds } = wanted;
+#[derive(Deserialize)]
+struct Owner {
+    group: String,
+    resource: String,
+    /// Empty for cluster scope.
+    namespace: String,
+    name: String,
+    /// Empty for any object with this name.
+    uid: String,
+}
+
+/// The scope of a pause. `None` is everything.
+fn scope_of(namespaces: Vec<String>, kinds: &[String], owner: Option<Owner>) -> Result<Option<Filter>, Failure> {
     let kinds =
         kinds.iter().map(|kind| kind_name(kind).map_err(|why| Failure::Usage(format!("{kind:?} is no kind: {why}"))));
-    let scope = ScopeFlags { kind: kinds.collect::<Result<_, _>>()?, namespace: namespaces, ..ScopeFlags::default() };
-    let is_all = scope.kind.is_empty() && scope.namespace.is_empty();
-    let filter = if is_all { None } else { Some(scope.filter(&Default::default())) };
+    let flags = ScopeFlags { kind: kinds.collect::<Result<_, _>>()?, namespace: namespaces, ..ScopeFlags::default() };
+    let owner = owner.map(|Owner { group, resource, namespace, name, uid }| {
+        let wire = OwnerScope { group, resource, namespace, name, uid };
+        scope::OwnerScope::try_from(wire).map_err(|why| Failure::Usage(format!("the owner is no object: {why}")))
+    });
+    let filter = Filter { owner: owner.transpose()?, ..flags.filter(&Default::default()) };
+    Ok(Some(filter).filter(|filter| *filter != Filter::default()))
+}
+
+async fn pause(backend: &Backend, wanted: NewPause) -> Done {
+    let mut service = writable(backend).await?;
+    let NewPause { namespaces, kinds, owner, reason, lifetime_seconds } = wanted;
+    let filter = scope_of(namespaces, &kinds, owner)?;
     let order = pausing::order(filter, Duration::from_secs(lifetime_seconds), reason)?;
     let (pause, _) = pausing::begin(&mut service.admin, &order).await?;
     Ok(json!({ "name": pause.name, "effective": pause.effective, "pending": pause.pending }))
@@ -266,4 +289,42 @@ async fn approve(backend: &Backend, wanted: Approval) -> Done {
     let root = ObjectRef { group, kind, namespace, name, ..ObjectRef::default() };
     approve::one(&backend.session, &mut service, &wanted.approval, &root, &wanted.digest).await?;
     Ok(json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The scope of a pause with these fields of its body.
+    fn scope(fields: &[(&str, Value)]) -> Result<Option<Filter>, Failure> {
+        let mut body = json!({ "namespaces": [], "kinds": [], "reason": "r", "lifetimeSeconds": 60 });
+        for (field, value) in fields {
+            body[*field] = value.clone();
+        }
+        let NewPause { namespaces, kinds, owner, .. } = serde_json::from_value(body).unwrap();
+        scope_of(namespaces, &kinds, owner)
+    }
+
+    fn owner(name: &str, uid: &str) -> Value {
+        json!({ "group": "apps", "resource": "deployments", "namespace": "shop", "name": name, "uid": uid })
+    }
+
+    #[test]
+    fn a_pause_has_each_condition_of_its_scope() {
+        assert_eq!(scope(&[]).unwrap(), None, "everything");
+        let cascade = scope(&[("owner", owner("web", "u"))]).unwrap().unwrap();
+        assert_eq!(cascade.to_string(), "below deployments.apps shop/web");
+        assert_eq!(cascade.owner.unwrap().uid, engine::object::Uid::parse("u"));
+        let any = scope(&[("owner", owner("web", ""))]).unwrap().unwrap();
+        assert_eq!(any.owner.unwrap().uid, None);
+        let fields = [("namespaces", json!(["shop"])), ("kinds", json!(["pods"])), ("owner", owner("web", "u"))];
+        assert_eq!(scope(&fields).unwrap().unwrap().to_string(), "pods in shop below deployments.apps shop/web");
+        for (wrong, part) in [
+            (("kinds", json!(["No Kind"])), "is no kind"),
+            (("owner", owner("", "u")), "the owner is no object: field name"),
+        ] {
+            let Err(Failure::Usage(said)) = scope(&[wrong]) else { panic!("{part}") };
+            assert!(said.contains(part), "{said}");
+        }
+    }
 }
