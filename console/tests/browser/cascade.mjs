@@ -1,0 +1,123 @@
+// The page of a cascade: what blocks it, how it ends, and its pause. And deletions, which begin one.
+
+import { assert, check, go as show, mock, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+
+const { context, page, errors } = await open();
+const go = (query) => show(page, query);
+const says = (words) =>
+  page.waitForFunction((words) => document.querySelector("main").innerText.includes(words), words);
+const text = () => page.innerText("main");
+const STORM = "?page=cascade&kind=Database&group=example.com&ns=bulk&name=storm";
+const PAUSE = "main button:text-is('Pause this cascade…')";
+
+await check("a root that is blocked blocks its cascade", async () => {
+  await mock("storm=40", false);
+  await go(STORM);
+  await says("waits until its dependents are deleted");
+  assert(!(await text()).includes("Nothing blocks the cascade"), await text());
+});
+await check("a decision that fails is a blocker, also for a page that opens later", async () => {
+  await mock("fail=1", false);
+  for (const words of ["while the page is open", "from the beginning"]) {
+    await says("webhook policy.example.com: connection refused");
+    assert((await text()).includes("ConfigMap bulk/storm-0-0"), `${words}: ${await text()}`);
+    await go(STORM);
+  }
+});
+await check("a tree that is too large to walk says what to do, and is not done", async () => {
+  await mock("limit=on", false);
+  try {
+    await go(STORM);
+    await says("There are more than 200000 objects below this one.");
+    await says("Begin at an object further down.");
+    await says("It is not known what blocks the cascade");
+    assert(!/\bdone\b/.test(await text()), await text());
+  } finally {
+    await mock("limit=off", false);
+  }
+});
+await check("a cascade that has ended says so, also for a page that opens later", async () => {
+  await go(STORM);
+  await page.waitForFunction(() => location.search.includes("uid="));
+  const uid = new URL(page.url()).searchParams.get("uid");
+  await mock("calm=on", false);
+  const ended = async () => {
+    await says("Database bulk/storm was deleted");
+    await page.waitForFunction(() => /Time left\s+none\s+done/.test(document.querySelector("main").innerText));
+    await says("Nothing blocks the cascade.");
+  };
+  await ended();
+  await go(`${STORM}&uid=${uid}`);
+  await ended();
+  assert(!(await text()).includes("knows no such object"), await text());
+  assert((await page.locator(`.bad-panel, ${PAUSE}`).count()) === 0, "there is an error, or a button to pause");
+  await page.screenshot({ path: `${shots}cascade-ended.png` });
+});
+await check("an object that the graph does not know is said once", async () => {
+  await go("?page=cascade&kind=Pod&ns=shop&name=none&uid=00000000-0000-4000-8000-ffffffffffff");
+  await says("It is not known what blocks the cascade");
+  assert((await text()).split("The graph knows no such object.").length === 2, await text());
+});
+await check("a cascade is paused with all that is below its root, and resumed", async () => {
+  await go(PAGES.cascade);
+  await page.click(PAUSE);
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await page.fill("dialog[open] input[required]", "look first");
+  const [request] = await Promise.all([
+    page.waitForRequest("**/console/guards/pause"),
+    page.click("dialog[open] button[type=submit]"),
+  ]);
+  const { namespaces, kinds, owner } = request.postDataJSON();
+  assert(namespaces.length === 0 && kinds.length === 0, `${namespaces} ${kinds}`);
+  const { uid, ...address } = owner;
+  const wanted = '{"group":"example.com","resource":"databases","namespace":"shop","name":"orders"}';
+  assert(uid !== "" && JSON.stringify(address) === wanted, JSON.stringify(owner));
+  await says("pauses/console-1 holds this cascade");
+  await page.click("main button:text-is('Resume…')");
+  await page.screenshot({ path: `${shots}resume.png` });
+  await page.click("dialog[open] button.danger");
+  await page.waitForFunction(() => !document.querySelector("main").innerText.includes("holds this cascade"));
+});
+await check("only a caller who may update pauses has the button to pause", async () => {
+  for (const [rights, buttons] of [
+    ["view", 0],
+    ["create pauses,list pauses", 0],
+    ["update pauses", 1],
+  ]) {
+    await mock(`rights=${encodeURIComponent(rights)}`, false);
+    try {
+      const asked = page.waitForResponse((response) => response.url().endsWith("/console/access"));
+      await go(PAGES.cascade);
+      await asked;
+      await page.waitForTimeout(500);
+      assert((await page.locator(PAUSE).count()) === buttons, `${rights}: not ${buttons} buttons`);
+    } finally {
+      await mock("rights=", false);
+    }
+  }
+});
+await check("PromQL of a cascade says that it is of the whole cluster", async () => {
+  await go(PAGES.cascade);
+  for (const figure of await page.locator("figure").all()) {
+    await figure.locator('button:text-is("PromQL")').click();
+    const query = await figure.locator("pre").innerText();
+    assert(query.includes("of the whole cluster"), query);
+  }
+});
+await check("a plan with a held object is not carried out, and the dialog says why", async () => {
+  await go(`?page=plan&${WEB}`);
+  await page.click("text=Delete…");
+  const dialog = page.locator("dialog[open]");
+  await dialog.locator("text=1 object is held.").waitFor();
+  await dialog.locator("text=the back end refuses this deletion").waitFor();
+  assert(await dialog.locator("button.danger").isDisabled(), "the button is enabled");
+  assert((await dialog.locator("input[size='30']").count()) === 0, "the dialog asks for the name");
+  await page.screenshot({ path: `${shots}delete-refused.png` });
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await dialog.locator("text=Orphan").first().click();
+  await dialog.locator("input[size='30']").waitFor();
+});
+await check("none of these is an error for the browser", () => assert(errors.length === 0, errors.join("; ")));
+await context.close();
