@@ -8,7 +8,8 @@
 set -euo pipefail
 . "$(dirname "$0")/tree.sh"
 if [ $# -eq 0 ]; then
-    set -- one-absent-owner-is-enough a-404-of-a-collection-is-an-absence an-orphaning-owner-deletes
+    set -- one-absent-owner-is-enough a-404-of-a-collection-is-an-absence an-orphaning-owner-deletes \
+        own-orphan-finalizer-is-overlooked
 fi
 # The control plane is built once for all trees.
 ln -sfn "$root/target/controlplane" "$dir/controlplane"

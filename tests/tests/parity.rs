@@ -117,19 +117,25 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     let orphaning = create(&client, &maps, &orphaning).await?;
     create(&client, &maps, &configmap("of-two", &[reference_to(&first), reference_to(&second)])).await?;
     create(&client, &maps, &configmap("orphaned", &[reference_to(&orphaning)])).await?;
+    // Its own dependents are orphaned when it goes with its owner.
+    let mut orphans = configmap("orphans", &[reference_to(&first)]);
+    orphans["metadata"]["finalizers"] = json!(["orphan"]);
+    create(&client, &maps, &orphans).await?;
     // What follows from a bug shows once it is decided.
     beside.suspend_upstream()?;
     delete(&client, &format!("{maps}/first"), "Background").await?;
     delete(&client, &format!("{maps}/orphaning"), "Orphan").await?;
-    let decided = |compared: &Compared| compared.numbers.open >= 2;
-    until("both objects are decided on", SOON, || beside.compared(), decided).await?;
+    // It is younger than the end of one of its owners.
+    create(&client, &maps, &configmap("late", &[reference_to(&first), reference_to(&second)])).await?;
+    let decided = |compared: &Compared| compared.numbers.open >= 4;
+    until("all objects are decided on", SOON, || beside.compared(), decided).await?;
     beside.resume_upstream()?;
 
     let begun = Instant::now();
     if planted.is_empty() {
         let compared = || beside.compared();
-        // A reference of each of two objects, and the finalizer.
-        let agreed = |compared: &Compared| compared.numbers.agreed + compared.numbers.theirs_first >= 3;
+        // A reference of each of three objects, a deletion, and the finalizers of two.
+        let agreed = |compared: &Compared| compared.numbers.agreed + compared.numbers.theirs_first >= 6;
         until("the scenes are played", SOON, compared, agreed).await?;
         let compared = beside.compared().await?;
         ensure!(compared.unknown().is_empty(), "{compared}");
