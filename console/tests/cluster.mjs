@@ -1,20 +1,21 @@
 // Opens a running console in a browser. `tests/tests/console.rs` makes the cluster, and gives the addresses and the token
 // of the tenant.
 //
-// cluster: every page in both colour schemes, a deletion by keys alone, the view of a tenant of one namespace, and a
-// sign-in at a console that users share. `BLESS=1` keeps the pictures of the documentation in docs/images.
+// cluster: every page in both colour schemes, a deletion by keys alone, the guards of an operator, the view of a tenant of
+// one namespace, and a sign-in at a console that users share. `BLESS=1` keeps the pictures of the documentation in
+// docs/images.
 // sandbox: every page and the deletion, and every page of the sandbox's own console, which has no graph service.
 
 import { mkdirSync } from "node:fs";
 import { assert, check, finish, open, settled, shots, violations } from "./browser/chromium.mjs";
 
 const [where, admin, ...others] = process.argv.slice(2);
-const [tenant, shared] = where === "cluster" ? others : [];
+const [operator, tenant, shared] = where === "cluster" ? others : [];
 const own = where === "sandbox" ? others[0] : undefined;
 const token = process.env["TENANT_TOKEN"];
 if (!own && !(shared && token))
   throw new Error(
-    "usage: TENANT_TOKEN=… cluster.mjs cluster ADDRESS ADDRESS_OF_TENANT SHARED_ADDRESS, or sandbox ADDRESS OWN_ADDRESS",
+    "usage: TENANT_TOKEN=… cluster.mjs cluster ADDRESS OPERATOR TENANT SHARED, or sandbox ADDRESS OWN_ADDRESS",
   );
 const images =
   shared && process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
@@ -141,6 +142,53 @@ await check("keys alone lead from the first page to a confirmed deletion", async
 });
 
 if (shared) {
+  await check("an operator with the role of the chart creates guards of each kind and releases them", async () => {
+    const { page, errors, go, says } = await visit(operator);
+    const released = async (name) => {
+      await page.click(`section[aria-label='${name}'] button:text-is('Release…')`);
+      if (name.startsWith("gates/")) await page.getByLabel("Reason").fill("it is tried");
+      await page.click("dialog button:text-is('Release')");
+      await page.waitForSelector(`text=${name} is released.`);
+    };
+    await go("?page=guards");
+    await says("the ledger is audited");
+    await page.waitForSelector("text=New guard…");
+    assert(!(await page.locator("main").innerText()).includes("You may not"), await page.locator("main").innerText());
+    for (const [kind, name] of [
+      ["Protection", "protections/prod-data"],
+      ["Budget", "budgets/calm"],
+      ["Approval", "approvals/data"],
+      ["Gate", "gates/claims"],
+    ]) {
+      await page.click("text=New guard…");
+      await page.selectOption("dialog select", kind);
+      const area = page.locator("dialog textarea");
+      const manifest = await area.inputValue();
+      await area.fill(manifest.replace("spec:", "spec:\n  unknown: 1"));
+      await page.click("dialog button:text-is('Check')");
+      await page.waitForSelector("dialog >> text=unknown field");
+      await area.fill(manifest);
+      await page.click("dialog button:text-is('Check')");
+      await page.waitForSelector(`dialog >> text=The API server accepts ${name}.`);
+      await page.click("dialog button:text-is('Create')");
+      await page.waitForSelector(`section[aria-label='${name}'].chosen`);
+      if (kind !== "Approval") await released(name);
+    }
+    await page.waitForSelector("section[aria-label='protections/prod-data']", { state: "detached" });
+    await says("it is tried");
+    await page.click("text=Pause deletions…");
+    await page.fill("dialog input[placeholder=all]", "shop");
+    await page.getByLabel("Reason").fill("a look");
+    await page.click("dialog button:text-is('Pause')");
+    const pause = page.locator("section[aria-label^='pauses/']");
+    const name = await pause.first().getAttribute("aria-label");
+    await released(name);
+    await page.screenshot({ path: `${shots}cluster-operator.png` });
+    // Of the manifests that the API server refuses.
+    const others = errors.filter((error) => !error.includes("status of 502"));
+    assert(others.length === 0, others.join("; "));
+  });
+
   await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
     const { page, go, says } = await visit(tenant);
     await go(`?page=object&${orders}&in=shop&view=tree&fold=no`);

@@ -1,6 +1,6 @@
-//! The console in Chromium. On a real API server: every page, a deletion by keys alone, what a tenant sees, and a console
-//! that users share, as in a cluster. On the sandbox: every page and the deletion, and every page of the sandbox's own
-//! console.
+//! The console in Chromium. On a real API server: every page, a deletion by keys alone, the guards of an operator, what a
+//! tenant sees, and a console that users share, as in a cluster. On the sandbox: every page and the deletion, and every page
+//! of the sandbox's own console.
 //!
 //! `console/tests/cluster.mjs` drives the browser. `BLESS=1` keeps its pictures for the documentation.
 
@@ -44,6 +44,21 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
 subjects: [{kind: User, name: tenant}]
 "#;
 
+/// The user `reader` gets the roles of the chart for operators, and no other right.
+const OPERATOR: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: operator-operate}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ownergraph-operate}
+subjects: [{kind: User, name: reader}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: operator-view}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ownergraph-view}
+subjects: [{kind: User, name: reader}]
+"#;
+
 /// Nothing of namespace bank goes.
 const PROTECTION: &str = r#"
 apiVersion: ownergraph.dev/v1alpha1
@@ -53,6 +68,18 @@ spec:
   reason: the ledger is audited
   scope: {targets: [{namespaces: [bank]}]}
 "#;
+
+/// The roles of the chart for callers, as they are rendered.
+fn roles() -> anyhow::Result<String> {
+    let manifests = fs::read_to_string(root().join("deploy/manifests/ownergraph.yaml"))?;
+    let is_role = |text: &&str| {
+        let named = |name: &str| text.contains(&format!("kind: ClusterRole\nmetadata:\n  name: ownergraph-{name}\n"));
+        named("view") || named("operate")
+    };
+    let roles: Vec<&str> = manifests.split("---\n").filter(is_role).collect();
+    ensure!(roles.len() == 2, "view and operate, not {roles:?}");
+    Ok(roles.join("---\n"))
+}
 
 /// Objects for each page: a cascade to come, two owners of each other, an object that waits for a finalizer, one whose
 /// owner is in another namespace, and one that a guard holds.
@@ -150,7 +177,9 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     install_guards(&stage.programs, stage.plane.kubectl(), &stage.client).await?;
     scene(&stage.client).await?;
     stage.plane.apply(PROTECTION.as_bytes())?;
-    stage.plane.apply(TENANT.as_bytes())?;
+    for text in [TENANT, &roles()?, OPERATOR] {
+        stage.plane.apply(text.as_bytes())?;
+    }
 
     let authority = Authority::new("console")?;
     let certificate = authority.sign("graph", &["localhost", "127.0.0.1"])?;
@@ -184,6 +213,8 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let (_admin, of_admin) = console(programs, "console-admin", directory.path(), &flags).await?;
     let flags = [["console", "--namespace", "shop"].map(str::to_owned).to_vec(), flags_of("tenant")?].concat();
     let (_tenant, of_tenant) = console(programs, "console-tenant", directory.path(), &flags).await?;
+    let flags = [vec!["console".to_owned()], flags_of("reader")?].concat();
+    let (_operator, of_operator) = console(programs, "console-operator", directory.path(), &flags).await?;
     // As in a cluster: without a user of its own, for users who sign in.
     let shared = directory.path().join("shared.kubeconfig");
     let mut config: serde_json::Value = serde_json::from_slice(&fs::read(stage.plane.kubeconfig())?)?;
@@ -197,7 +228,7 @@ async fn every_page_works_on_a_real_cluster() -> anyhow::Result<()> {
     let mut flags: Vec<String> = flags.map(str::to_owned).into();
     flags.extend(["--tls-ca".to_owned(), file("ca.crt")]);
     let _shared = Process::spawn("console-shared", directory.path(), &program, &flags)?;
-    let addresses = ["cluster", &of_admin, &of_tenant, &origin];
+    let addresses = ["cluster", &of_admin, &of_operator, &of_tenant, &origin];
     script(&addresses, Some(stage.plane.token_of("tenant")?), &stage.client).await
 }
 
