@@ -277,8 +277,11 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
     let plane = &ControlPlane::start(&binaries).await?;
     plane.apply(roles()?.as_bytes())?;
     plane.apply(SETTING.as_bytes())?;
-    plane.apply(&fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds/gates.yaml"))?)?;
-    kubectl(plane, &["wait", "--for=condition=Established", "crd/gates.ownergraph.dev"])?;
+    for guards in ["protections", "budgets", "approvals", "gates"] {
+        let definition = format!("../deploy/crds/{guards}.yaml");
+        plane.apply(&fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(definition))?)?;
+        kubectl(plane, &["wait", "--for=condition=Established", &format!("crd/{guards}.ownergraph.dev")])?;
+    }
     plane.apply(GATE.as_bytes())?;
     let cluster = cluster_as(plane, controlplane::ADMIN).await?;
     let uid = cluster_uid(&cluster.client).await?;
@@ -307,6 +310,19 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
         let by = kubectl(plane, &["get", "gates.ownergraph.dev", "production", "-o", "jsonpath={.spec.bypass.by}"])?;
         ensure!(by == "system:serviceaccount:access-shop:operator" && bypass.actor == by, "{by}: {bypass:?}");
 
+        // What the commands and the console send to the API server itself.
+        for (verb, resource) in [
+            ("create", "protections"),
+            ("delete", "protections"),
+            ("create", "budgets"),
+            ("patch", "budgets"),
+            ("create", "approvals"),
+            ("patch", "approvals"),
+            ("create", "gates"),
+        ] {
+            let resource = format!("{resource}.ownergraph.dev");
+            kubectl(plane, &["auth", "can-i", verb, &resource, &format!("--as={by}")])?;
+        }
         ensure!(why(dial.status(&operator).await?) == ok());
         ensure!(why(dial.get(&operator, "access-shop", "till").await?) == denied());
 
