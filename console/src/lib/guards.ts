@@ -7,7 +7,7 @@ export const GROUP = "ownergraph.dev";
 const NAMED_MAX = 50;
 
 /**
- * The verbs for the release of one guard, by its resource. The graph service ends pauses and bypasses gates for a caller
+ * The verbs for the release of one guard, by its resource. The graph service ends pauses and bypasses gates for callers
  * that may update them. The back end reads the others at the API server, and then changes or deletes them.
  */
 export const RELEASE: Record<string, string[]> = {
