@@ -3,6 +3,6 @@ import App from "./App.svelte";
 import "./app.css";
 import { takeToken } from "./lib/backend.ts";
 
-// The token leaves the address bar before anything can copy the address.
-takeToken();
+// The ticket leaves the address bar before anything can copy the address.
+await takeToken();
 mount(App, { target: document.getElementById("app")! });

@@ -21,14 +21,21 @@ const images =
   shared && process.env["BLESS"] === "1" ? new URL("../../docs/images/", import.meta.url).pathname : undefined;
 if (images) mkdirSync(images, { recursive: true });
 
-/** A tab of one console. Its first address carries the token, which the page then keeps. */
+const KEY = "ownergraph-token";
+/** The tokens that pages have got for their addresses, which open one page each. */
+const tokens = new Map();
+
+/** A tab of one console. The first one opens the printed address, and the others get its token. */
 async function visit(address, options) {
   const { origin } = new URL(address);
   const tab = await open(origin, options);
   // Other tests may run on the machine.
   tab.page.setDefaultTimeout(60_000);
-  await tab.page.goto(address);
+  const known = tokens.get(origin);
+  if (known) await tab.context.addInitScript(([key, token]) => sessionStorage.setItem(key, token), [KEY, known]);
+  await tab.page.goto(known ? address.replace(/#.*/, "") : address);
   await tab.page.waitForSelector("main h1");
+  tokens.set(origin, await tab.page.evaluate((key) => sessionStorage.getItem(key), KEY));
   const until = async (what, found) => {
     const said = () => tab.page.locator("main").innerText();
     await found.catch(async () => assert(false, `${what}: ${(await said()).slice(0, 800)}`));

@@ -20,8 +20,12 @@ impl Console {
     async fn of(mut process: Running) -> Console {
         let link = process.said("#token=").await;
         let (address, token) = link.strip_prefix("http://").and_then(|link| link.split_once("/#token=")).unwrap();
-        let (address, token) = (address.to_owned(), token.to_owned());
-        let http = Http::at(&address);
+        let http = Http::at(address);
+        // As the page does with its address.
+        let ticket = Request::post("/console/open").header("x-ownergraph-token", token);
+        let opened = http.exchange(ticket.body(Vec::new()).unwrap()).await;
+        let opened: Value = serde_json::from_slice(&opened.body).unwrap();
+        let (address, token) = (address.to_owned(), opened["token"].as_str().unwrap().to_owned());
         Console { process, address, token, http }
     }
 

@@ -43,12 +43,18 @@ export interface NewPause {
   lifetimeSeconds: number;
 }
 
-/** Moves the token from the address to the storage of this tab. */
-export function takeToken(): void {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token === null) return;
-  sessionStorage.setItem(KEY, token);
+/** Exchanges the ticket of the address for a token, which stays in the storage of this tab. A ticket is valid once. */
+export async function takeToken(): Promise<void> {
+  const ticket = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (ticket === null) return;
   history.replaceState(null, "", location.pathname + location.search);
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const headers = { "X-Ownergraph-Token": ticket };
+  const response = await fetch("/console/open", { method: "POST", headers, signal }).catch(() => undefined);
+  const answer: unknown = response?.ok ? await response.json().catch(() => undefined) : undefined;
+  const token = (answer as { token?: string } | undefined)?.token;
+  // Without one, each call says why the page may not ask.
+  if (token) sessionStorage.setItem(KEY, token);
 }
 
 /** The headers that let a call pass. A proxy before the console may set the token of the user instead. */

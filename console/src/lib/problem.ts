@@ -111,6 +111,6 @@ const unserved: Problem = {
 };
 const expired: Problem = {
   words: "The token of this page is not valid any more.",
-  next: "Start kubectl ownergraph console again, and open the address that it prints.",
+  next: "Open the newest address that kubectl ownergraph console has printed, or start it again.",
   retry: false,
 };

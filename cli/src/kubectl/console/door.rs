@@ -1,12 +1,14 @@
 //! Who may call. A console on this machine has a token: a page of another origin cannot read it, so it cannot call for the
-//! user. A console for other users takes the token of the user from each request. A name that an attacker points at this
-//! server is not a host of it.
+//! user. The address that the console prints has a ticket instead, which the page exchanges for the token once: an
+//! address is in the arguments of the browser, where other users of the machine can read it. A console for other users
+//! takes the token of the user from each request. A name that an attacker points at this server is not a host of it.
 
 use super::bearer::Bearer;
 use crate::kubectl::flags::PublicUrl;
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request, StatusCode};
 use kube_api::path::query_value;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use subtle::ConstantTimeEq as _;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-ownergraph-token");
@@ -27,8 +29,8 @@ struct Place {
 
 /// What opens the door.
 enum Key {
-    /// The token of this console.
-    Own(String),
+    /// The token of this console, and the ticket of the next page.
+    Own { token: String, ticket: Mutex<String> },
     /// Any token: the API server and the graph service know what its holder may do.
     Each,
 }
@@ -45,14 +47,12 @@ pub(super) enum Caller {
 pub(super) type Refusal = (StatusCode, String);
 
 impl Door {
-    /// For this machine. Draws a token.
+    /// For this machine. Draws a token and a ticket.
     pub(super) fn new(port: u16) -> Result<Door, getrandom::Error> {
-        let mut random = [0; TOKEN_BYTES];
-        getrandom::fill(&mut random)?;
-        let token = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = Key::Own { token: random()?, ticket: Mutex::new(random()?) };
         let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
         let place = |host: &str| Place { host: format!("{host}{port}"), origin: format!("http://{host}{port}") };
-        Ok(Door { places: ["127.0.0.1", "localhost"].map(place).into(), key: Key::Own(token) })
+        Ok(Door { places: ["127.0.0.1", "localhost"].map(place).into(), key })
     }
 
     /// For other users, who open one of these addresses.
@@ -66,13 +66,13 @@ impl Door {
         matches!(self.key, Key::Each)
     }
 
-    /// The address of the page in this namespace, with the token if there is one. A browser does not send the part after
+    /// The address of the page in this namespace, with the ticket if there is one. A browser does not send the part after
     /// the `#`.
     pub(super) fn link(&self, namespace: Option<&str>) -> String {
         let origin = self.places.first().map_or("", |place| &place.origin);
         let query = namespace.map(|namespace| format!("?in={}", query_value(namespace))).unwrap_or_default();
         match &self.key {
-            Key::Own(token) => format!("{origin}/{query}#token={token}"),
+            Key::Own { ticket, .. } => format!("{origin}/{query}#token={}", *held(ticket)),
             Key::Each => format!("{origin}/{query}"),
         }
     }
@@ -100,17 +100,33 @@ impl Door {
         None
     }
 
+    /// Exchanges the ticket of a request for the token. The ticket is void after that, and there is a new one.
+    pub(super) fn open<B>(&self, request: &Request<B>) -> Result<String, Refusal> {
+        let Key::Own { token, ticket } = &self.key else {
+            return Err((StatusCode::NOT_FOUND, "this console takes the token of its user".to_owned()));
+        };
+        let given = only(request.headers(), &TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
+        let mut ticket = held(ticket);
+        if !bool::from(given.ct_eq(ticket.as_bytes())) {
+            let sentence = "this address was opened before: open the newest address that the console printed";
+            return Err((StatusCode::UNAUTHORIZED, sentence.to_owned()));
+        }
+        *ticket = random()
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("no random ticket can be drawn: {error}")))?;
+        Ok(token.clone())
+    }
+
     /// Whose credentials a request uses. Refuses those without a token.
     pub(super) fn caller<B>(&self, request: &Request<B>) -> Result<Caller, Refusal> {
         let refused = |sentence: &str| Err((StatusCode::UNAUTHORIZED, sentence.to_owned()));
         match &self.key {
-            Key::Own(token) => {
+            Key::Own { token, .. } => {
                 let given = only(request.headers(), &TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
                 if bool::from(given.ct_eq(token.as_bytes())) {
                     return Ok(Caller::Own);
                 }
                 refused(
-                    "the header X-Ownergraph-Token does not have the token of this console: open the address that the console printed at its start",
+                    "the header X-Ownergraph-Token does not have the token of this console: open the newest address that the console printed",
                 )
             }
             Key::Each => match Bearer::of(request.headers()) {
@@ -119,6 +135,18 @@ impl Door {
             },
         }
     }
+}
+
+/// Draws a token.
+fn random() -> Result<String, getrandom::Error> {
+    let mut random = [0; TOKEN_BYTES];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// No holder of the lock panics, and a ticket is whole in any case.
+fn held(ticket: &Mutex<String>) -> MutexGuard<'_, String> {
+    ticket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn forbidden(sentence: String) -> Option<Refusal> {

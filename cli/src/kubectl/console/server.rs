@@ -4,6 +4,7 @@ use super::answers::{Answer, bytes, json, refusal, secured};
 use super::backend::Backend;
 use super::door::Door;
 use super::{actions, calls, files};
+use crate::kubectl::ending::note;
 use bytes::Bytes;
 use http::header::{ALLOW, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, StatusCode};
@@ -30,6 +31,8 @@ const PUBLIC_CONNECTIONS_MAX: usize = 1024;
 pub(super) const CALLS_MAX: usize = 32;
 /// The same for other users.
 const PUBLIC_CALLS_MAX: usize = 512;
+/// The path where a page gets the token for its address.
+const OPEN: &str = "/console/open";
 /// The path for the probes of a container. It says nothing.
 const LIVE: &str = "/livez";
 /// Maximum size of the body of a request. The largest is a plan with a hundred targets.
@@ -104,6 +107,14 @@ where
         None if is_open => match *request.method() {
             Method::GET | Method::HEAD => files::answer(path),
             _ => other_method("GET,HEAD"),
+        },
+        None if path == OPEN && *request.method() != Method::POST => other_method("POST"),
+        None if path == OPEN => match site.door.open(&request) {
+            Ok(token) => {
+                note(&format!("the console was opened; the address for another tab is {}", site.door.link(None)));
+                json(StatusCode::OK, &serde_json::json!({ "token": token }))
+            }
+            Err((status, sentence)) => refusal(status, &sentence),
         },
         None => match site.door.caller(&request) {
             Err((status, sentence)) => refusal(status, &sentence),

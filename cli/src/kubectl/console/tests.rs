@@ -95,7 +95,7 @@ impl Bench {
         let cluster = Cluster::of_client(api, "test");
         let backend = Backend::new(session(cluster, Connection::to(address)), writes);
         let door = Door::new(8080).unwrap();
-        let token = door.link(None).rsplit_once('=').unwrap().1.to_owned();
+        let token = door.open(&opening(&door)).unwrap();
         Bench { site: Site::new(door, backend), token, address, pieces, seen, calls, connections, _served: served }
     }
 
@@ -112,6 +112,13 @@ impl Bench {
     fn call(&self, path: &str) -> http::request::Builder {
         self.request(Method::POST, path).header(CONTENT_TYPE, "application/grpc-web+proto")
     }
+}
+
+/// The request with which a page exchanges the ticket of its address.
+fn opening(door: &Door) -> Request<String> {
+    let ticket = door.link(None).rsplit_once('=').unwrap().1.to_owned();
+    let request = Request::post("/console/open").header(HOST, HOSTS[0]).header("x-ownergraph-token", ticket);
+    request.body(String::new()).unwrap()
 }
 
 fn session(cluster: Cluster, connection: Connection) -> Session {
@@ -239,6 +246,30 @@ async fn a_page_of_another_origin_is_refused_even_with_the_token() {
 }
 
 #[tokio::test]
+async fn an_address_opens_one_page() {
+    let bench = Bench::new(true).await;
+    let open = async |request: Request<String>| answer(&bench.site, request).await;
+    let request = opening(&bench.site.door);
+    let (mut foreign, mut by_get) = (request.clone(), request.clone());
+    foreign.headers_mut().insert(ORIGIN, "http://example.com".parse().unwrap());
+    assert_eq!(open(foreign).await.status(), StatusCode::FORBIDDEN);
+    *by_get.method_mut() = Method::GET;
+    assert_eq!(open(by_get).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let opened = open(request.clone()).await;
+    assert_eq!(opened.status(), StatusCode::OK);
+    let body: serde_json::Value =
+        serde_json::from_slice(&opened.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(body["token"], bench.token.as_str(), "the token of all pages of this console");
+    let again = open(request).await;
+    assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
+    assert!(error(again).await.contains("this address was opened before"));
+    assert_eq!(open(opening(&bench.site.door)).await.status(), StatusCode::OK, "the next address");
+    let mut by_token = opening(&bench.site.door);
+    by_token.headers_mut().insert("x-ownergraph-token", bench.token.parse().unwrap());
+    assert_eq!(open(by_token).await.status(), StatusCode::UNAUTHORIZED, "the token is no ticket");
+}
+
+#[tokio::test]
 async fn all_but_files_needs_the_token() {
     let bench = Bench::new(true).await;
     let guards = ["guards/pause", "guards/create", "guards/release", "guards/approve"];
@@ -254,7 +285,7 @@ async fn all_but_files_needs_the_token() {
             }
         }
         let none = Request::post(&path).header(HOST, HOSTS[0]);
-        assert!(error(bench.send(none, "").await).await.contains("the address that the console printed"));
+        assert!(error(bench.send(none, "").await).await.contains("the newest address that the console printed"));
         let two = bench.request(Method::POST, &path).header("x-ownergraph-token", &bench.token);
         assert_eq!(bench.send(two, "").await.status(), StatusCode::UNAUTHORIZED);
     }
