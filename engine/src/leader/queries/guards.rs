@@ -87,8 +87,16 @@ impl<'a> Queries<'a> {
         let has_owner = |owner: &OwnerScope| {
             let kind = self.world.coverage().find(&owner.resource)?;
             let there = self.world.graph().by_address(kind, &owner.namespace, &owner.name);
-            let mut there = there.map(|id| self.world.graph().node(id)).filter(|node| node.is_observed());
-            let is_there = there.any(|node| owner.uid.as_ref().is_none_or(|uid| *uid == node.uid()));
+            // Its cascade goes on after the end of an owner, which then needs a uid.
+            let is_there = there.map(|id| self.world.graph().node(id)).any(|node| match &owner.uid {
+                None => node.is_observed(),
+                Some(uid) => *uid == node.uid() && (node.is_observed() || node.dependent_count() > 0),
+            });
+            let is_it = |gone: &ObjectRef| {
+                gone.group_resource() == owner.resource && gone.namespace == owner.namespace && gone.name == owner.name
+            };
+            let gone = owner.uid.as_ref().and_then(|uid| self.tombstone(uid));
+            let is_there = is_there || gone.is_some_and(|gone| is_it(&gone.object));
             (is_there || self.world.coverage().kind(kind).is_synced()).then_some(is_there)
         };
         resolved(scope, self.world.coverage(), has_namespace, has_owner)

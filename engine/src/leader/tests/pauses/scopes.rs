@@ -146,6 +146,27 @@ fn an_owner_that_is_not_there_is_no_scope() {
 }
 
 #[test]
+fn an_owner_that_is_gone_is_a_scope_by_its_uid() {
+    for has_dependent in [true, false] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101));
+        if has_dependent {
+            bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        }
+        bench.deleted("things", "o", 103);
+        let resolved = |uid: Option<Uid>| {
+            let resource = written("things.example.com");
+            let owner = Some(OwnerScope { resource, namespace: "ns".into(), name: "o".into(), uid });
+            let scope = Scope { targets: vec![Filter { owner, ..Filter::default() }] };
+            bench.leader.queries().resolve_scope(&scope)
+        };
+        assert!(resolved(None).unwrap_err().contains("does not exist"), "another object may get the name");
+        assert!(resolved(Some(uid("other"))).unwrap_err().contains("does not exist"));
+        assert!(resolved(Some(uid("o"))).is_ok(), "its cascade may go on: {has_dependent}");
+    }
+}
+
+#[test]
 fn a_scope_holds_what_is_in_it() {
     let covered = |edit: fn(Guard) -> Guard| {
         let mut bench = Bench::cascade(0, 100);
