@@ -44,7 +44,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// What all connections share.
 pub(super) struct Site {
-    door: Door,
+    pub(super) door: Door,
     backend: Backend,
     calls: Arc<Semaphore>,
     calls_max: usize,

@@ -257,8 +257,7 @@ async fn an_address_opens_one_page() {
     assert_eq!(open(by_get).await.status(), StatusCode::METHOD_NOT_ALLOWED);
     let opened = open(request.clone()).await;
     assert_eq!(opened.status(), StatusCode::OK);
-    let body: serde_json::Value =
-        serde_json::from_slice(&opened.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let body: Value = serde_json::from_slice(&opened.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(body["token"], bench.token.as_str(), "the token of all pages of this console");
     let again = open(request).await;
     assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
