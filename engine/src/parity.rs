@@ -139,8 +139,9 @@ pub(crate) struct Parity {
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
-    /// Objects that have just lost references.
+    /// Objects that have just lost references, and objects that have just got some.
     shed: Recent,
+    grown: Recent,
     /// Owners that live, and have just stopped to wait for their dependents.
     waited: Recent,
     /// Where the main store stood when the comparison began, or at the first list of a new history.
@@ -167,6 +168,7 @@ impl Parity {
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
             shed: Recent::default(),
+            grown: Recent::default(),
             waited: Recent::default(),
             began: None,
             owners: BTreeSet::new(),
@@ -210,6 +212,7 @@ impl Parity {
         self.waiting.clear();
         self.changes.clear();
         self.shed.0.clear();
+        self.grown.0.clear();
         self.waited.0.clear();
         self.began = None;
         self.owners.clear();
@@ -268,6 +271,16 @@ impl Parity {
         let before = self.shed.holds(now, uid);
         self.shed.add(now, uid.clone());
         before
+    }
+
+    /// Takes an object that gets references.
+    pub(crate) fn grows(&mut self, now: Time, uid: &Uid) {
+        self.grown.add(now, uid.clone());
+    }
+
+    /// Whether an object got references within [`YOUNG`] before.
+    pub(crate) fn has_grown(&self, now: Time, uid: &Uid) -> bool {
+        self.grown.holds(now, uid)
     }
 
     /// Takes an owner that loses the finalizer of its foreground deletion.

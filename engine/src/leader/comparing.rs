@@ -8,7 +8,7 @@ use super::closing::Left;
 use super::{Event, Leader, Timer};
 use crate::graph::NodeId;
 use crate::hold::Hold;
-use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
+use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
     Parity, SETTLED_WITHIN, YOUNG,
@@ -133,6 +133,8 @@ impl Leader {
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
         let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
+        let is_new = |next: &OwnerReference| node.references().all(|known| known.to_owned().uid != next.uid);
+        let grows = facts.excess.is_none() && facts.owners.len() <= OWNERS_MAX && facts.owners.iter().any(is_new);
         let orphans = watched.then_some(facts.has_finalizer(ORPHAN_FINALIZER));
         let of = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
         if !was_terminating && facts.terminating && any_owner {
@@ -149,6 +151,9 @@ impl Leader {
         }
         if unblocked {
             self.compare(id, ActionKind::UnblockOwnerReferences, version, &[], None);
+        }
+        if grows {
+            self.parity.grows(self.cx.now, &next.uid);
         }
     }
 
@@ -246,6 +251,8 @@ impl Leader {
             return;
         }
         let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
+        let grown_before = self.parity.has_grown(self.cx.now, &uid);
+        let before = self.world.graph().node(id).resource_version();
         let has_orphaning_finalizer = self.world.graph().node(id).has_finalizer(ORPHAN_FINALIZER);
         // The rule for a dependent of a waiting owner depends on the dependents of that dependent.
         let is_by_rule = orphans.is_none_or(|orphans| orphans == has_orphaning_finalizer)
@@ -256,6 +263,7 @@ impl Leader {
             deed,
             at: self.cx.now,
             version,
+            before,
             owners,
             owner_count,
             decided,
@@ -265,6 +273,7 @@ impl Leader {
             was_terminating,
             is_by_rule,
             shed_before,
+            grown_before,
             awaited,
             audited: None,
         };
@@ -361,6 +370,7 @@ impl Leader {
             facts_came: settled.iter().zip(&change.owners).any(|(now, before)| now.0 != before.standing),
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             shed_before: change.shed_before,
+            grown_before: change.grown_before,
             waited_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;

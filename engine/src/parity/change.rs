@@ -79,6 +79,8 @@ pub(crate) struct Change {
     pub(crate) at: Time,
     /// The version that shows the change; `None` if a list without the object shows it.
     pub(crate) version: Option<ResourceVersion>,
+    /// The version of the object before.
+    pub(crate) before: Option<ResourceVersion>,
     /// The references before the change, at most [`super::OWNERS_MAX`].
     pub(crate) owners: Vec<Owner>,
     pub(crate) owner_count: usize,
@@ -94,6 +96,8 @@ pub(crate) struct Change {
     pub(crate) is_by_rule: bool,
     /// Another change removed references of the object within [`super::YOUNG`] before.
     pub(crate) shed_before: bool,
+    /// Another change added references to the object within [`super::YOUNG`] before.
+    pub(crate) grown_before: bool,
     /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the deletion of the object.
     /// At most [`super::OWNERS_MAX`].
     pub(crate) awaited: Vec<Uid>,

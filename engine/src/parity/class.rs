@@ -150,6 +150,8 @@ pub(crate) struct Case<'a> {
     pub(crate) is_young: bool,
     /// Another change removed references of the object shortly before.
     pub(crate) shed_before: bool,
+    /// Another change added references to the object shortly before.
+    pub(crate) grown_before: bool,
     /// At least one owner lives, and each of them stopped to wait for its dependents shortly before.
     pub(crate) waited_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
@@ -254,8 +256,16 @@ impl Case<'_> {
                 }
             }
             Weighed::Kept { drop } => {
+                // The collector may have acted on the object as it was before it got an invalid reference.
+                let is_early = || {
+                    let valid: Vec<Standing> =
+                        standings.iter().copied().filter(|&standing| standing != Standing::InvalidScope).collect();
+                    self.grown_before && valid.len() < standings.len() && !matches!(weigh(&valid), Weighed::Unowned)
+                };
                 if removed().all(|at| drop.contains(&at)) {
                     self.same()
+                } else if self.actor == Actor::Collector && is_early() {
+                    Finding::TheirsOnly(Class::Timing)
                 } else {
                     self.by_facts()
                 }

@@ -113,6 +113,7 @@ impl Log {
         let target = &change.target;
         let (collection, none) = (target.group_resource(), Name::from(""));
         let is_deletion = change.deed.action == ActionKind::Delete;
+        let is_finalizer = change.deed.action == ActionKind::RemoveFinalizer;
         let mut places = vec![(collection.clone(), target.namespace.clone(), target.name.clone())];
         if is_deletion {
             places.push((collection.clone(), target.namespace.clone(), none.clone()));
@@ -134,16 +135,21 @@ impl Log {
             // The answer to a deletion that finishes at once has no version.
             let versions = audited.resource_version.as_ref().zip(change.version.as_ref());
             match (audited.verb, versions) {
-                (AuditedVerb::Delete, Some((one, other))) if is_deletion => (one == other).then_some((0, apart)),
-                (AuditedVerb::Delete, None) if is_deletion && is_past => Some((0, apart)),
-                // The removal of the last finalizer answers with the version before the deletion.
-                (AuditedVerb::Change, Some((one, other))) if change.deed.action == ActionKind::RemoveFinalizer => {
-                    (one == other || is_past).then_some((u8::from(one != other), apart))
+                // The removal of the last finalizer answers with the version before it.
+                (AuditedVerb::Change, Some((one, other))) if is_finalizer => {
+                    (one == other || change.before.as_ref() == Some(one)).then_some((0, apart))
                 }
+                // Another deletion in background removes the finalizers of the first one.
+                (AuditedVerb::Delete, Some((one, other))) if is_finalizer => (one == other).then_some((0, apart)),
+                (AuditedVerb::Delete | AuditedVerb::Change, None) if is_finalizer && is_past => Some((0, apart)),
                 // A later request may answer with the same version. The first one made it.
+                (AuditedVerb::Delete, Some((one, other))) if is_deletion => {
+                    (one == other).then_some((0, audited.at.since(Time::ZERO)))
+                }
                 (AuditedVerb::Change, Some((one, other))) if !is_deletion => {
                     (one == other).then_some((0, audited.at.since(Time::ZERO)))
                 }
+                (AuditedVerb::Delete, None) if is_deletion && is_past => Some((0, apart)),
                 (AuditedVerb::Change, None) if !is_deletion && is_past => Some((0, apart)),
                 (AuditedVerb::Delete | AuditedVerb::DeleteCollection | AuditedVerb::Change, _) => None,
             }

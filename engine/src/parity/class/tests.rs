@@ -23,6 +23,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         facts_came: false,
         is_young: false,
         shed_before: false,
+        grown_before: false,
         waited_before: false,
         other_coordinates: false,
         has_dependents: false,
@@ -163,5 +164,20 @@ fn what_explains_any_change() {
     ] {
         let case = Case { action: ActionKind::RemoveFinalizer, has_dependents, actor, ..deletion(&owners) };
         assert_eq!(case.finding(), finding);
+    }
+}
+
+#[test]
+fn a_removed_reference_just_before_an_invalid_one_came() {
+    use Standing::{Dangling, InvalidScope, Solid};
+    for (owners, grown_before, actor, finding) in [
+        (&[(Dangling, true), (InvalidScope, false)][..], true, Actor::Collector, Finding::TheirsOnly(Class::Timing)),
+        (&[(Dangling, true), (InvalidScope, false)], false, Actor::Collector, Finding::TheirsOnly(Class::Unknown)),
+        (&[(Dangling, true), (InvalidScope, false)], true, Actor::Unknown, Finding::Unattributed),
+        (&[(Solid, true), (InvalidScope, false)], true, Actor::Collector, Finding::TheirsOnly(Class::Unknown)),
+    ] {
+        let action = ActionKind::RemoveOwnerReferences;
+        let case = Case { action, actor, grown_before, ..deletion(owners) };
+        assert_eq!(case.finding(), finding, "{case:?}");
     }
 }

@@ -111,3 +111,46 @@ fn the_request_with_the_same_version_or_the_nearest_one_made_a_change() {
         assert_eq!(bench.sums(), [1, 0, 0, 0, 0], "{by_version}");
     }
 }
+
+#[test]
+fn the_first_of_two_deletions_with_one_version_marked_the_object() {
+    for (first, second, expected) in [("alice", "collector", [0, 0, 0, 0, 1]), ("collector", "alice", [1, 0, 0, 0, 0])]
+    {
+        let mut bench = family();
+        bench.deleted("things", "o", 103);
+        for user in [first, second] {
+            let request = bench.request(AuditedVerb::Delete, "a", user);
+            bench.logged(Audited { resource_version: Some(version(104)), ..request });
+            bench.pass(Duration::from_millis(50));
+        }
+        bench.seen("configmaps", child(104).terminating("example.com/slow"));
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), expected, "the second one changes nothing: {first}, then {second}");
+    }
+}
+
+#[test]
+fn another_deletion_or_the_change_of_the_version_before_removes_a_finalizer() {
+    // The verb, the version in the answer, and whether the request removed the finalizer.
+    for (verb, rv, is_it) in [
+        (AuditedVerb::Change, Some(103), true),
+        (AuditedVerb::Change, Some(104), true),
+        (AuditedVerb::Change, Some(102), false),
+        (AuditedVerb::Delete, Some(104), true),
+        (AuditedVerb::Delete, Some(103), false),
+        (AuditedVerb::Delete, None, true),
+    ] {
+        let mut bench = observing();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", child(102).blocking("things", "o"));
+        bench.seen("things", object("things", "o", 103).terminating("foregroundDeletion"));
+        let request = bench.request(verb, "o", "alice");
+        bench.logged(Audited { collection: collection("things"), resource_version: rv.map(version), ..request });
+        bench.deleted("configmaps", "a", 104);
+        bench.deleted("things", "o", 104);
+        bench.log_moves_on();
+        bench.pass(Duration::from_secs(60));
+        let without = bench.counts().without_request;
+        assert_eq!(without, if is_it { 1 } else { 2 }, "{verb:?} {rv:?}: the deletion of a has no request either");
+    }
+}
