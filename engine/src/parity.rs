@@ -273,6 +273,11 @@ impl Parity {
         before
     }
 
+    /// Whether an object lost references within [`YOUNG`] before.
+    pub(crate) fn has_shed(&self, now: Time, uid: &Uid) -> bool {
+        self.shed.holds(now, uid)
+    }
+
     /// Takes an object that gets references.
     pub(crate) fn grows(&mut self, now: Time, uid: &Uid) {
         self.grown.add(now, uid.clone());

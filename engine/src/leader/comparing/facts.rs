@@ -17,13 +17,16 @@ impl Leader {
         let graph = self.world.graph();
         let Some(node) = graph.primary(uid).map(|id| graph.node(id)) else { return false };
         let Some(version) = node.resource_version() else { return false };
+        // The end of an owner that was never seen counts if the object has just lost another reference.
+        let has_shed = self.parity.has_shed(self.cx.now, uid);
         let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
         owners.peek().is_some()
             && owners.all(|owner| {
                 let last = match owner.known() {
-                    Known::Absent(_) => {
+                    Known::Absent(proof) => {
                         let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
-                        buried.and_then(|gone| gone.deleted.clone())
+                        let proven = proof.version().filter(|_| has_shed);
+                        buried.and_then(|gone| gone.deleted.clone()).or_else(|| proven.cloned())
                     }
                     Known::Observed | Known::Read { .. } => owner.resource_version(),
                     Known::Virtual { .. } => None,

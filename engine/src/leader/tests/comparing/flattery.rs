@@ -175,3 +175,23 @@ fn a_late_agreement_is_taken_back_where_it_was_counted() {
     assert_eq!(bench.disagreements(), ["ours_only delete b: unknown"]);
     assert_eq!(recent.of(Class::Unknown), 1, "b is still unknown");
 }
+
+#[test]
+fn the_end_of_an_owner_that_was_never_seen_explains_only_what_follows_a_lost_reference() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", child(102).owned_by("things", "q"));
+    for _ in 0..4 {
+        bench.pass(A_MOMENT);
+        bench.answer_probes(130, &[]);
+        bench.found_if_asked("q", &FindingResult::Absent(Some(version(130))));
+    }
+    // A person takes the reference to its last living owner from `a`, and creates `b`.
+    bench.seen("configmaps", object("configmaps", "a", 140).owned_by("things", "q"));
+    bench.seen("configmaps", object("configmaps", "b", 141).owned_by("things", "q"));
+    bench.bookmark("things", 150);
+    bench.pass(Duration::from_secs(60));
+    let mut told = bench.disagreements();
+    told.sort();
+    assert_eq!(told, ["ours_only delete a: own_change", "ours_only delete b: unknown"]);
+}
