@@ -198,7 +198,7 @@ impl Collector {
         let answer = replay.arg("replay").arg(recording_in(plane)).args(["-o", "json"]).output().await?;
         ensure!(answer.status.success(), "the recording is not whole: {}", String::from_utf8_lossy(&answer.stderr));
         let answer: Value = serde_json::from_slice(&answer.stdout).context("reading the answer of the replay")?;
-        let number = |key: &str| answer["status"][key].as_f64().with_context(|| format!("no {key} in {answer}"));
+        let number = |key: &str| answer[key].as_f64().with_context(|| format!("no {key} in {answer}"));
         Ok(Recorded { bytes, inputs: number("inputs")?, replayed_seconds: number("replayedSeconds")? })
     }
 
