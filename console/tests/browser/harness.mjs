@@ -20,6 +20,8 @@ export async function mock(query, cutting = true) {
 
 /** Shows a page, and waits until nothing in it is announced any more. */
 export async function go(page, query) {
+  // From another document: an address that differs in its fragment alone loads nothing.
+  await page.goto("about:blank");
   await page.goto(`${origin}/${query}#token=mock`);
   await page.reload();
   await settled(page);
