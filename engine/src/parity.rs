@@ -324,6 +324,11 @@ impl Parity {
         self.past.push_back((now, uid, open));
     }
 
+    /// The open decision about an object.
+    pub(crate) fn open_decision(&self, uid: &Uid) -> Option<&Open> {
+        self.open.get(uid)
+    }
+
     /// The decision about an object that a change belongs to, and whether the change carries it out. If the open decision
     /// is another one, a decision counts that was withdrawn, replaced or followed in part just before, because the other
     /// collector may have acted on the same facts.

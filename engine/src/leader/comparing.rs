@@ -8,7 +8,7 @@ use super::closing::Left;
 use super::{Event, Leader, Timer};
 use crate::graph::NodeId;
 use crate::hold::Hold;
-use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
     Parity, SETTLED_WITHIN, YOUNG,
@@ -117,9 +117,11 @@ impl Leader {
         let was_terminating = node.is_terminating();
         let stops_waiting = was_terminating && left(FOREGROUND_FINALIZER);
         let mut removed = Vec::new();
-        let mut unblocked = false;
+        let (mut unblocked, mut grows) = (false, false);
         // Objects with more references than the collector reads have none here.
         if facts.excess.is_none() && !node.has_references(&facts.owners) {
+            let known: Vec<Uid> = node.references().take(OWNERS_MAX).map(|known| known.to_owned().uid).collect();
+            grows = facts.owners.iter().take(OWNERS_MAX).any(|next| !known.contains(&next.uid));
             for (at, reference) in node.references().enumerate().take(OWNERS_MAX) {
                 let known = reference.to_owned();
                 match facts.owners.iter().find(|next| next.uid == known.uid && next.name == known.name) {
@@ -133,8 +135,6 @@ impl Leader {
         }
         let any_owner = node.references().len() > 0 || node.excess().is_some();
         let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
-        let is_new = |next: &OwnerReference| node.references().all(|known| known.to_owned().uid != next.uid);
-        let grows = facts.excess.is_none() && facts.owners.len() <= OWNERS_MAX && facts.owners.iter().any(is_new);
         let orphans = watched.then_some(facts.has_finalizer(ORPHAN_FINALIZER));
         let of = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
         if !was_terminating && facts.terminating && any_owner {
@@ -237,14 +237,19 @@ impl Leader {
         let owner_count = node.excess().map_or(node.references().len(), |excess| excess.count as usize);
         let was_undecided = node.is_dirty() || self.world.undecided().get(id).is_some() || self.claims.covers(&uid);
         let was_terminating = node.is_terminating();
-        let (decided, follows) = match was_held {
-            true => (None, false),
-            false => self.parity.decision(self.cx.now, &uid, &deed),
-        };
-        // Of an object whose owner ended after the change, the owner's end was seen first.
+        let before = node.resource_version();
+        // The rule for a dependent of a waiting owner depends on the dependents of that dependent.
+        let is_by_rule = orphans.is_none_or(|orphans| orphans == node.has_finalizer(ORPHAN_FINALIZER))
+            || owners.iter().any(|owner| owner.standing == Standing::Waiting);
+        // The end of an owner may be seen before an older change of its dependent, which then follows no decision.
         let decides = |owner: &&Owner| action == ActionKind::Delete || owner.removed;
         let lived = |owner: &Owner| self.stood_at(&target, version.as_ref(), owner) == Some(Standing::Solid);
-        let follows = follows && !owners.iter().filter(decides).any(lived);
+        let is_older = owners.iter().filter(decides).any(lived);
+        let (decided, follows) = match was_held {
+            true => (None, false),
+            false if is_older => (self.parity.open_decision(&uid).cloned(), false),
+            false => self.parity.decision(self.cx.now, &uid, &deed),
+        };
         let is_uncompared = || self.queued(&uid).is_some_and(|queued| queued.covers(&deed));
         if decided.is_none() && !was_held && is_uncompared() {
             // The decision is beyond the bound on open ones, or its comparison has ended.
@@ -252,11 +257,6 @@ impl Leader {
         }
         let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
         let grown_before = self.parity.has_grown(self.cx.now, &uid);
-        let before = self.world.graph().node(id).resource_version();
-        let has_orphaning_finalizer = self.world.graph().node(id).has_finalizer(ORPHAN_FINALIZER);
-        // The rule for a dependent of a waiting owner depends on the dependents of that dependent.
-        let is_by_rule = orphans.is_none_or(|orphans| orphans == has_orphaning_finalizer)
-            || owners.iter().any(|owner| owner.standing == Standing::Waiting);
         let awaited = if action == ActionKind::RemoveFinalizer { self.awaited(id, orphans) } else { Vec::new() };
         let change = Change {
             target,
