@@ -86,14 +86,15 @@ pub(super) async fn run(flags: Console) -> Answered {
 
 /// Serves the console of a cluster. Ends only with an error.
 pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start) -> Result<(), Problem> {
-    let backend = Backend::new(session(cluster, connection, start.namespace.clone())?, start.writes);
+    let backend = Backend::new(session(cluster, connection, start.namespace)?, start.writes);
     // An error of the flags or of the cluster belongs on the terminal, and not into the page.
     backend.service().await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, start.port));
     let listener = listen::bind("--port", &address.to_string()).await.map_err(anyhow::Error::from)?;
     let port = listener.local_addr().context("the socket has no address")?.port();
     let door = Door::new(port).map_err(|error| anyhow::anyhow!("no random token can be drawn: {error}"))?;
-    let link = door.link(start.namespace.as_deref());
+    let site = Site::new(door, backend);
+    let link = site.link();
     writeln!(io::stdout(), "{link}")?;
     note("this address lets its holder act with your credentials, until Ctrl-C ends the console");
     if start.browser
@@ -101,7 +102,7 @@ pub(crate) async fn serve(cluster: Cluster, connection: Connection, start: Start
     {
         note(&format!("no browser can be started ({error}): open the address yourself"));
     }
-    Ok(server::serve(listener, Site::new(door, backend), None).await?)
+    Ok(server::serve(listener, site, None).await?)
 }
 
 fn session(cluster: Cluster, connection: Connection, namespace: Option<String>) -> Result<Session, Problem> {

@@ -55,6 +55,12 @@ impl Site {
         let calls_max = if door.is_public() { PUBLIC_CALLS_MAX } else { CALLS_MAX };
         Site { door, backend, calls: Arc::new(Semaphore::new(calls_max)), calls_max }
     }
+
+    /// The address of the next page, in the namespace of the flags.
+    pub(super) fn link(&self) -> String {
+        let session = &self.backend.session;
+        self.door.link(session.namespace_is_given().then(|| session.namespace()))
+    }
 }
 
 /// Serves until it is aborted.
@@ -111,7 +117,7 @@ where
         None if path == OPEN && *request.method() != Method::POST => other_method("POST"),
         None if path == OPEN => match site.door.open(&request) {
             Ok(token) => {
-                note(&format!("the console was opened; the address for another tab is {}", site.door.link(None)));
+                note(&format!("the console was opened; the address for another tab is {}", site.link()));
                 json(StatusCode::OK, &serde_json::json!({ "token": token }))
             }
             Err((status, sentence)) => refusal(status, &sentence),
