@@ -23,7 +23,6 @@ export async function go(page, query) {
   // From another document: an address that differs in its fragment alone loads nothing.
   await page.goto("about:blank");
   await page.goto(`${origin}/${query}#token=mock`);
-  await page.reload();
   await settled(page);
 }
 /** Ends the server of the pages, and the run. */
