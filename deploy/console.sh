@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # console.sh [anew | check]: builds the page of the console into console/dist if it is missing, and with an argument in
-# any case. With `check`, its checks and tests follow. The build of the command line puts the page into the program.
+# any case. With `check`, its checks and tests follow, and the Headlamp plug-in with Headlamp's own build and type check.
+# The build of the command line puts the page into the program.
 #
 # The page needs npm and Node 20.19 or later. Where the installed Node is older, npx runs a newer one.
 set -euo pipefail
@@ -22,3 +23,6 @@ rm -rf dist
 { run npm ci --no-audit --no-fund && run npm run build; } >&2 || fail "the page of the console was not built"
 [ "${1:-}" = check ] || exit 0
 for part in check test browser; do run npm run "$part"; done
+cd headlamp-plugin
+run npm ci --no-audit --no-fund
+for part in build check; do run npm run "$part"; done
