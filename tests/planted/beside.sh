@@ -13,13 +13,15 @@ if [ $# -eq 0 ]; then
 fi
 # The control plane is built once for all trees.
 ln -sfn "$root/target/controlplane" "$dir/controlplane"
+test="cargo test --quiet -p tests --test together"
+(cd "$dir/tree" && CARGO_TARGET_DIR="$dir" $test --no-run)
 failed=0
 for name in "$@"; do
     began=$(date +%s)
     log=$dir/$name.log
     found=yes
     (cd "$dir/tree" && PLANTED=$name CARGO_TARGET_DIR="$dir" \
-        cargo test --quiet -p tests --test together -- parity::planted --nocapture) > "$log" 2>&1 || found=no
+        $test -- parity::planted --nocapture) > "$log" 2>&1 || found=no
     grep -q '^planted:' "$log" || found=no
     printf '%-44s %4s s  %s\n' "$name" $(($(date +%s) - began)) "$(sed -n 's/^planted: //p' "$log" | head -1)"
     if [ $found = no ]; then
