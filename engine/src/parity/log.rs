@@ -143,8 +143,12 @@ impl Log {
                 (AuditedVerb::Delete, Some((one, other))) if is_finalizer => (one == other).then_some((0, apart)),
                 (AuditedVerb::Delete | AuditedVerb::Change, None) if is_finalizer && is_past => Some((0, apart)),
                 // A later request may answer with the same version. The first one made it.
-                (AuditedVerb::Delete, Some((one, other))) if is_deletion => {
-                    (one == other).then_some((0, audited.at.since(Time::ZERO)))
+                (AuditedVerb::Delete, Some((one, other))) if is_deletion && one == other => {
+                    Some((0, audited.at.since(Time::ZERO)))
+                }
+                // One deletion of a pod marks it, and answers with the version that is deleted.
+                (AuditedVerb::Delete, Some((one, other))) if is_deletion && other.is_before(one) => {
+                    is_past.then_some((1, apart))
                 }
                 (AuditedVerb::Change, Some((one, other))) if !is_deletion => {
                     (one == other).then_some((0, audited.at.since(Time::ZERO)))

@@ -130,6 +130,37 @@ fn the_first_of_two_deletions_with_one_version_marked_the_object() {
 }
 
 #[test]
+fn one_request_marks_a_pod_and_deletes_it() {
+    for (user, expected) in [("alice", [0, 0, 0, 0, 1]), ("collector", [1, 0, 0, 0, 0])] {
+        let mut bench = family();
+        bench.audited(AuditedVerb::Change, "other", "alice");
+        bench.deleted("things", "o", 103);
+        bench.seen("configmaps", child(104).terminating("example.com/slow"));
+        bench.deleted("configmaps", "a", 106);
+        let request = bench.request(AuditedVerb::Delete, "a", user);
+        bench.logged(Audited { resource_version: Some(version(106)), ..request });
+        bench.pass(A_MOMENT);
+        assert_eq!(bench.sums(), [0; 5], "the log may have the request with the version of the mark later");
+        bench.log_moves_on();
+        assert_eq!((bench.sums(), bench.counts().without_request), (expected, 0), "{user}");
+    }
+}
+
+#[test]
+fn the_request_with_the_version_of_the_mark_goes_before_a_later_deletion() {
+    let mut bench = family();
+    bench.audited(AuditedVerb::Change, "other", "alice");
+    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", child(104).terminating("example.com/slow"));
+    for (user, rv) in [("collector", 106), ("alice", 104)] {
+        let request = bench.request(AuditedVerb::Delete, "a", user);
+        bench.logged(Audited { resource_version: Some(version(rv)), ..request });
+    }
+    bench.log_moves_on();
+    assert_eq!(bench.sums(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
 fn another_deletion_or_the_change_of_the_version_before_removes_a_finalizer() {
     // The verb, the version in the answer, and whether the request removed the finalizer.
     for (verb, rv, is_it) in [
