@@ -144,6 +144,10 @@ pub(crate) struct Parity {
     grown: Recent,
     /// Owners that live, and have just stopped to wait for their dependents.
     waited: Recent,
+    /// Objects whose deletion has just begun.
+    marked: Recent,
+    /// Where owners began to orphan their dependents or to wait for them. Further owners have no place.
+    moved: BTreeMap<Uid, ResourceVersion>,
     /// Where the main store stood when the comparison began, or at the first list of a new history.
     began: Option<ResourceVersion>,
     /// The owners of these changes, and of some that were judged just now.
@@ -170,6 +174,8 @@ impl Parity {
             shed: Recent::default(),
             grown: Recent::default(),
             waited: Recent::default(),
+            marked: Recent::default(),
+            moved: BTreeMap::new(),
             began: None,
             owners: BTreeSet::new(),
             log: Log::default(),
@@ -214,6 +220,8 @@ impl Parity {
         self.shed.0.clear();
         self.grown.0.clear();
         self.waited.0.clear();
+        self.marked.0.clear();
+        self.moved.clear();
         self.began = None;
         self.owners.clear();
         self.log.forget();
@@ -296,6 +304,26 @@ impl Parity {
     /// Whether an owner waited for its dependents within [`YOUNG`] before.
     pub(crate) fn has_waited(&self, now: Time, uid: &Uid) -> bool {
         self.waited.holds(now, uid)
+    }
+
+    /// Takes an object whose deletion begins.
+    pub(crate) fn is_marked(&mut self, now: Time, uid: &Uid) {
+        self.marked.add(now, uid.clone());
+    }
+
+    /// Whether the deletion of an object began within [`YOUNG`] before.
+    pub(crate) fn was_marked(&self, now: Time, uid: &Uid) -> bool {
+        self.marked.holds(now, uid)
+    }
+
+    /// Where an owner began to orphan its dependents or to wait for them.
+    pub(crate) fn moved_at(&self, owner: &Uid) -> Option<&ResourceVersion> {
+        self.moved.get(owner)
+    }
+
+    /// Forgets an owner that leaves the graph.
+    pub(crate) fn owner_left(&mut self, owner: &Uid) {
+        self.moved.remove(owner);
     }
 
     /// Begins the wait of an open decision.
@@ -391,6 +419,9 @@ impl Parity {
         standing: Standing,
         is_comparable: impl Fn(&ObjectRef) -> bool,
     ) {
+        if self.moved.len() < CHANGES_MAX || self.moved.contains_key(&owner.uid) {
+            self.moved.insert(owner.uid.clone(), version.clone());
+        }
         if !self.owners.contains(&owner.uid) {
             return;
         }

@@ -137,8 +137,11 @@ impl Leader {
         let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
         let orphans = watched.then_some(facts.has_finalizer(ORPHAN_FINALIZER));
         let of = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
-        if !was_terminating && facts.terminating && any_owner {
-            self.compare(id, ActionKind::Delete, version.clone(), &[], orphans);
+        if !was_terminating && facts.terminating {
+            self.parity.is_marked(self.cx.now, &next.uid);
+            if any_owner {
+                self.compare(id, ActionKind::Delete, version.clone(), &[], orphans);
+            }
         }
         if stops_waiting {
             self.parity.stops_waiting(self.cx.now, &next.uid);
@@ -182,9 +185,10 @@ impl Leader {
         if !self.cx.compares() {
             return;
         }
-        let Left::Collection { deleted } = left else { return };
         let node = self.world.graph().node(id);
         let uid = node.uid();
+        self.parity.owner_left(&uid);
+        let Left::Collection { deleted } = left else { return };
         let is_rewound = self.world.coverage().kind(node.kind()).is_rewound();
         if is_rewound || self.world.graph().primary(&uid) != Some(id) {
             return;
@@ -257,6 +261,7 @@ impl Leader {
         }
         let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
         let grown_before = self.parity.has_grown(self.cx.now, &uid);
+        let marked_before = self.parity.was_marked(self.cx.now, &uid);
         let awaited = if action == ActionKind::RemoveFinalizer { self.awaited(id, orphans) } else { Vec::new() };
         let change = Change {
             target,
@@ -274,6 +279,7 @@ impl Leader {
             is_by_rule,
             shed_before,
             grown_before,
+            marked_before,
             awaited,
             audited: None,
         };
@@ -371,6 +377,7 @@ impl Leader {
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             shed_before: change.shed_before,
             grown_before: change.grown_before,
+            marked_before: change.marked_before,
             waited_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;

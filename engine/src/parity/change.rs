@@ -98,6 +98,8 @@ pub(crate) struct Change {
     pub(crate) shed_before: bool,
     /// Another change added references to the object within [`super::YOUNG`] before.
     pub(crate) grown_before: bool,
+    /// The deletion of the object began within [`super::YOUNG`] before.
+    pub(crate) marked_before: bool,
     /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the deletion of the object.
     /// At most [`super::OWNERS_MAX`].
     pub(crate) awaited: Vec<Uid>,

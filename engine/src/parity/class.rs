@@ -152,6 +152,8 @@ pub(crate) struct Case<'a> {
     pub(crate) shed_before: bool,
     /// Another change added references to the object shortly before.
     pub(crate) grown_before: bool,
+    /// The deletion of the object began shortly before.
+    pub(crate) marked_before: bool,
     /// At least one owner lives, and each of them stopped to wait for its dependents shortly before.
     pub(crate) waited_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
@@ -188,7 +190,9 @@ impl Case<'_> {
             ActionKind::RemoveFinalizer if self.differs => Finding::TheirsOnly(Class::Unknown),
             ActionKind::RemoveFinalizer if !self.has_dependents => Finding::Agreed,
             ActionKind::RemoveFinalizer if self.actor == Actor::Unknown => Finding::Unattributed,
-            ActionKind::RemoveFinalizer if self.has_old_dependents => Finding::TheirsOnly(Class::Unknown),
+            ActionKind::RemoveFinalizer if self.has_old_dependents && !self.was_collectable() => {
+                Finding::TheirsOnly(Class::Unknown)
+            }
             ActionKind::RemoveFinalizer => Finding::TheirsOnly(Class::Timing),
             ActionKind::Delete => self.deletion(),
             ActionKind::RemoveOwnerReferences => {
@@ -205,8 +209,18 @@ impl Case<'_> {
         }
     }
 
+    fn standings(&self) -> Vec<Standing> {
+        self.owners.iter().map(|&(standing, _)| standing).collect()
+    }
+
+    /// Whether a collector may have decided to delete the object before its deletion began. It deletes in background
+    /// then, which removes finalizers.
+    fn was_collectable(&self) -> bool {
+        self.marked_before && matches!(weigh(&self.standings()), Weighed::Collectable { .. })
+    }
+
     fn deletion(&self) -> Finding {
-        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let standings = self.standings();
         let is_any = |wanted: Standing| standings.contains(&wanted);
         match weigh(&standings) {
             Weighed::Collectable { .. } if !self.is_by_rule => self.by_facts(),
@@ -224,7 +238,7 @@ impl Case<'_> {
     }
 
     fn removal(&self) -> Finding {
-        let standings: Vec<Standing> = self.owners.iter().map(|&(standing, _)| standing).collect();
+        let standings = self.standings();
         let removed = || (0..self.owners.len()).filter(|&at| self.owners[at].1);
         if removed().any(|at| matches!(standings[at], Standing::Solid | Standing::InvalidScope)) {
             return self.by_facts();

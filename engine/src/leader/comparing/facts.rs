@@ -28,7 +28,10 @@ impl Leader {
                         let proven = proof.version().filter(|_| has_shed);
                         buried.and_then(|gone| gone.deleted.clone()).or_else(|| proven.cloned())
                     }
-                    Known::Observed | Known::Read { .. } => owner.resource_version(),
+                    // The owner may have changed while it waits for its dependents.
+                    Known::Observed | Known::Read { .. } => {
+                        self.parity.moved_at(&owner.uid()).cloned().or_else(|| owner.resource_version())
+                    }
                     Known::Virtual { .. } => None,
                 };
                 self.world.coverage().is_same_store(node.kind(), owner.kind())

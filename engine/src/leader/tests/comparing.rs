@@ -6,6 +6,7 @@ use crate::parity::{Audited, AuditedVerb, Class, Counts, Outcome as Side};
 
 mod earlier;
 mod flattery;
+mod races;
 mod requests;
 
 const A_MOMENT: Duration = Duration::from_secs(2);
