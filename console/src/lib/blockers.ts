@@ -19,9 +19,9 @@ const BLOCKED = [Verdict.BLOCKED, Verdict.HELD, Verdict.PARKED];
 const waitsForController = ({ state, finalizers }: Node) =>
   state === NodeState.TERMINATING && finalizers.some((name) => !OF_COLLECTION.includes(name));
 
-/** Whether a decision makes no progress. The log begins with open decisions that wait for a retry as PROPOSED. */
-const isStalled = ({ phase, attempt }: Open) =>
-  [Phase.HELD, Phase.FAILED, Phase.PARKED].includes(phase) || (phase === Phase.PROPOSED && attempt > 0);
+/** Whether a decision fails. The log begins with open decisions that wait for a retry as PROPOSED. */
+export const isFailing = ({ phase, attempt }: Open): boolean =>
+  phase === Phase.FAILED || phase === Phase.PARKED || (phase === Phase.PROPOSED && attempt > 0);
 
 /**
  * The objects that may block the cascade of a root: those that guards, failures or finalizers keep, and then those that
@@ -34,7 +34,7 @@ export function suspectsOf(root: string, items: Item[], open: Iterable<Open>): O
     if (state.tone === "held" || waitsForController(node)) kept.set(uid, node.ref!);
     else if (state.tone === "bad" && node.dependentCount === 0) ends.push(node.ref!);
   }
-  for (const one of open) if (isStalled(one)) kept.set(one.ref.uid, one.ref);
+  for (const one of open) if (one.phase === Phase.HELD || isFailing(one)) kept.set(one.ref.uid, one.ref);
   return [...kept.values(), ...ends.filter(({ uid }) => !kept.has(uid))].filter(({ uid }) => uid !== root);
 }
 

@@ -24,6 +24,11 @@ await check("a decision that fails is a blocker, also for a page that opens late
     await go(STORM);
   }
 });
+await check("an object whose decision fails is an error of its owner's page", async () => {
+  await go(`${STORM.replace("cascade", "object")}&errors=only&view=table`);
+  await says("storm-0-0");
+  assert(!(await text()).includes("storm-0-1"), await text());
+});
 await check("a tree that is too large to walk says what to do, and is not done", async () => {
   await mock("limit=on", false);
   try {
