@@ -41,6 +41,7 @@ mod prefetch;
 mod tests;
 mod texts;
 
+pub(crate) use knots::cycles;
 pub(crate) use node::{Known, Node, Reference};
 pub(crate) use orphaned::{Forgotten, address};
 

@@ -76,15 +76,19 @@ impl Graph {
             })
             .collect();
         let before = core::mem::take(&mut self.knots.tied);
-        for (number, component) in components(&above).into_iter().enumerate() {
-            let is_knot = component.len() > 1 || component.iter().any(|&at| above[at].contains(&at));
-            if is_knot {
-                self.knots.tied.extend(component.into_iter().map(|at| (members[at], number)));
-            }
+        for (number, knot) in cycles(&above).into_iter().enumerate() {
+            self.knots.tied.extend(knot.into_iter().map(|at| (members[at], number)));
         }
         let touched: BTreeSet<NodeId> = before.keys().chain(self.knots.tied.keys()).copied().collect();
         touched.into_iter().filter(|&id| self.get(id).is_some()).collect()
     }
+}
+
+/// The strongly connected components of a graph of numbered nodes that have a cycle.
+pub(crate) fn cycles(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut found = components(next);
+    found.retain(|component| component.len() > 1 || component.iter().any(|&at| next[at].contains(&at)));
+    found
 }
 
 /// The strongly connected components of a graph of numbered nodes (Tarjan), without recursion.

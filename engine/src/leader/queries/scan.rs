@@ -1,7 +1,7 @@
 //! Passes over all nodes in steps, for rare queries without an index.
 
 use super::Queries;
-use crate::graph::{NodeId, Reference};
+use crate::graph::{NodeId, Reference, cycles};
 use crate::object::{ObjectRef, Uid};
 use crate::verdict::own_hold;
 use crate::view::{CycleView, EdgeView, Explanation, ItemView, NodeView, PlaceView, VerdictView};
@@ -131,69 +131,15 @@ impl CycleSearch {
         let place: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(at, &id)| (id, at)).collect();
         let owners = |at: usize| self.linked[&ids[at]].1.iter().filter_map(|owner| place.get(owner).copied());
         let next: Vec<Vec<usize>> = (0..ids.len()).map(|at| owners(at).collect()).collect();
-        let cyclic = |group: &Vec<usize>| group.len() > 1 || next[group[0]].contains(&group[0]);
-        let mut groups: Vec<Vec<Uid>> = components(&next)
-            .into_iter()
-            .filter(cyclic)
-            .map(|group| group.into_iter().map(|at| self.linked[&ids[at]].0.clone()).collect())
-            .collect();
+        let uid = |at: usize| self.linked[&ids[at]].0.clone();
+        let mut groups: Vec<Vec<Uid>> =
+            cycles(&next).into_iter().map(|group| group.into_iter().map(uid).collect()).collect();
         for group in &mut groups {
             group.sort();
         }
         groups.sort();
         groups
     }
-}
-
-/// Returns the strongly connected components, by Tarjan's algorithm without recursion.
-fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    const NEW: usize = usize::MAX;
-    let mut number = alloc::vec![NEW; next.len()];
-    let mut low = alloc::vec![0; next.len()];
-    let mut on_stack = alloc::vec![false; next.len()];
-    let (mut stack, mut groups, mut count) = (Vec::new(), Vec::new(), 0);
-    for root in 0..next.len() {
-        if number[root] != NEW {
-            continue;
-        }
-        // Each entry is a node and the number of its edges that were followed.
-        let mut path = alloc::vec![(root, 0)];
-        while let Some((at, edge)) = path.last_mut() {
-            let at = *at;
-            if number[at] == NEW {
-                number[at] = count;
-                low[at] = count;
-                count += 1;
-                stack.push(at);
-                on_stack[at] = true;
-            }
-            if let Some(&to) = next[at].get(*edge) {
-                *edge += 1;
-                if number[to] == NEW {
-                    path.push((to, 0));
-                } else if on_stack[to] {
-                    low[at] = low[at].min(number[to]);
-                }
-                continue;
-            }
-            path.pop();
-            if let Some(&(above, _)) = path.last() {
-                low[above] = low[above].min(low[at]);
-            }
-            if low[at] == number[at] {
-                let mut group = Vec::new();
-                while let Some(member) = stack.pop() {
-                    on_stack[member] = false;
-                    group.push(member);
-                    if member == at {
-                        break;
-                    }
-                }
-                groups.push(group);
-            }
-        }
-    }
-    groups
 }
 
 impl Queries<'_> {
