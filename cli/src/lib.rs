@@ -32,7 +32,7 @@ mod sandbox_command;
 mod trial;
 
 use args::{Args, Command};
-use clap::FromArgMatches as _;
+use clap::{ArgMatches, FromArgMatches as _};
 use kubectl::line::Line;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -42,28 +42,53 @@ use tokio::task::JoinSet;
 
 /// The program, under each of its names.
 pub fn main() -> ExitCode {
-    match Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) if name::completes() => complete(runtime),
-        Ok(runtime) => runtime.block_on(run()),
+    let mut threads = Builder::new_multi_thread();
+    if name::completes() {
+        return on(&mut threads, complete);
+    }
+    match Order::read() {
+        Ok(order) => {
+            if order.shows_console() {
+                // This thread starts the browser, which takes over its priority.
+                threads.on_thread_start(graph_service::step_back);
+            }
+            on(&mut threads, |runtime| runtime.block_on(run(order)))
+        }
+        Err(error) => kubectl::misused(&error),
+    }
+}
+
+fn on(threads: &mut Builder, work: impl FnOnce(Runtime) -> ExitCode) -> ExitCode {
+    match threads.enable_all().build() {
+        Ok(runtime) => work(runtime),
         Err(error) => failure::exit_code(Err(anyhow::Error::from(error).context("starting threads").into())),
     }
 }
 
-async fn run() -> ExitCode {
-    let program = args::command();
-    let line = match Line::read(std::env::args_os(), &program) {
-        Ok(line) => line,
-        Err(error) => return kubectl::misused(&error),
-    };
-    let found = program.clone().try_get_matches_from(line.words);
-    let read = found.and_then(|found| {
+/// A command line.
+struct Order {
+    program: clap::Command,
+    found: ArgMatches,
+    command: Command,
+}
+
+impl Order {
+    fn read() -> Result<Order, clap::Error> {
+        let program = args::command();
+        let line = Line::read(std::env::args_os(), &program)?;
+        let found = program.clone().try_get_matches_from(line.words)?;
         kubectl::remember(&found);
-        Ok((Args::from_arg_matches(&found)?.command, found))
-    });
-    let (command, found) = match read {
-        Ok(read) => read,
-        Err(error) => return kubectl::misused(&error),
-    };
+        let command = Args::from_arg_matches(&found)?.command;
+        Ok(Order { program, found, command })
+    }
+
+    /// Whether this is a demo beside a browser. The demo takes all processors, and the page of the console must not stall.
+    fn shows_console(&self) -> bool {
+        matches!(&self.command, Command::Demo(flags) if flags.console)
+    }
+}
+
+async fn run(Order { program, found, command }: Order) -> ExitCode {
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Sandbox(flags) => sandbox_command::run(flags).await,

@@ -22,14 +22,9 @@ if (!program) throw new Error("usage: tour.mjs PROGRAM");
 
 /** A running demo. `says` waits for a line of its story. */
 function demo() {
-  // At a low priority, because the figures are those of the page: the demo takes all cores.
-  const running = spawn(
-    "nice",
-    ["-n", "15", program, "demo", "--console", "--no-browser", "--objects", String(OBJECTS)],
-    {
-      stdio: ["ignore", "pipe", "inherit"],
-    },
-  );
+  const running = spawn(program, ["demo", "--console", "--no-browser", "--objects", String(OBJECTS)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   let told = "";
   let heard = () => {};
   running.stdout.on("data", (part) => ((told += part), heard()));
