@@ -496,7 +496,7 @@ impl Parity {
                     version,
                     owners: owners.into_iter().map(|owner| owner.view).collect(),
                     owner_count,
-                    audited: audited.map(|(_, user, id)| (user, id)),
+                    audited: audited.map(|author| (author.user, author.id)),
                 }));
             }
         }

@@ -10,8 +10,8 @@ use crate::graph::NodeId;
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
-    AUDITED_WITHIN, Actor, Audited, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open, Outcome, Owner,
-    Parity, SETTLED_WITHIN, YOUNG,
+    AUDITED_WITHIN, Actor, Audited, AuditedVerb, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open,
+    Outcome, Owner, Parity, SETTLED_WITHIN, YOUNG,
 };
 use crate::verdict::{Standing, own_hold, standings};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
@@ -363,7 +363,7 @@ impl Leader {
         let waited_before = solid().next().is_some() && solid().all(|(_, owner)| owner.waited);
         let finding = Case {
             action,
-            actor: change.audited.as_ref().map_or(Actor::Unknown, |(actor, ..)| *actor),
+            actor: change.audited.as_ref().map_or(Actor::Unknown, |author| author.actor),
             decided: change.decided.as_ref().map(|open| open.action),
             follows: change.follows,
             is_premature: change.decided.as_ref().is_some_and(|open| open.is_premature),
@@ -377,7 +377,8 @@ impl Leader {
             is_young: change.decided.as_ref().is_some_and(|open| change.at.since(open.since) < YOUNG),
             shed_before: change.shed_before,
             grown_before: change.grown_before,
-            marked_before: change.marked_before,
+            is_second_deletion: change.marked_before
+                && change.audited.as_ref().is_some_and(|author| author.verb == AuditedVerb::Delete),
             waited_before,
             other_coordinates: change.owners.iter().filter(|owner| owner.removed).any(|removed| {
                 let is_it = |owner: &Owner| owner.view.reference.uid == removed.view.reference.uid;

@@ -1,5 +1,6 @@
 //! What waits to be matched: open decisions, and changes.
 
+use super::audited::AuditedVerb;
 use super::class::{Actor, Class};
 use crate::object::{Name, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
@@ -103,8 +104,18 @@ pub(crate) struct Change {
     /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the deletion of the object.
     /// At most [`super::OWNERS_MAX`].
     pub(crate) awaited: Vec<Uid>,
-    /// Who made the change, with the name of the user and the audit id, once the audit log says so.
-    pub(crate) audited: Option<(Actor, Name, Name)>,
+    /// The request that made the change, once the audit log has it.
+    pub(crate) audited: Option<Author>,
+}
+
+/// A request of the audit log that made a change.
+#[derive(Debug)]
+pub(crate) struct Author {
+    pub(crate) actor: Actor,
+    pub(crate) verb: AuditedVerb,
+    pub(super) user: Name,
+    /// The audit id.
+    pub(super) id: Name,
 }
 
 impl Change {

@@ -152,8 +152,8 @@ pub(crate) struct Case<'a> {
     pub(crate) shed_before: bool,
     /// Another change added references to the object shortly before.
     pub(crate) grown_before: bool,
-    /// The deletion of the object began shortly before.
-    pub(crate) marked_before: bool,
+    /// A deletion made the change, and another deletion of the object came shortly before.
+    pub(crate) is_second_deletion: bool,
     /// At least one owner lives, and each of them stopped to wait for its dependents shortly before.
     pub(crate) waited_before: bool,
     /// The change removes a reference with the uid of an owner under other coordinates, or in another scope.
@@ -216,7 +216,7 @@ impl Case<'_> {
     /// Whether a collector may have decided to delete the object before its deletion began. It deletes in background
     /// then, which removes finalizers.
     fn was_collectable(&self) -> bool {
-        self.marked_before && matches!(weigh(&self.standings()), Weighed::Collectable { .. })
+        self.is_second_deletion && matches!(weigh(&self.standings()), Weighed::Collectable { .. })
     }
 
     fn deletion(&self) -> Finding {

@@ -1,7 +1,7 @@
 //! Recent requests of the audit log, by object.
 
 use super::audited::{Audited, AuditedVerb};
-use super::change::Change;
+use super::change::{Author, Change};
 use super::class::Actor;
 use super::{SETTLED_WITHIN, WAIT_MAX};
 use crate::object::{GroupResource, Name, ObjectRef};
@@ -108,7 +108,7 @@ impl Log {
     /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the one
     /// that is nearest in time. A deletion of the object goes before one of its collection. The nearest one is known once
     /// the log has a later request, or on the last try.
-    pub(crate) fn take(&mut self, change: &Change, is_last: bool) -> Option<(Actor, Name, Name)> {
+    pub(crate) fn take(&mut self, change: &Change, is_last: bool) -> Option<Author> {
         let is_past = is_last || self.latest.is_some_and(|latest| latest >= change.at + LATER);
         let target = &change.target;
         let (collection, none) = (target.group_resource(), Name::from(""));
@@ -164,8 +164,9 @@ impl Log {
         let (_, place, at) = fitting.filter_map(|(fit, place, at)| Some((fit?, place, at))).min()?;
         let request = self.requests.get_mut(place)?.get_mut(at)?;
         request.used = true;
-        let actor = if request.audited.by_collector { Actor::Collector } else { Actor::Other };
-        Some((actor, request.audited.user.clone(), request.audited.id.clone()))
+        let Audited { verb, by_collector, user, id, .. } = &*request.audited;
+        let actor = if *by_collector { Actor::Collector } else { Actor::Other };
+        Some(Author { actor, verb: *verb, user: user.clone(), id: id.clone() })
     }
 
     /// Whether the API server refused a request of the other collector to this object since a decision.

@@ -24,7 +24,7 @@ fn deletion<'a>(owners: &'a [(Standing, bool)]) -> Case<'a> {
         is_young: false,
         shed_before: false,
         grown_before: false,
-        marked_before: false,
+        is_second_deletion: false,
         waited_before: false,
         other_coordinates: false,
         has_dependents: false,

@@ -4,13 +4,16 @@ use super::*;
 
 #[test]
 fn a_background_deletion_just_after_one_in_foreground_is_a_matter_of_timing() {
+    use AuditedVerb::{Change, Delete};
     let rows = [
-        // Whether the owner of the object lives, the seconds from the deletion to the end of the finalizer, the class.
-        (false, 0, "timing"),
-        (false, 20, "unknown"),
-        (true, 0, "unknown"),
+        // Whether the owner of the object lives, the seconds from the deletion to the end of the finalizer, the request
+        // that ends the finalizer, the class.
+        (false, 0, Delete, "timing"),
+        (false, 20, Delete, "unknown"),
+        (true, 0, Delete, "unknown"),
+        (false, 0, Change, "unknown"),
     ];
-    for (lives, seconds, expected) in rows {
+    for (lives, seconds, verb, expected) in rows {
         let mut bench = observing();
         bench.seen("things", object("things", "p", 101));
         bench.seen("things", object("things", "o", 102).owned_by("things", "p"));
@@ -21,15 +24,15 @@ fn a_background_deletion_just_after_one_in_foreground_is_a_matter_of_timing() {
         bench.seen("things", object("things", "o", 105).owned_by("things", "p").terminating("foregroundDeletion"));
         bench.pass(Duration::from_secs(seconds));
         bench.deleted("things", "o", 106);
-        for (user, rv) in [("alice", Some(version(105))), ("collector", None)] {
-            let request = bench.request(AuditedVerb::Delete, "o", user);
+        for (user, verb, rv) in [("alice", Delete, Some(version(105))), ("collector", verb, None)] {
+            let request = bench.request(verb, "o", user);
             bench.logged(Audited { collection: collection("things"), resource_version: rv, ..request });
         }
         bench.log_moves_on();
         bench.pass(Duration::from_secs(160));
         let told = bench.disagreements();
         let wanted = format!("theirs_only remove_finalizer o: {expected}");
-        assert!(told.contains(&wanted), "{lives} {seconds} s: {told:?}");
+        assert!(told.contains(&wanted), "{lives} {seconds} s {verb:?}: {told:?}");
     }
 }
 
