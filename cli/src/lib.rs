@@ -44,21 +44,21 @@ use tokio::task::JoinSet;
 pub fn main() -> ExitCode {
     let mut threads = Builder::new_multi_thread();
     if name::completes() {
-        return on(&mut threads, complete);
+        return run_on(&mut threads, complete);
     }
-    match Order::read() {
-        Ok(order) => {
-            if order.shows_console() {
+    match Invocation::read() {
+        Ok(invocation) => {
+            if invocation.shows_console() {
                 // This thread starts the browser, which takes over its priority.
                 threads.on_thread_start(graph_service::step_back);
             }
-            on(&mut threads, |runtime| runtime.block_on(run(order)))
+            run_on(&mut threads, |runtime| runtime.block_on(run(invocation)))
         }
         Err(error) => kubectl::misused(&error),
     }
 }
 
-fn on(threads: &mut Builder, work: impl FnOnce(Runtime) -> ExitCode) -> ExitCode {
+fn run_on(threads: &mut Builder, work: impl FnOnce(Runtime) -> ExitCode) -> ExitCode {
     match threads.enable_all().build() {
         Ok(runtime) => work(runtime),
         Err(error) => failure::exit_code(Err(anyhow::Error::from(error).context("starting threads").into())),
@@ -66,20 +66,21 @@ fn on(threads: &mut Builder, work: impl FnOnce(Runtime) -> ExitCode) -> ExitCode
 }
 
 /// A command line.
-struct Order {
+struct Invocation {
     program: clap::Command,
     found: ArgMatches,
     command: Command,
 }
 
-impl Order {
-    fn read() -> Result<Order, clap::Error> {
+impl Invocation {
+    /// Reads the command line of this process.
+    fn read() -> Result<Invocation, clap::Error> {
         let program = args::command();
         let line = Line::read(std::env::args_os(), &program)?;
         let found = program.clone().try_get_matches_from(line.words)?;
         kubectl::remember(&found);
         let command = Args::from_arg_matches(&found)?.command;
-        Ok(Order { program, found, command })
+        Ok(Invocation { program, found, command })
     }
 
     /// Whether this is a demo beside a browser. The demo takes all processors, and the page of the console must not stall.
@@ -88,7 +89,7 @@ impl Order {
     }
 }
 
-async fn run(Order { program, found, command }: Order) -> ExitCode {
+async fn run(Invocation { program, found, command }: Invocation) -> ExitCode {
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Sandbox(flags) => sandbox_command::run(flags).await,

@@ -2,6 +2,7 @@
 // argument is the program. `npm run tour -- ../target/release/ownergraph` needs a machine without other work.
 
 import { spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
 import {
   assert,
   assertSmooth,
@@ -46,17 +47,26 @@ function demo() {
     running.kill("SIGINT");
     assert((await ended) === 0 && told.includes("Checked at the API server"), `the demo failed: ${told}`);
   };
-  return { says, end };
+  return { says, end, pid: running.pid };
 }
 
+/** How many threads of a program run at normal priority. */
+const urgent = (pid) =>
+  readdirSync(`/proc/${pid}/task`).filter((thread) => {
+    const stat = readFileSync(`/proc/${pid}/task/${thread}/stat`, "utf8");
+    const [, nice] = stat.match(/\) (?:\S+ ){16}(-?\d+) /);
+    return Number(nice) === 0;
+  }).length;
+
 await check("the overview during the cascade of the demo", async () => {
-  const { says, end } = demo();
+  const { says, end, pid } = demo();
   const address = await says(/http\S+#token=\w+/);
   const { origin, hash } = new URL(address);
   const { context, page, errors } = await open(origin);
   await page.goto(`${origin}/?page=overview${hash}`);
   await page.waitForSelector("main h1");
   await says(/5\. Cascade/);
+  if (process.platform === "linux") assert(urgent(pid) === 1, "not only the first thread runs at normal priority");
   const figures = await traced(page, () => says(/10,000 of 10,000 gone/));
   // A short cascade gives no figures.
   if (figures.frames >= 30) assertSmooth(figures, 4 * busy());
