@@ -19,23 +19,27 @@ impl Leader {
         let Some(version) = node.resource_version() else { return false };
         // The end of an owner that was never seen counts if the object has just lost another reference.
         let has_shed = self.parity.has_shed(self.cx.now, uid);
+        let is_earlier = |end: &ResourceVersion| end.is_before(&version);
         let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
         owners.peek().is_some()
             && owners.all(|owner| {
-                let last = match owner.known() {
-                    Known::Absent(proof) => {
-                        let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
-                        let proven = proof.version().filter(|_| has_shed);
-                        buried.and_then(|gone| gone.deleted.clone()).or_else(|| proven.cloned())
-                    }
+                let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
+                let ended = buried.and_then(|gone| gone.deleted.as_ref());
+                let is_earlier = match owner.known() {
+                    Known::Absent(proof) => match (ended, proof) {
+                        (Some(ended), _) => is_earlier(ended),
+                        // A list proves the absence later than the owner ended.
+                        (None, Proof::Listed { .. }) if buried.is_none() => has_shed,
+                        (None, proof) => has_shed && proof.version().is_some_and(is_earlier),
+                    },
                     // The owner may have changed while it waits for its dependents.
-                    Known::Observed | Known::Read { .. } => {
-                        self.parity.moved_at(&owner.uid()).cloned().or_else(|| owner.resource_version())
-                    }
-                    Known::Virtual { .. } => None,
+                    Known::Observed | Known::Read { .. } => match self.parity.moved_at(&owner.uid()) {
+                        Some(began) => is_earlier(began),
+                        None => owner.resource_version().is_some_and(|last| is_earlier(&last)),
+                    },
+                    Known::Virtual { .. } => false,
                 };
-                self.world.coverage().is_same_store(node.kind(), owner.kind())
-                    && last.is_some_and(|last| last.is_before(&version))
+                self.world.coverage().is_same_store(node.kind(), owner.kind()) && is_earlier
             })
     }
 

@@ -55,3 +55,19 @@ fn an_owner_that_changes_while_it_waits_has_begun_to_wait_before() {
         assert!(told.contains(&format!("ours_only delete a: {expected}")), "began at {began}: {told:?}");
     }
 }
+
+#[test]
+fn an_owner_that_was_never_seen_had_ended_before_its_absence_is_proven() {
+    let mut bench = observing();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", child(102).owned_by("things", "q"));
+    bench.seen("configmaps", object("configmaps", "a", 140).owned_by("things", "q"));
+    bench.bookmark("things", 150);
+    for _ in 0..4 {
+        bench.pass(A_MOMENT);
+        bench.answer_probes(160, &[]);
+        bench.found_if_asked("q", &FindingResult::Absent(Some(version(160))));
+    }
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.disagreements(), ["ours_only delete a: own_change"]);
+}
