@@ -117,6 +117,8 @@ await check("the card of an object has the Event of the collector", async () => 
 await check("keys alone lead from the first page to a confirmed deletion", async () => {
   const { page, errors, says } = await visit(admin);
   const { keyboard } = page;
+  /** A new page takes the focus to its heading. */
+  const arrived = () => page.waitForFunction(() => document.activeElement?.id === "title");
   const focus = async (words) => {
     for (let tabs = 0; tabs < 60; tabs += 1) {
       await keyboard.press("Tab");
@@ -129,9 +131,11 @@ await check("keys alone lead from the first page to a confirmed deletion", async
   await keyboard.type("configmap/doomed-0 -n shop");
   await keyboard.press("Enter");
   await says("doomed-0");
+  await arrived();
   await focus("Plan a deletion");
   await keyboard.press("Enter");
   await says("4 of 4 objects");
+  await arrived();
   await page.waitForSelector("button:has-text('Delete…')");
   await focus("Delete…");
   await keyboard.press("Enter");
