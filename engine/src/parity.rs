@@ -112,6 +112,19 @@ pub struct ParityView {
     pub audited: bool,
 }
 
+/// What has just happened to an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lately {
+    /// It lost references.
+    Shed,
+    /// It got references.
+    Grew,
+    /// Its deletion began.
+    Marked,
+    /// It lost the finalizer of its foreground deletion, and lives on.
+    StoppedWaiting,
+}
+
 /// Objects with the times of a change, the oldest first. They are kept for [`YOUNG`].
 #[derive(Debug, Default)]
 struct Recent(VecDeque<(Time, Uid)>);
@@ -139,13 +152,8 @@ pub(crate) struct Parity {
     /// Open decisions in the order of time. An entry without its decision is void.
     waiting: VecDeque<(Time, Uid)>,
     changes: VecDeque<Change>,
-    /// Objects that have just lost references, and objects that have just got some.
-    shed: Recent,
-    grown: Recent,
-    /// Owners that live, and have just stopped to wait for their dependents.
-    waited: Recent,
-    /// Objects whose deletion has just begun.
-    marked: Recent,
+    /// By [`Lately`].
+    lately: [Recent; 4],
     /// Where owners began to orphan their dependents or to wait for them. Further owners have no place.
     moved: BTreeMap<Uid, ResourceVersion>,
     /// Where the main store stood when the comparison began, or at the first list of a new history.
@@ -171,10 +179,7 @@ impl Parity {
             past: VecDeque::new(),
             waiting: VecDeque::new(),
             changes: VecDeque::new(),
-            shed: Recent::default(),
-            grown: Recent::default(),
-            waited: Recent::default(),
-            marked: Recent::default(),
+            lately: Default::default(),
             moved: BTreeMap::new(),
             began: None,
             owners: BTreeSet::new(),
@@ -217,10 +222,7 @@ impl Parity {
         self.past.clear();
         self.waiting.clear();
         self.changes.clear();
-        self.shed.0.clear();
-        self.grown.0.clear();
-        self.waited.0.clear();
-        self.marked.0.clear();
+        self.lately = Default::default();
         self.moved.clear();
         self.began = None;
         self.owners.clear();
@@ -274,46 +276,14 @@ impl Parity {
         self.began.as_ref().is_some_and(|began| began.reached(version))
     }
 
-    /// Takes an object that loses references. Returns whether it lost others within [`YOUNG`] before.
-    pub(crate) fn sheds(&mut self, now: Time, uid: &Uid) -> bool {
-        let before = self.shed.holds(now, uid);
-        self.shed.add(now, uid.clone());
-        before
+    /// Takes what happens to an object.
+    pub(crate) fn happened(&mut self, now: Time, what: Lately, uid: &Uid) {
+        self.lately[what as usize].add(now, uid.clone());
     }
 
-    /// Whether an object lost references within [`YOUNG`] before.
-    pub(crate) fn has_shed(&self, now: Time, uid: &Uid) -> bool {
-        self.shed.holds(now, uid)
-    }
-
-    /// Takes an object that gets references.
-    pub(crate) fn grows(&mut self, now: Time, uid: &Uid) {
-        self.grown.add(now, uid.clone());
-    }
-
-    /// Whether an object got references within [`YOUNG`] before.
-    pub(crate) fn has_grown(&self, now: Time, uid: &Uid) -> bool {
-        self.grown.holds(now, uid)
-    }
-
-    /// Takes an owner that loses the finalizer of its foreground deletion.
-    pub(crate) fn stops_waiting(&mut self, now: Time, uid: &Uid) {
-        self.waited.add(now, uid.clone());
-    }
-
-    /// Whether an owner waited for its dependents within [`YOUNG`] before.
-    pub(crate) fn has_waited(&self, now: Time, uid: &Uid) -> bool {
-        self.waited.holds(now, uid)
-    }
-
-    /// Takes an object whose deletion begins.
-    pub(crate) fn is_marked(&mut self, now: Time, uid: &Uid) {
-        self.marked.add(now, uid.clone());
-    }
-
-    /// Whether the deletion of an object began within [`YOUNG`] before.
-    pub(crate) fn was_marked(&self, now: Time, uid: &Uid) -> bool {
-        self.marked.holds(now, uid)
+    /// Whether this happened to an object within [`YOUNG`] before.
+    pub(crate) fn has_happened(&self, now: Time, what: Lately, uid: &Uid) -> bool {
+        self.lately[what as usize].holds(now, uid)
     }
 
     /// Where an owner began to orphan its dependents or to wait for them.

@@ -10,8 +10,8 @@ use crate::graph::NodeId;
 use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
-    AUDITED_WITHIN, Actor, Audited, AuditedVerb, Case, Change, Class, Counts, Deed, Disagreement, OWNERS_MAX, Open,
-    Outcome, Owner, Parity, SETTLED_WITHIN, YOUNG,
+    AUDITED_WITHIN, Actor, Audited, AuditedVerb, Case, Change, Class, Counts, Deed, Disagreement, Lately, OWNERS_MAX,
+    Open, Outcome, Owner, Parity, SETTLED_WITHIN, YOUNG,
 };
 use crate::verdict::{Standing, own_hold, standings};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
@@ -19,6 +19,7 @@ use crate::work::{Action, ActionKind, PropagationPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
+use facts::awaits;
 
 mod facts;
 
@@ -84,10 +85,7 @@ impl Leader {
             Action::RemoveOwnerReferences { .. } | Action::UnblockOwnerReferences { .. } => false,
         };
         let is_premature = action.kind() == ActionKind::RemoveFinalizer
-            && self.world.graph().primary(uid).is_some_and(|id| {
-                let node = self.world.graph().node(id);
-                if orphans { node.dependent_count() > 0 } else { node.blocking_count() > 0 }
-            });
+            && self.world.graph().primary(uid).is_some_and(|id| awaits(&self.world.graph().node(id), orphans));
         let mut open = Open::new(action.kind(), removes, self.cx.now);
         (open.orphans, open.is_premature, open.is_own_change) = (orphans, is_premature, self.follows_own_change(uid));
         Some(open)
@@ -136,18 +134,19 @@ impl Leader {
         let any_owner = node.references().len() > 0 || node.excess().is_some();
         let loses_finalizer = stops_waiting || was_terminating && left(ORPHAN_FINALIZER);
         let orphans = watched.then_some(facts.has_finalizer(ORPHAN_FINALIZER));
-        let of = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
+        // If both finalizers go at once, the change does not show which one the decision is about.
+        let orphaned = (stops_waiting != left(ORPHAN_FINALIZER)).then_some(!stops_waiting);
         if !was_terminating && facts.terminating {
-            self.parity.is_marked(self.cx.now, &next.uid);
+            self.parity.happened(self.cx.now, Lately::Marked, &next.uid);
             if any_owner {
                 self.compare(id, ActionKind::Delete, version.clone(), &[], orphans);
             }
         }
         if stops_waiting {
-            self.parity.stops_waiting(self.cx.now, &next.uid);
+            self.parity.happened(self.cx.now, Lately::StoppedWaiting, &next.uid);
         }
         if loses_finalizer {
-            self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[], of);
+            self.compare(id, ActionKind::RemoveFinalizer, version.clone(), &[], orphaned);
         }
         if !removed.is_empty() {
             self.compare(id, ActionKind::RemoveOwnerReferences, version.clone(), &removed, None);
@@ -156,7 +155,7 @@ impl Leader {
             self.compare(id, ActionKind::UnblockOwnerReferences, version, &[], None);
         }
         if grows {
-            self.parity.grows(self.cx.now, &next.uid);
+            self.parity.happened(self.cx.now, Lately::Grew, &next.uid);
         }
     }
 
@@ -196,8 +195,8 @@ impl Leader {
         let any_owner = node.references().len() > 0 || node.excess().is_some();
         let (deletes, orphans) = (node.deletes_dependents(), node.orphans_dependents());
         if deletes || orphans {
-            let of = (deletes != orphans).then_some(orphans);
-            self.compare(id, ActionKind::RemoveFinalizer, deleted.clone(), &[], of);
+            let orphaned = (deletes != orphans).then_some(orphans);
+            self.compare(id, ActionKind::RemoveFinalizer, deleted.clone(), &[], orphaned);
         } else if !node.is_terminating() && any_owner {
             // A deletion that orphans marks the object before.
             let orphans = deleted.is_some().then_some(false);
@@ -224,7 +223,7 @@ impl Leader {
         let views = self.world.first_edges(id, OWNERS_MAX);
         let owners = views.into_iter().zip(standings(graph, coverage, node)).enumerate();
         let owner = |(at, (view, standing)): (usize, (EdgeView, Standing))| {
-            let waited = self.parity.has_waited(self.cx.now, &view.owner.uid);
+            let waited = self.parity.has_happened(self.cx.now, Lately::StoppedWaiting, &view.owner.uid);
             Owner { view, standing, later: None, removed: removed.contains(&at), waited }
         };
         let owners: Vec<Owner> = owners.map(owner).collect();
@@ -259,9 +258,13 @@ impl Leader {
             // The decision is beyond the bound on open ones, or its comparison has ended.
             return;
         }
-        let shed_before = action == ActionKind::RemoveOwnerReferences && self.parity.sheds(self.cx.now, &uid);
-        let grown_before = self.parity.has_grown(self.cx.now, &uid);
-        let marked_before = self.parity.was_marked(self.cx.now, &uid);
+        let has_happened = |what| self.parity.has_happened(self.cx.now, what, &uid);
+        let sheds = action == ActionKind::RemoveOwnerReferences;
+        let shed_before = sheds && has_happened(Lately::Shed);
+        let (grown_before, marked_before) = (has_happened(Lately::Grew), has_happened(Lately::Marked));
+        if sheds {
+            self.parity.happened(self.cx.now, Lately::Shed, &uid);
+        }
         let awaited = if action == ActionKind::RemoveFinalizer { self.awaited(id, orphans) } else { Vec::new() };
         let change = Change {
             target,

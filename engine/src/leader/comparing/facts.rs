@@ -5,7 +5,7 @@ use crate::coverage::KindId;
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Known, Node, NodeId};
 use crate::object::{ObjectRef, ResourceVersion, Uid};
-use crate::parity::{Change, OWNERS_MAX, Owner};
+use crate::parity::{Change, Lately, OWNERS_MAX, Owner};
 use crate::verdict::{Standing, standing};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
 use alloc::vec::Vec;
@@ -18,28 +18,28 @@ impl Leader {
         let Some(node) = graph.primary(uid).map(|id| graph.node(id)) else { return false };
         let Some(version) = node.resource_version() else { return false };
         // The end of an owner that was never seen counts if the object has just lost another reference.
-        let has_shed = self.parity.has_shed(self.cx.now, uid);
-        let is_earlier = |end: &ResourceVersion| end.is_before(&version);
+        let has_shed = self.parity.has_happened(self.cx.now, Lately::Shed, uid);
+        let precedes = |end: &ResourceVersion| end.is_before(&version);
         let mut owners = node.owners().map(|owner| graph.node(owner)).peekable();
         owners.peek().is_some()
             && owners.all(|owner| {
                 let buried = self.world.tombstones().get(self.cx.now, &owner.uid());
                 let ended = buried.and_then(|gone| gone.deleted.as_ref());
-                let is_earlier = match owner.known() {
+                let is_older = match owner.known() {
                     Known::Absent(proof) => match (ended, proof) {
-                        (Some(ended), _) => is_earlier(ended),
+                        (Some(ended), _) => precedes(ended),
                         // A list proves the absence later than the owner ended.
                         (None, Proof::Listed { .. }) if buried.is_none() => has_shed,
-                        (None, proof) => has_shed && proof.version().is_some_and(is_earlier),
+                        (None, proof) => has_shed && proof.version().is_some_and(precedes),
                     },
                     // The owner may have changed while it waits for its dependents.
                     Known::Observed | Known::Read { .. } => match self.parity.moved_at(&owner.uid()) {
-                        Some(began) => is_earlier(began),
-                        None => owner.resource_version().is_some_and(|last| is_earlier(&last)),
+                        Some(began) => precedes(began),
+                        None => owner.resource_version().is_some_and(|last| precedes(&last)),
                     },
                     Known::Virtual { .. } => false,
                 };
-                self.world.coverage().is_same_store(node.kind(), owner.kind()) && is_earlier
+                is_older && self.world.coverage().is_same_store(node.kind(), owner.kind())
             })
     }
 
@@ -150,10 +150,7 @@ impl Leader {
     pub(super) fn has_dependents(&self, uid: &Uid) -> bool {
         let graph = self.world.graph();
         let orphans = graph.has_orphaned(uid);
-        graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| {
-            let orphans = orphans || node.orphans_dependents();
-            if orphans { node.dependent_count() > 0 } else { node.blocking_count() > 0 }
-        })
+        graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| awaits(&node, orphans || node.orphans_dependents()))
     }
 
     /// The dependents that the finalizer of an object in deletion waits for, as far as they are older than its deletion.
@@ -199,6 +196,11 @@ impl Leader {
         let graph = self.world.graph();
         graph.few_by_uid(&graph.node(id).uid()).any(|claim| claim != id && graph.node(claim).dependent_count() > 0)
     }
+}
+
+/// Whether an owner has dependents that the finalizer of its deletion waits for.
+pub(super) fn awaits(owner: &Node<'_>, orphans: bool) -> bool {
+    if orphans { owner.dependent_count() > 0 } else { owner.blocking_count() > 0 }
 }
 
 /// Whether two references name the same place.
