@@ -101,8 +101,8 @@ pub(crate) struct Change {
     pub(crate) grown_before: bool,
     /// The deletion of the object began within [`super::YOUNG`] before.
     pub(crate) marked_before: bool,
-    /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the deletion of the object.
-    /// At most [`super::OWNERS_MAX`].
+    /// Of a removed finalizer: dependents that the finalizer waits for, and that are older than the last change of the
+    /// object before. At most [`super::OWNERS_MAX`].
     pub(crate) awaited: Vec<Uid>,
     /// The request that made the change, once the audit log has it.
     pub(crate) audited: Option<Author>,

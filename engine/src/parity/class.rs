@@ -160,7 +160,7 @@ pub(crate) struct Case<'a> {
     pub(crate) other_coordinates: bool,
     /// Dependents of the changed object still have their references.
     pub(crate) has_dependents: bool,
-    /// One of them is older than the deletion of the object.
+    /// One of them is older than the last change of the object before.
     pub(crate) has_old_dependents: bool,
     pub(crate) too_many: bool,
 }

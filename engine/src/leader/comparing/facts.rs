@@ -153,7 +153,8 @@ impl Leader {
         graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| awaits(&node, orphans || node.orphans_dependents()))
     }
 
-    /// The dependents that the finalizer of an object in deletion waits for, as far as they are older than its deletion.
+    /// The dependents that the finalizer of an object in deletion waits for, as far as they are older than the last change
+    /// of the object.
     pub(super) fn awaited(&self, id: NodeId, orphans: Option<bool>) -> Vec<Uid> {
         let (graph, coverage) = (self.world.graph(), self.world.coverage());
         let owner = graph.node(id);
