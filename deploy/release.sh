@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# release.sh [--programs] [TAG]: makes all files of a release in target/release-VERSION. With TAG, the work tree must be that tag,
-# without changes. Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has changes.
+# release.sh [--programs] [TAG]: makes all files of a release in target/release-VERSION. With TAG, the work tree must be
+# that tag, without changes. Without TAG, the files are for a test: the commit in them ends with -dirty if the tree has
+# changes.
 # With --programs, the script ends after the programs, in target/release-programs.
 #
 # The same commit gives the same bytes, in every directory. On Linux the programs are compiled with zig, also those
@@ -9,11 +10,11 @@
 # names the copy of its directory here. release/package.sh describes the files.
 #
 # Environment:
-#   PLATFORMS    what to build (default: on Linux linux and windows, on macOS darwin, each for amd64 and arm64). For the files of a
-#                release it must contain the platform of this machine, whose program writes the completions.
+#   PLATFORMS    the platforms (default: on Linux linux and windows, on macOS darwin, each for amd64 and arm64). For the
+#                files of a release it must contain the platform of this machine, whose program writes the completions.
 #   PROGRAMS     a directory with programs of other platforms from the same commit, made with --programs (default: none)
 #   PROFILE      the profile of cargo (default: dist)
-#   RELEASE_URL  where the files will be found, without a slash at the end (default: https://ownergraph.dev/releases/TAG)
+#   RELEASE_URL  the address of the files, without a slash at the end (default: https://ownergraph.dev/releases/TAG)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,10 +57,10 @@ prepare_tools() {
     export PATH=$zig/bin:$tools/$auditable/bin:$PATH
 }
 
-# Has the standard library of a target, or says how to get it.
+# Installs the standard library of a target, or says how to get it.
 require_target() {
     [ -d "$(rustc --print target-libdir --target "$2")" ] || rustup target add "$2" >&2 ||
-        fail "$1 needs the Rust target $2, which cannot be had here; run 'rustup target add $2' on a machine with a network, and build there"
+        fail "$1 needs the Rust target $2, which rustup cannot install here; run 'rustup target add $2' on a machine with a network, and build there"
 }
 
 build() {
@@ -87,7 +88,7 @@ collect() {
     done
 }
 
-# Whether the programs of other machines fit to those that are built here.
+# Checks that the programs of other machines belong to those of this machine.
 check_others() {
     local commit platform
     [ ! "$PROGRAMS" -ef "$programs" ] || fail "PROGRAMS is $programs, which this script empties; name a copy"
@@ -98,7 +99,7 @@ check_others() {
     done
 }
 
-# Takes the programs of other machines.
+# Copies the programs of other machines.
 take_others() {
     local directory
     for directory in "$PROGRAMS"/*_*; do
@@ -132,7 +133,7 @@ rm -rf "$programs"
 mkdir -p "$programs"
 echo "$OWNERGRAPH_COMMIT" >"$programs/commit"
 [ -z "${PROGRAMS:-}" ] || take_others
-# A page that is there may be of another commit.
+# An existing page may be of another commit.
 deploy/console.sh anew
 for platform in "${platforms[@]}"; do
     build "$platform"

@@ -31,7 +31,7 @@ debian() {
         rm -rf "$package" "$package"_*.deb
         { apt-get download -q "$package" || { apt-get update -q && apt-get download -q "$package"; }; } >&2
         dpkg-deb -x "$package"_*.deb "$package"
-    ) || fail "Debian's package $package cannot be had: apt-get update, then apt-get download $package"
+    ) || fail "apt-get cannot download Debian's package $package; run apt-get update"
     echo "$into/$package$path"
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sbom.sh DIRECTORY [TARGET]: writes the inputs of Ownergraph's programs as CycloneDX, to DIRECTORY/PROGRAM.cdx.json, without
-# paths and times of this machine. TARGET is that of this machine, or `all`.
+# sbom.sh DIRECTORY [TARGET]: writes the inputs of Ownergraph's programs as CycloneDX, to DIRECTORY/PROGRAM.cdx.json,
+# without paths and times of this machine. TARGET is that of this machine by default, or `all`.
 set -euo pipefail
 mkdir -p "$1"
 triple=${2:-$(rustc -vV | sed -n 's/^host: //p')}

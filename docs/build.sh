@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh: builds the documentation site in target/site: the book with its search, and the manual pages in target/site/man.
-# A page of the book that is not in SUMMARY.md is an error of tests/tests/tidy; a link that leads nowhere is one here.
+# build.sh: builds the documentation site in target/site: the book with its search, and the manual pages in
+# target/site/man. A broken link is an error here. A page that SUMMARY.md lacks is an error in tests/tests/tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mdbook=0.5.4
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
     cargo install --quiet --locked --debug --no-default-features --features search --version "=$mdbook" \
         --root "$tools/mdbook-$mdbook" --target-dir "$work/mdbook" mdbook
 }
-# With a test among the targets, dependencies have the same features as under `cargo test --workspace`, and are not compiled again.
+# A test among the targets gives dependencies the features of `cargo test --workspace`, so they are not compiled again.
 cargo build --quiet --locked --workspace --bins --test tidy
 
 rm -rf "$target/site"
@@ -22,7 +22,7 @@ python3 docs/site.py lay "$work/book"
 if grep -E 'WARN|ERROR' "$work/said" >&2; then exit 1; fi
 python3 docs/site.py check "$work/site"
 
-# The check must be able to fail: without a page, and without an anchor.
+# The check must be able to fail: once without a page, and once without an anchor.
 refused() {
     local copy=$work/$1 says=$2
     cp -r "$work/site" "$copy"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# compose.sh: what the README says of Docker, from the images to a clean machine. Builds the images, twice, starts docker-compose.yaml under a
-# name and ports of its own, waits until it has collected, and looks at what it is and at what it leaves. Needs root where no dockerd runs:
-# then it starts one for as long as it takes.
+# compose.sh: checks what docs/docker.md says, from the images to a clean machine. The script builds the images twice,
+# starts docker-compose.yaml with its own project name and ports, waits until the objects are collected, and checks the
+# containers and what remains after them. If no dockerd runs, the script starts one until it ends, for which it needs
+# root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Debian installs dockerd outside most users' PATH.
+# Debian installs dockerd outside the PATH of most users.
 export PATH=$PATH:/usr/sbin:/sbin
 
-# For all services together to be healthy, and for a thousand objects to be collected. A machine that does other things beside is slower.
+# The seconds until all services are healthy, and until a thousand objects are collected. A busy machine needs more.
 HEALTHY_WITHIN=${HEALTHY_WITHIN:-180}
 COLLECTED_WITHIN=${COLLECTED_WITHIN:-360}
 
 project=ownergraph-test-$$
 export COMPOSE_PROJECT_NAME=$project OWNERGRAPH_TAG=test-$$
-# Any port that is free.
+# With 0, Docker selects a free port.
 export OWNERGRAPH_APISERVER_PORT=0 OWNERGRAPH_GRAPH_PORT=0 OWNERGRAPH_PROMETHEUS_PORT=0
 work=$(mktemp -d)
 dockerd=
@@ -34,11 +35,11 @@ finish() {
 } 2>/dev/null
 trap finish EXIT
 
-# Ours for as long as this takes, where there is none.
+# Starts a dockerd if none answers. It ends with this script.
 start_dockerd() {
     docker info >/dev/null 2>&1 && return
     command -v dockerd >/dev/null || fail "no dockerd runs and none is installed; apt-get install docker.io docker-compose iptables"
-    [ "$(id -u)" = 0 ] || fail "no dockerd answers $(id -un), who may not start one either: run this as root, or start it"
+    [ "$(id -u)" = 0 ] || fail "no dockerd answers $(id -un), and only root may start one; run this script as root, or start dockerd"
     dockerd >"$work/dockerd.log" 2>&1 &
     dockerd=$!
     for _ in $(seq 120); do
@@ -51,12 +52,12 @@ start_dockerd() {
 
 step() { printf -- '-- %s (%ss)\n' "$*" "$SECONDS"; }
 
-# within SECONDS WHAT COMMAND…: waits until the command succeeds.
+# within SECONDS CONDITION COMMAND…: waits until the command succeeds. Its error names the condition.
 within() {
     local limit=$1 what=$2 end=$((SECONDS + $1))
     shift 2
     until "$@"; do
-        [ $SECONDS -lt $end ] || fail "not in $limit s: $what"
+        [ $SECONDS -lt $end ] || fail "after $limit s this is still not so: $what"
         sleep 0.2
     done
 }
@@ -72,21 +73,21 @@ start_dockerd
 
 step 'the images, and the same again'
 deploy/images.sh | tee "$work/first"
-# Another umask and other times of the files: nothing of them may be in an image.
+# The second build has another umask, and its files have other times. Neither may change an image.
 (umask 077 && deploy/images.sh) >"$work/second"
-diff "$work/first" "$work/second" || fail 'the same input gave other images'
+diff "$work/first" "$work/second" || fail 'the same input gave different images'
 programs=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/dist
 for program in graph-service executor-service ownergraph healthcheck; do
-    ! grep -qaF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$programs/$program" || fail "$program has a path of this machine in it"
+    ! grep -qaF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$programs/$program" || fail "$program contains a path of this machine"
 done
 for name in graph-service executor-service ownergraph; do
-    ! grep -qF -e "$PWD" -e "$HOME" "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "the list of $name has a path of this machine in it"
-    grep -q '"bomFormat": *"CycloneDX"' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "$name has no list of what is in it"
-    grep -q '"pkg:cargo/tokio@' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "what $name is built from is not in its list"
+    ! grep -qF -e "$PWD" -e "$HOME" "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "the list of $name contains a path of this machine"
+    grep -q '"bomFormat": *"CycloneDX"' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "$name has no list of its inputs"
+    grep -q '"pkg:cargo/tokio@' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "the list of $name lacks its crates"
 done
 
 page=$(grep -o '/assets/[^"]*\.js' console/dist/index.html | head -n 1)
-grep -qaF "$page" "$programs/ownergraph" || fail "ownergraph has no page of the console in it: $page of console/dist is missing"
+grep -qaF "$page" "$programs/ownergraph" || fail "ownergraph does not contain the console: $page of console/dist is missing"
 grep -q '"pkg:npm/svelte@' "${CARGO_TARGET_DIR:-target}/images/ownergraph.cdx.json" || fail 'the packages of the page are not in the list of ownergraph'
 
 step 'the files, as other programs read them'
@@ -122,21 +123,21 @@ inside() { docker-compose exec -T executor-service-1 /healthcheck "$@" --tls-ca 
 for name in graph-service graph-service-1 graph-service-2; do
     inside "https://$name:7451/readyz" || fail "executor-service-1 does not find $name"
 done
-# A way of asking that finds everything would find this as well.
+# The check of names must be able to fail.
 ! inside https://nobody-is-called-so:7451/readyz 2>"$work/unknown" || fail 'an unknown name was resolved'
-grep -q 'failed to lookup address' "$work/unknown" || fail "an unknown name is not said to be unknown: $(cat "$work/unknown")"
+grep -q 'failed to lookup address' "$work/unknown" || fail "the error does not say that the name is unknown: $(cat "$work/unknown")"
 
 step 'what it says of itself, over TLS alone'
 docker-compose run --rm --no-deps -T load status 2>/dev/null
 ! docker-compose exec -T executor-service-1 /healthcheck http://graph-service-1:7451/readyz 2>/dev/null || fail 'the graph service answers in plaintext'
 ask() { "$programs/ownergraph" "$@" --server "$(docker-compose port graph-service-1 7450)" --tls-ca target/compose/admin/ca.crt; }
-ask status --tls-cert target/compose/admin/tls.crt --tls-key target/compose/admin/tls.key >/dev/null || fail 'the administrator is not answered'
+ask status --tls-cert target/compose/admin/tls.crt --tls-key target/compose/admin/tls.key >/dev/null || fail 'the administrator gets no answer'
 ! ask status 2>"$work/nobody" || fail 'the graph service answers an unauthenticated caller'
 grep -q "a bearer token for the audience" "$work/nobody" || fail "an unauthenticated caller is refused for another reason: $(cat "$work/nobody")"
 ! ask status --tls-cert target/compose/nats/tls.crt --tls-key target/compose/nats/tls.key 2>"$work/stranger" || fail 'any certificate is accepted'
-grep -qE "nats.* status" "$work/stranger" || fail "one without rights is refused for another reason: $(cat "$work/stranger")"
-! inside https://graph-service-1:7451/metrics 2>"$work/metrics" || fail 'metrics need no rights'
-grep -qE 'answers 40[13]' "$work/metrics" || fail "metrics are not refused as they should be: $(cat "$work/metrics")"
+grep -qE "nats.* status" "$work/stranger" || fail "a caller without rights is refused for another reason: $(cat "$work/stranger")"
+! inside https://graph-service-1:7451/metrics 2>"$work/metrics" || fail 'a caller without rights gets metrics'
+grep -qE 'answers 40[13]' "$work/metrics" || fail "the request for metrics is not refused with 401 or 403: $(cat "$work/metrics")"
 
 step 'what Prometheus sees'
 prometheus=$(docker-compose port prometheus 9090)
@@ -146,27 +147,27 @@ within 60 'both graph services and both executors are scraped' four_up
 step 'what the containers may do'
 for container in $(containers); do
     docker inspect --format '{{.Name}} {{.Config.User}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.Privileged}} {{.HostConfig.CapDrop}}' "$container" |
-        grep -q ' 65532:65532 true false \[ALL\]$' || fail "$(docker inspect --format '{{.Name}}' "$container") may do more than it has to"
-    [ -z "$(docker inspect --format '{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}}{{end}}{{end}}' "$container")" ] || fail 'something is kept in a volume'
+        grep -q ' 65532:65532 true false \[ALL\]$' || fail "$(docker inspect --format '{{.Name}}' "$container") has more rights than it needs"
+    [ -z "$(docker inspect --format '{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}}{{end}}{{end}}' "$container")" ] || fail "$(docker inspect --format '{{.Name}}' "$container") has a volume"
     docker inspect --format '{{range $port, $at := .NetworkSettings.Ports}}{{range $at}}{{.HostIp}}{{"\n"}}{{end}}{{end}}' "$container"
 done | sort -u >"$work/addresses"
-diff "$work/addresses" <(printf '%s\n' '' 127.0.0.1) || fail 'something is published beyond loopback'
+diff "$work/addresses" <(printf '%s\n' '' 127.0.0.1) || fail 'a port is published beyond loopback'
 
 step 'certificates that must not be removed'
 mkdir "$work/mine"
 touch "$work/mine/precious"
 ! deploy/compose/credentials.sh "$work/mine" 2>"$work/refused" || fail 'certificates were written into a foreign directory'
 [ -e "$work/mine/precious" ] || fail 'a foreign file was removed'
-grep -q 'did not make' "$work/refused" || fail "another reason: $(cat "$work/refused")"
+grep -q 'did not make' "$work/refused" || fail "credentials.sh refuses for another reason: $(cat "$work/refused")"
 cp target/compose/made-by "$work/made-by"
 echo 'another script' >target/compose/made-by
-! deploy/compose/credentials.sh target/compose 2>"$work/refused" || fail 'certificates were made anew under containers that use them'
-grep -q 'docker-compose down comes first' "$work/refused" || fail "another reason: $(cat "$work/refused")"
+! deploy/compose/credentials.sh target/compose 2>"$work/refused" || fail 'certificates were replaced while containers use them'
+grep -q 'run docker-compose down first' "$work/refused" || fail "credentials.sh refuses for another reason: $(cat "$work/refused")"
 cp "$work/made-by" target/compose/made-by
 
 step 'down'
 docker-compose down >"$work/down.log" 2>&1 || { cat "$work/down.log"; fail 'docker-compose down'; }
 for left in "container ls --all" "network ls" "volume ls"; do
-    [ -z "$(docker $left --quiet --filter "label=com.docker.compose.project=$project")" ] || fail "docker $left: something is left"
+    [ -z "$(docker $left --quiet --filter "label=com.docker.compose.project=$project")" ] || fail "docker $left still lists objects of this project"
 done
 step 'nothing is left'

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# release.sh [DIRECTORY]: packs a release twice, and looks at what it is. The programs of this machine are those of the images, or of
-# DIRECTORY; for other platforms a small program stands in, because only deploy/release.sh compiles for them.
+# release.sh [DIRECTORY]: packs a release twice, and checks its files. The programs of this machine come from the
+# images, or from DIRECTORY. A small program stands for those of other platforms, because only deploy/release.sh
+# compiles them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
-# A user sees the end of the demo in a few seconds. A machine that does other things beside is slower.
+# The maximum seconds of the demo. On an idle machine it takes a few; a busy machine needs more.
 DEMO_WITHIN=${DEMO_WITHIN:-30}
 built=${1:-$target/$(rustc -vV | sed -n 's/^host: //p')/dist}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -38,7 +39,7 @@ inside() {
     if [ "$(id -u)" = 0 ]; then env -i /usr/sbin/chroot "$@"; else env -i /usr/bin/unshare --map-root-user --root="$1" "${@:2}"; fi
 }
 
-# Programs that do not fit are refused before anything is built.
+# The script refuses programs that do not fit before it builds any.
 others() {
     local commit others=$work/others says
     mkdir -p "$others/linux_amd64"
@@ -57,13 +58,13 @@ others() {
     refused "$target/release-programs" windows/arm64 'which this script empties'
 }
 
-# In a root that has nothing but the archive and random numbers: no library, no other program, no environment.
+# The root contains only the archive and random numbers: no library, no other program, no environment.
 archive() {
     local root=$work/root/ownergraph_${version}_$here began
     mkdir -p "$root"
     tar --extract --gzip --file "$work/first/ownergraph_${version}_$here.tar.gz" --directory "$root"
     mkdir "$root/dev"
-    # Files, because only root of the machine may make devices.
+    # These are files, because only root may make devices.
     head -c 8M /dev/urandom | tee "$root/dev/random" >"$root/dev/urandom"
     inside "$root" /ownergraph --version | grep -qx "ownergraph $version" || fail "the program of the archive is not version $version"
     inside "$root" /ownergraph version --client -o json | tr -d ' ' | grep -q "\"version\":\"$version\"" || fail "version --client -o json does not say $version"
@@ -91,7 +92,7 @@ manual() {
     done
 }
 
-# krew's own rules, and krew's own installation.
+# Checks the manifest with krew's own tool, and installs it with krew.
 plugin() {
     local manifest=$work/first/ownergraph.yaml
     "$tools/validate-krew-manifest" -skip-install -manifest "$manifest" 2>"$work/krew" || { cat "$work/krew" >&2; fail "krew refuses the manifest"; }
@@ -134,10 +135,10 @@ others
 step 'the files, and the same again'
 programs
 deploy/release/package.sh "$work/programs" "$work/first"
-# Another umask and other times of the files: nothing of them may be in a file.
+# The second run has another umask, and its inputs have other times. Neither may change a file.
 find "$work/programs" -exec touch {} +
 (umask 077 && deploy/release/package.sh "$work/programs" "$work/second")
-diff --recursive "$work/first" "$work/second" || fail 'the same programs gave other files'
+diff --recursive "$work/first" "$work/second" || fail 'the same programs gave different files'
 (cd "$work/first" && sha256sum --quiet --check SHA256SUMS)
 step 'the archive, in an empty root'
 archive

@@ -23,10 +23,10 @@ cd -P "$1"
 if [ "$(cat made-by 2>/dev/null)" = "$script" ] && openssl x509 -in ca.crt -noout -checkend 86400 >/dev/null 2>&1; then exit 0; fi
 if [ -e made-by ]; then
     # Refuses, because these containers would see empty folders afterwards.
-    using=$(users) || fail "docker ps does not say who uses what is in $PWD, which has to be made anew"
-    [ -z "$using" ] || fail "containers that run use what is in $PWD, and it has to be made anew: docker-compose down comes first"
+    using=$(users) || fail "$PWD must be replaced, and docker ps does not say which containers use it; start dockerd"
+    [ -z "$using" ] || fail "$PWD must be replaced, and running containers use it; run docker-compose down first"
 elif [ -n "$(ls -A)" ]; then
-    fail "$PWD has something in it that this did not make; name another directory, or remove what is there"
+    fail "$PWD contains files that this script did not make; name another directory, or remove them"
 fi
 # This marker comes first, so that an unfinished run is recognized.
 : >made-by

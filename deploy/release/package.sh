@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# package.sh PROGRAMS OUT: makes the files of a release in OUT from programs that are built. PROGRAMS has a directory for each platform
-# (linux_amd64) and sbom. The environment has SOURCE_DATE_EPOCH, OWNERGRAPH_COMMIT and RELEASE_URL, as for release.sh.
+# package.sh PROGRAMS OUT: makes the files of a release in OUT from built programs. PROGRAMS has a directory for each
+# platform (linux_amd64) and sbom. The environment has SOURCE_DATE_EPOCH, OWNERGRAPH_COMMIT and RELEASE_URL, as for
+# release.sh.
 #
-#   ownergraph_VERSION_PLATFORM.tar.gz       the command line under its three names, completions, manual pages; for Linux the services too
+#   ownergraph_VERSION_PLATFORM.tar.gz       the command line under its three names, completions, manual pages; for
+#                                            Linux the services too
 #   kubectl-ownergraph_VERSION_PLATFORM…     the plug-in alone, for krew, which takes no links
 #   ownergraph.yaml, ownergraph.rb           the manifest of krew, the formula of Homebrew
 #   PROGRAM_VERSION.cdx.json                 the inputs of a program (CycloneDX)
 #   images/PROGRAM                           an image for each architecture of Linux, as an OCI layout
 #   ownergraph-VERSION.tgz, charts/ownergraph  the chart, and the same as an OCI layout
-#   provenance.intoto.json, SHA256SUMS       what was built from what, unsigned; checksums of all these files
+#   provenance.intoto.json, SHA256SUMS       the inputs and the builder, unsigned; checksums of all these files
 #
 # The same input gives the same bytes: owner, time, order and mode of all files are fixed.
 set -euo pipefail
@@ -52,11 +54,11 @@ archive() {
     esac
 }
 
-# What the program says of itself: completions, and the manual pages of all programs.
+# The program writes completions and the manual pages of all programs.
 texts() {
     local ownergraph
     ownergraph=$programs/linux_$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')/ownergraph
-    [ -x "$ownergraph" ] || fail "$ownergraph is missing, which writes completions and manual pages; build the platform of this machine too"
+    [ -x "$ownergraph" ] || fail "$ownergraph is missing, and only it can write completions and manual pages; build the platform of this machine too"
     mkdir "$work/completions"
     "$ownergraph" completion bash >"$work/completions/ownergraph.bash"
     "$ownergraph" completion zsh >"$work/completions/_ownergraph"

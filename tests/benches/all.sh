@@ -16,7 +16,7 @@ measure() {
     shift 3
     [ -e "$file" ] && return
     printf '== %s %s (%ss)\n' "$bench" "$*" "$SECONDS" >&2
-    # Only a whole run leaves a file of this name.
+    # Only a complete run leaves a file of this name.
     env "$@" JSON="$file.part" cargo bench --quiet -p "$package" --bench "$bench"
     mv "$file.part" "$file"
 }

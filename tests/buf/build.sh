@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# build.sh DIRECTORY: builds buf of go.mod into DIRECTORY, where it is missing or was built from something else. Several that run at once
-# take turns.
+# build.sh DIRECTORY: builds the buf of go.mod into DIRECTORY if it is missing or was built from other sources. Runs at
+# the same time take turns.
 set -euo pipefail
 module=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
 
-# Beside the program: what it was built from. As content, because a fresh checkout has fresh modification times.
+# A file beside the program holds its sources. Modification times do not serve: a new checkout has new ones.
 built_from=$(cat "$0" "$module/go.mod" "$module/go.sum" | sha256sum)
 
 exec 9>"$directory/lock"
@@ -21,6 +21,6 @@ if ! CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$directory/buf.part" 
     tail -n 20 "$log" >&2
     exit 1
 fi
-# A build that is interrupted leaves no half program.
+# An interrupted build leaves no incomplete program.
 mv "$directory/buf.part" "$directory/buf"
 echo "$built_from" >"$directory/buf.built-from"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check.sh: lints the API with buf, and holds it against proto/released.binpb, the API as it was released last.
-# check.sh --release: makes proto/released.binpb from the tree. It is done with a release, and at no other time: from then on clients
-# rely on what it has.
+# check.sh: lints the API with buf, and compares it with proto/released.binpb, the API of the last release.
+# check.sh --release: writes proto/released.binpb from the tree. Only a release does this, because clients then rely on
+# the content.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tests/buf/build.sh target/buf
@@ -9,7 +9,7 @@ buf=$PWD/target/buf/buf
 released=$PWD/proto/released.binpb
 
 if [ "${1:-}" = --release ]; then
-    # Without comments, which are not part of the contract.
+    # Comments are left out, because they are not part of the contract.
     "$buf" build proto --exclude-source-info -o "$released"
     exit 0
 fi
@@ -17,7 +17,7 @@ fi
 "$buf" lint proto
 "$buf" breaking proto --against "$released"
 
-# What is compared must be able to fail: a copy that lacks a field, and one in which a field has another type.
+# The comparison must be able to fail: one copy lacks a field, and in another a field has another type.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 refused() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build.sh DIRECTORY PROGRAM…: builds these programs of go.mod into DIRECTORY, statically, where they are missing or were built from
-# something else. Several that run at once take turns. Ends with 3 and a sentence on stdout where there is no Go toolchain that can.
+# build.sh DIRECTORY PROGRAM…: builds these programs of go.mod into DIRECTORY, statically, if they are missing or were
+# built from other sources. Runs at the same time take turns. Without a suitable Go toolchain, the script prints one
+# sentence on stdout and ends with exit code 3.
 set -euo pipefail
 module=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -15,17 +16,17 @@ package() {
     esac
 }
 
-# A build from modules knows no version and would call itself v0.0.0-master.
+# A program that is built from modules does not know its version, and would report v0.0.0-master.
 version=$(sed -nE 's/^(require)?[[:space:]]*k8s\.io\/kubernetes v([0-9.]+).*/\2/p' "$module/go.mod")
 [[ $version == *.*.* ]] || { echo "$module/go.mod requires no k8s.io/kubernetes" >&2; exit 1; }
 IFS=. read -r major minor _ <<<"$version"
-# Without symbols: a third of the size.
+# Symbols are left out, which makes the programs three times smaller.
 linker_flags='-s -w'
 for variable in "gitVersion=v$version" "gitMajor=$major" "gitMinor=$minor"; do
     linker_flags+=" -X k8s.io/client-go/pkg/version.$variable -X k8s.io/component-base/version.$variable"
 done
 
-# Beside each program: what it was built from. As content, because a fresh checkout has fresh modification times.
+# A file beside each program holds its sources. Modification times do not serve: a new checkout has new ones.
 built_from=$(cat "$0" "$module/go.mod" "$module/go.sum" | sha256sum)
 
 exec 9>"$directory/lock"
@@ -38,7 +39,7 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 cd "$module"
-# Asked here, where an old toolchain fetches the one that go.mod names or says that it will not.
+# In this directory an old toolchain fetches the one that go.mod names, or says that it does not.
 if ! said=$(go version 2>&1); then
     echo "\`go version\`: $said; a real Kubernetes API server is built here, with the Go toolchain that tests/controlplane/go.mod names"
     exit 3
@@ -52,7 +53,7 @@ for name in "${missing[@]}"; do
         tail -n 20 "$log" >&2
         exit 1
     fi
-    # A server that runs from the old file keeps it; a build that is interrupted leaves no half program.
+    # A running server keeps the old file. An interrupted build leaves no incomplete program.
     mv "$directory/$name.part" "$directory/$name"
     echo "$built_from" >"$directory/$name.built-from"
 done

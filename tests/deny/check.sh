@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# check.sh: holds everything in Cargo.lock against deny.toml with cargo-deny: duplicates, bans, licences and sources, and the database of
-# advisories where it can be reached. On GitHub a database that cannot be reached is a failure.
+# check.sh: compares all packages of Cargo.lock with the rules of deny.toml, with cargo-deny: duplicates, bans, licences
+# and sources, and the database of advisories if it is reachable. On GitHub an unreachable database is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 advisories=https://github.com/RustSec/advisory-db
 
-# A directory for each content of the requirements: a second run finds a complete one.
+# Each content of the requirements has its own directory. A second run finds it complete.
 version=$(sha256sum <tests/deny/requirements.txt | cut -c1-16)
 environment=$PWD/target/deny/$version
 mkdir -p target/deny
@@ -21,16 +21,16 @@ fi
 flock -u 9
 deny() { "$environment/bin/cargo-deny" --locked --log-level warn "$@"; }
 
-# cargo-deny has no rule for this: each duplicate that is let through says who needs it.
+# Each exception for a duplicate names the package that needs it. cargo-deny has no rule for this.
 if grep -nE 'crate = "[^"]+@' deny.toml | grep -v 'reason = "[^"]'; then
     echo "deny.toml: the entries above give no reason" >&2
     exit 1
 fi
 
-# What an entry of deny.toml is for must exist: one without a use is an error.
+# An entry of deny.toml that applies to no package is an error.
 deny check --deny warnings --allow license-not-encountered bans licenses sources
 
-# The check must be able to fail: without MIT among the licences, and with a ban on a crate that is there.
+# The check must be able to fail: once without MIT among the licences, and once with a ban on a crate in use.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 refused() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The compiler for what is ours, with the counters that libFuzzer follows, and with the checks of a debug build. Build scripts are left as
-# they are: no test follows those.
+# instrument.sh COMMAND…: runs the compiler for cargo (RUSTC_WRAPPER). It compiles our crates with the counters that
+# libFuzzer reads, and with the checks of a debug build. Build scripts stay as they are, because no fuzz test runs them.
 compiler=$1
 shift
 case " $* " in

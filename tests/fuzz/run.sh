@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Looks for bytes that make a reader of foreign bytes panic, hang (10 s) or take too much memory (2 GiB): tests/fuzz/run.sh SECONDS [TARGET...]
-# Without targets, all of them one after the other. Begins with tests/corpus and with what earlier runs found, in target/fuzz. An input
-# that breaks something is left in target/fuzz/TARGET-*; give it a name, put it into tests/corpus/TARGET and mend what it breaks.
-# tests/fuzz/run.sh keep [TARGET...] adds to tests/corpus what reaches more code than it does.
+# Searches for input with which a decoder panics, hangs (10 s), or takes too much memory (2 GiB).
+#
+#   tests/fuzz/run.sh SECONDS [TARGET...]   searches, for so long in each target
+#   tests/fuzz/run.sh keep [TARGET...]      adds inputs that reach more code to tests/corpus
+#
+# Without targets, the script takes all of them one after another. A search starts from tests/corpus and from the inputs
+# that earlier searches left in target/fuzz. An input that fails is in target/fuzz/TARGET-*: give it a name, put it into
+# tests/corpus/TARGET, and mend the decoder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -14,7 +14,7 @@
 set -euo pipefail
 . "$(dirname "$0")/tree.sh"
 each=${SECONDS_EACH:-600}
-# With assertions: what they find is found too.
+# The build has assertions, because they find bugs too.
 (cd "$dir/tree" && CARGO_PROFILE_DEV_OPT_LEVEL=${OPT_LEVEL:-2} CARGO_TARGET_DIR="$dir" \
     cargo build --quiet -p tests --bin sim)
 
@@ -36,7 +36,7 @@ for name in "${names[@]}"; do
         rm -f "$log"
         continue
     fi
-    # The search ends with an error when it finds a violation, and prints no counts when it is cut off. Both are results.
+    # The search ends with an error when it finds a violation, and prints no counts when it is cut. Both are results.
     log=$(mktemp)
     began=$(date +%s)
     PLANTED=$name NOSHRINK=1 timeout $((each + 120)) "$dir/debug/sim" --seconds "$each" --threads 1 \
