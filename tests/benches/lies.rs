@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     for name in words("COLLECTORS", &["upstream", "ours"])? {
         let collector = if name == "ours" { Collector::Ours } else { Collector::Upstream };
         let Some(stage) = Stage::start().await? else { return Ok(()) };
-        writeln!(err, "{collector:?}\n{}\n", run(&stage, collector).await?)?;
+        writeln!(err, "{collector:?}\n{}\n", run(&stage, collector, ()).await?)?;
     }
     Ok(())
 }

@@ -203,7 +203,8 @@ fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
 }
 
 /// Creates every world, runs this collector in each lane during the lies, and returns the outcome for the dependents.
-pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
+/// Drops `machine` when the lies end: the collectors then wait most of the time.
+pub async fn run<T>(stage: &Stage, collector: Collector, machine: T) -> anyhow::Result<Run> {
     let Stage { plane, client, .. } = stage;
     let begun = Instant::now();
     let (named, kinds) = (Wrong::singles_and_pairs(), Wrong::singles_and_positions());
@@ -274,6 +275,7 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
         asked.clone().filter(|world| world.told(&counts) == 0).map(|world| world.what.as_str()).collect();
     eprintln!("lies were told for {:.0?}", lies.elapsed());
     phase.send_replace(Phase::Truth);
+    drop(machine);
 
     let outcomes = try_join_all(lanes.iter().map(|&lane| truth(client, lane, &worlds, &untold))).await?;
     eprintln!("the run has ended after {:.0?}", begun.elapsed());
