@@ -12,7 +12,7 @@ use proto::r#type::v1beta1::GroupResource;
 use std::cmp::Reverse;
 
 /// What to do as long as there is nothing to show.
-pub(super) const NOTHING_YET: &str = "nothing has been compared yet: delete an object that owns another one, and ask again when the other collector has deleted the dependent; docs/parity.md has the commands";
+pub(super) const NOTHING_YET: &str = "nothing has been compared yet: delete an object that owns another one, and ask again when the other collector has deleted the dependent; docs/tasks/observe.md has the commands";
 
 /// An answer of the leader.
 #[derive(Clone, Debug, Default)]
