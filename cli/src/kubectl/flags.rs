@@ -34,6 +34,19 @@ Exit codes:
   3    refused: the plan is not certain, something is held, or the facts changed
   124  timed out";
 
+const PARITY_CODES: &str = "\
+Exit codes:
+  0    each disagreement has an explanation, or nothing has been compared yet
+  1    an error, also of a flag or an argument
+  2    a disagreement of class unknown or earlier
+  124  timed out";
+
+const REPLAY_CODES: &str = "\
+Exit codes:
+  0    the recording is complete; with --against, both have the same decisions
+  1    an error, also of a flag or an argument
+  2    the recording is damaged, or decisions differ";
+
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Shows what depends on an object, as a tree.
@@ -76,8 +89,10 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Progress(Progress),
     /// Compares the decisions with another collector of the cluster, in mode observe. The numbers are those of the whole
-    /// cluster. -n narrows the list of disagreements; without it, all namespaces are listed.
-    #[command(after_help = EXIT_CODES)]
+    /// cluster.
+    #[command(after_help = PARITY_CODES)]
+    #[command(mut_arg("namespace", |flag| flag.help("List only disagreements of this namespace. Default: all namespaces")))]
+    #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Parity(Parity),
     /// Shows the state of the collector: queue, executors, guards.
     #[command(after_help = EXIT_CODES)]
@@ -113,7 +128,7 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Export(Export),
     /// Makes the decisions of a recording once more, with this version.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = REPLAY_CODES)]
     Replay(Replay),
     /// Writes a completion script for a shell.
     Completion { shell: clap_complete::Shell },

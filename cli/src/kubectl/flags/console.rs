@@ -9,8 +9,8 @@ pub(crate) struct Console {
     /// Port on 127.0.0.1; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// Do not start a browser. Other users of this machine can see the address, and in it the token, on the command
-    /// line of a browser.
+    /// Do not start a browser. Other users of this machine can read the address on the command line of a browser, and
+    /// open it first.
     #[arg(long)]
     pub(crate) no_browser: bool,
     /// Namespace where the page begins, for users with rights in some namespaces only. Default: all namespaces.
