@@ -264,7 +264,9 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     }
     let shown = Shown::of(&config.auth_info, Arc::clone(&tls.client_auth_cert_resolver));
-    let noted = shown.clone();
+    let own = config.auth_layer()?;
+    // Without credentials of its own, a client may carry those of others, which must not outlive their request.
+    let noted = own.is_some().then(|| shown.clone());
     let tcp = proxy::connector(proxy, &tls, tcp);
     let mut connector = TimeoutConnector::new(secured(config, protocol, tls, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
@@ -279,10 +281,15 @@ fn build_client(config: &Config, proxy: Option<&Proxy>, protocol: Protocol) -> R
             .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(own)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .map_request(move |request| gated(noted.note(request)))
+        .map_request(move |request| {
+            if let Some(noted) = &noted {
+                noted.note(&request);
+            }
+            gated(request)
+        })
         .service(http);
     Ok((Client::new(service, config.default_namespace.clone()), shown))
 }

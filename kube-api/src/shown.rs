@@ -34,11 +34,10 @@ impl Shown {
     }
 
     /// Remembers the header of a request that passed the authentication layer.
-    pub(super) fn note<B>(&self, request: Request<B>) -> Request<B> {
+    pub(super) fn note<B>(&self, request: &Request<B>) {
         let mut header = request.headers().get(AUTHORIZATION).cloned();
         header.iter_mut().for_each(|header| header.set_sensitive(true));
         *self.authorization.lock().unwrap_or_else(PoisonError::into_inner) = header;
-        request
     }
 
     /// The `authorization` header of the last request, from a token, a file, an exec plug-in or OIDC. `None` before the

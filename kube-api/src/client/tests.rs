@@ -1,7 +1,7 @@
 use std::convert::Infallible;
 
 use http::Response;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
 use kube::client::Body;
 
 use super::*;
@@ -46,6 +46,20 @@ async fn clients_are_independent_and_a_bad_user_agent_is_named() {
     let config = Config::new("http://127.0.0.1:1".parse().unwrap());
     let error = Cluster::build(Found::of(config), "line\nbreak").unwrap_err();
     assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" is not usable: it is not a valid header value");
+}
+
+#[tokio::test]
+async fn credentials_of_others_are_not_kept() {
+    let url: Uri = "http://127.0.0.1:1".parse().unwrap();
+    let mut own = Config::new(url.clone());
+    own.auth_info.token = Some("own".to_owned().into());
+    for (config, kept) in [(own, Some("Bearer own")), (Config::new(url), None)] {
+        let (client, shown) = build_client(&config, None, Protocol::Http1).unwrap();
+        let request = Request::get("/version").header(AUTHORIZATION, "Bearer other").body(Body::empty()).unwrap();
+        client.send(request).await.unwrap_err();
+        let noted = shown.authorization().lock().unwrap().clone();
+        assert_eq!(noted.as_ref().map(|header| header.to_str().unwrap()), kept);
+    }
 }
 
 #[test]
