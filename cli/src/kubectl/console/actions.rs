@@ -72,8 +72,10 @@ pub(super) async fn act(backend: &Backend, path: &str, body: &[u8]) -> Done {
 /// The caller, the cluster, and the graph service.
 pub(super) async fn session(backend: &Backend) -> Done {
     let session = &backend.session;
+    let service = backend.service().await;
+    // This call comes last: the page compares its time with the clock of the browser.
     let caller = reviews::caller(session).await?;
-    let (service, is_direct) = match backend.service().await {
+    let (service, is_direct) = match service {
         Ok(service) => {
             let mode = if session.is_file() {
                 "snapshot"

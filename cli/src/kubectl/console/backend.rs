@@ -18,8 +18,8 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Service as _, ServiceExt as _};
 
 /// Minimum time from one attempt to connect to the next. The calls between them get the result of the first.
@@ -135,8 +135,12 @@ impl Backend {
         let mut channel = service.channel.clone();
         let called = async { channel.ready().await?.call(request).await };
         let answer = called.await.map_err(|error| {
-            held.gone.store(true, Ordering::Relaxed);
             let status = Status::from_error(error);
+            if status.code() == Code::Cancelled {
+                // The limit is the caller's own, and says nothing about the connection, which all users share.
+                return Status::deadline_exceeded("the time limit of the call has passed");
+            }
+            held.gone.store(true, Ordering::Relaxed);
             Status::unavailable(format!("the graph service at {} does not answer: {}", service.address, said(&status)))
         })?;
         if let Some(status) = Status::from_header_map(answer.headers())

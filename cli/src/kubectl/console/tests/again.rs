@@ -47,6 +47,17 @@ async fn a_service_that_is_not_the_one_to_ask_is_searched_again_after_a_pause() 
 }
 
 #[tokio::test]
+async fn the_time_limit_of_one_call_ends_the_connection_of_no_other() {
+    let bench = Bench::new(true).await;
+    bench.send(bench.call(CALL), "").await;
+    let late = bench.send(bench.call(CALL).header("grpc-timeout", "1n"), "").await;
+    assert_eq!(late.headers()["grpc-status"], "4");
+    pause().await;
+    bench.send(bench.call(CALL), "").await;
+    assert_eq!(bench.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
 async fn a_service_that_is_behind_is_not_left() {
     let bench = Bench::new(true).await;
     for _ in 0..3 {
