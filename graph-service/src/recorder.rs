@@ -34,6 +34,9 @@ const CALLS_MAX: usize = 100_000;
 /// How long a round of the deciding task waits for room.
 const PATIENCE: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long rounds gather for the thread. If each round woke the thread, it would take the processor from the deciding
+/// task each time.
+const GATHER_FOR: Duration = Duration::from_millis(10);
 /// Longest wait for the files at the end.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Entries are in a file after this time, also if they are few.
@@ -251,7 +254,7 @@ impl Keeper {
     fn write(&mut self, queue: &Receiver<Round>) -> io::Result<Ended> {
         let mut flushed = Instant::now();
         loop {
-            match queue.recv_timeout(FLUSH_EVERY) {
+            match next(queue) {
                 Ok(mut round) => {
                     let count = round.calls.len();
                     if let Some(pseudonyms) = &mut self.pseudonyms {
@@ -278,6 +281,14 @@ impl Keeper {
             self.metrics.bytes.set(i64::try_from(self.writer.bytes()).unwrap_or(i64::MAX));
         }
     }
+}
+
+/// The next round, as soon as there is one. Lets others gather if none waits.
+fn next(queue: &Receiver<Round>) -> Result<Round, RecvTimeoutError> {
+    queue.try_recv().or_else(|_none| {
+        std::thread::sleep(GATHER_FOR);
+        queue.recv_timeout(FLUSH_EVERY)
+    })
 }
 
 /// The name of a recording: its time, so that names are in the order of recordings.
