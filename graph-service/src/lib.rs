@@ -60,4 +60,4 @@ pub use grpc::web::Origin;
 pub use metrics::described;
 pub use recorder::Settings as RecordSettings;
 pub use render::Observer;
-pub use threads::{ReaderThreads, step_back};
+pub use threads::ReaderThreads;

@@ -52,7 +52,7 @@ impl ReaderThreads {
 
 /// Lowers the priority of this thread, and of threads that it starts later. If the process lacks the right, the thread
 /// keeps its priority.
-pub fn step_back() {
+fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "cannot lower the priority of a thread; the thread keeps its priority");
