@@ -284,6 +284,7 @@ impl Keeper {
 }
 
 /// The next round, as soon as there is one. Lets others gather if none waits.
+#[expect(clippy::disallowed_methods, reason = "the queue keeps what comes meanwhile")]
 fn next(queue: &Receiver<Round>) -> Result<Round, RecvTimeoutError> {
     queue.try_recv().or_else(|_none| {
         std::thread::sleep(GATHER_FOR);
