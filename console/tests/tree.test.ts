@@ -79,6 +79,15 @@ describe("tree", () => {
     ]);
     expect(level(items)[0]).toBe(level(items)[0]);
   });
+  test("references that name one owner twice make no copies", () => {
+    const twice = (name: string, owner: string) => {
+      const made = item(name, 0, owner);
+      made.edges.push(made.edges[0]!);
+      return made;
+    };
+    const chain = Array.from({ length: 40 }, (_, at) => twice(`${at + 1}`, `${at}`));
+    expect(level([item("0", 0), ...chain]).map(({ depth }) => depth)).toEqual(chain.map((_, at) => at + 1).concat(41));
+  });
   test("a filter keeps the owners of what matches, and counts the rest", () => {
     const tree = buildTree(item("root", 0), [item("a", 1, "root"), item("b", 2, "a"), item("c", 1, "root")]);
     const { kept, hidden } = withAncestors(tree, ({ uid }) => uid === "b");
@@ -97,6 +106,11 @@ describe("picture", () => {
     const { boxes, lines } = draw(buildTree(a, [b]), [b], { fold: false, by: "" });
     expect(boxes.map(({ id }) => id)).toEqual(["a", "b"]);
     expect(lines.map(({ extra }) => extra)).toEqual([false, true]);
+  });
+  test("an owner that two references name has one box", () => {
+    const owner = item("owner", -1);
+    const { boxes } = draw(buildTree(item("a", 0, "owner"), []), [owner, owner], { fold: false, by: "" });
+    expect(boxes.map(({ id }) => id)).toEqual(["owner", "a"]);
   });
   test("the limits", () => {
     expect([1000, 1001, 10_000, 10_001].map(limitFor)).toEqual([1000, 500, 500, 300]);

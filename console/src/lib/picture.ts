@@ -129,7 +129,9 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
   };
   const root = boxes[0]!;
   // An owner that the tree also has below the root has its box there, and a line of its own.
-  const above = owners.filter(({ uid }) => !tree.items.has(uid)).slice(0, OWNERS_MAX);
+  // Two references may name one owner.
+  const known = new Map(owners.map((owner) => [owner.uid, owner]));
+  const above = [...known.values()].filter(({ uid }) => !tree.items.has(uid)).slice(0, OWNERS_MAX);
   const shift = above.length > 0 ? 1 : 0;
   const below = place(root, shift, 0);
   const height = Math.max(below, above.length * (BOX.height + GAP.y) - GAP.y);

@@ -77,7 +77,8 @@ export function level(items: Item[]): Item[] {
   for (const top of [...items.filter((item) => !isOwned(item)), ...items]) {
     let row = [top];
     for (let depth = 1; row.length > 0; depth += 1) {
-      row = row.filter(({ uid }) => !found.has(uid));
+      // Two references may name one owner, and two owners one dependent: with each level, copies would double.
+      row = [...new Set(row)].filter(({ uid }) => !found.has(uid));
       for (const item of row) found.set(item.uid, atDepth(item, depth));
       row = row.flatMap(({ uid }) => (below.get(uid) ?? []).map(({ item }) => item));
     }
