@@ -114,6 +114,28 @@ await check("a guard is written, checked by the API server, and created by keys 
   await page.waitForSelector("text=budgets/calm is created.");
   await page.waitForFunction(() => location.search.includes("guard=budgets%2Fcalm"));
 });
+await check("the consent to pause everything ends with the dialog, and a double click makes one pause", async () => {
+  await go(PAGES.guards);
+  const box = page.locator("dialog input[type=checkbox]");
+  await page.click("text=Pause deletions…");
+  await box.check();
+  await page.click("dialog >> text=Cancel");
+  await page.click("text=Pause deletions…");
+  assert(!(await box.isChecked()), "the consent stays");
+  await box.check();
+  await page.fill("dialog input[required]", "look first");
+  const sent = [];
+  page.on("request", (request) => request.method() === "POST" && sent.push(new URL(request.url()).pathname));
+  await page.locator("dialog form").evaluate((form) => (form.requestSubmit(), form.requestSubmit()));
+  await page.waitForSelector("text=pauses/console-1 holds deletions for 1h.");
+  await page.locator("section[aria-label='budgets/calm'] button:text-is('Release…')").click();
+  await page.locator("dialog button.danger").evaluate((button) => (button.click(), button.click()));
+  await page.waitForSelector("text=budgets/calm is released.");
+  for (const path of ["/console/guards/pause", "/console/guards/release"]) {
+    const times = sent.filter((one) => one === path).length;
+    assert(times === 1, `${path}: ${times} times`);
+  }
+});
 await check("none of these is an error for the browser, except refusals", () => {
   const others = errors.filter((error) => !error.includes("status of 502"));
   assert(others.length === 0, others.join("; "));
