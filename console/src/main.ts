@@ -1,8 +1,9 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
-import { takeToken } from "./lib/backend.ts";
+import { followTickets, takeToken } from "./lib/backend.ts";
 
+followTickets();
 // The ticket leaves the address bar before anything can copy the address.
 await takeToken();
 mount(App, { target: document.getElementById("app")! });

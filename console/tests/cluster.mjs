@@ -32,10 +32,10 @@ async function visit(address, options) {
   // Other tests may run on the machine.
   tab.page.setDefaultTimeout(60_000);
   const known = tokens.get(origin);
-  if (known) await tab.context.addInitScript(([key, token]) => sessionStorage.setItem(key, token), [KEY, known]);
+  if (known) await tab.context.addInitScript(([key, token]) => localStorage.setItem(key, token), [KEY, known]);
   await tab.page.goto(known ? address.replace(/#.*/, "") : address);
   await tab.page.waitForSelector("main h1");
-  tokens.set(origin, await tab.page.evaluate((key) => sessionStorage.getItem(key), KEY));
+  tokens.set(origin, await tab.page.evaluate((key) => localStorage.getItem(key), KEY));
   const until = async (what, found) => {
     const said = () => tab.page.locator("main").innerText();
     await found.catch(async () => assert(false, `${what}: ${(await said()).slice(0, 800)}`));

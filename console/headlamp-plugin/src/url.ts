@@ -17,6 +17,6 @@ export function consoleUrl(address: string | undefined, page: string, { kind, gr
   if (url.protocol !== "http:" && url.protocol !== "https:") return undefined;
   const query = { page, kind, group, ns: metadata.namespace, name: metadata.name, uid: metadata.uid };
   for (const [name, value] of Object.entries(query)) if (value) url.searchParams.set(name, value);
-  // The token stays in the fragment: each new tab needs it once.
+  // The ticket stays in the fragment: the first tab needs it, and its token is then that of all tabs.
   return url.href;
 }

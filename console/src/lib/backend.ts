@@ -43,9 +43,14 @@ export interface NewPause {
   lifetimeSeconds: number;
 }
 
-/** Exchanges the ticket of the address for a token, which stays in the storage of this tab. A ticket is valid once. */
+const ticketOf = () => new URLSearchParams(location.hash.slice(1)).get("token");
+
+/**
+ * Exchanges the ticket of the address for a token. A ticket is valid once, and a reader opens many tabs: all tabs of the
+ * origin share the token. It is worth nothing once the program has ended.
+ */
 export async function takeToken(): Promise<void> {
-  const ticket = new URLSearchParams(location.hash.slice(1)).get("token");
+  const ticket = ticketOf();
   if (ticket === null) return;
   history.replaceState(null, "", location.pathname + location.search);
   const signal = AbortSignal.timeout(TIMEOUT_MS);
@@ -53,13 +58,18 @@ export async function takeToken(): Promise<void> {
   const response = await fetch("/console/open", { method: "POST", headers, signal }).catch(() => undefined);
   const answer: unknown = response?.ok ? await response.json().catch(() => undefined) : undefined;
   const token = (answer as { token?: string } | undefined)?.token;
-  // Without one, each call says why the page may not ask.
-  if (token) sessionStorage.setItem(KEY, token);
+  // Without one, the token of another tab is valid, or each call says why the page may not ask.
+  if (token) localStorage.setItem(KEY, token);
+}
+
+/** An address that is pasted into this tab may differ in its ticket alone: the browser then loads nothing by itself. */
+export function followTickets(): void {
+  addEventListener("hashchange", () => ticketOf() !== null && location.reload());
 }
 
 /** The headers that let a call pass. A proxy before the console may set the token of the user instead. */
 export function credentials(): Record<string, string> {
-  const [own, user] = [sessionStorage.getItem(KEY), sessionStorage.getItem(USER_KEY)];
+  const [own, user] = [localStorage.getItem(KEY), sessionStorage.getItem(USER_KEY)];
   return { ...(own && { "X-Ownergraph-Token": own }), ...(user && { Authorization: `Bearer ${user}` }) };
 }
 
@@ -70,6 +80,9 @@ export const takesLogin = (): boolean => login;
 let direct = false;
 /** Whether the back end found no graph service, and lists the cluster itself. */
 export const listsItself = (): boolean => direct;
+
+/** Whether a header can carry this token. A copied one can have characters that nobody sees. */
+export const isToken = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
 
 /** Keeps the token of the user for this tab. */
 export function signIn(user: string): void {
@@ -86,19 +99,23 @@ export class BackendError extends Error {
   }
 }
 
-async function call<T>(path: string, body?: unknown): Promise<T> {
+async function call<T>(path: string, body?: unknown, aborted?: AbortSignal): Promise<T> {
   const headers = credentials();
+  const own = headers["X-Ownergraph-Token"];
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const method = body === undefined ? "GET" : "POST";
   let response: Response;
   try {
-    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
+    const signal = aborted ? AbortSignal.any([timeout, aborted]) : timeout;
     response = await fetch(path, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal });
   } catch {
     const doubt = body === undefined ? "" : " It is not known whether the action was carried out.";
     throw new BackendError(`The console's back end does not answer.${doubt}`, 0);
   }
   login ||= response.headers.get("WWW-Authenticate")?.startsWith("Bearer") ?? false;
+  // A newer one, of another tab, stays. A console that asks for the token of its user does not look at this one.
+  if (response.status === 401 && !login && own && own === localStorage.getItem(KEY)) localStorage.removeItem(KEY);
   const answer: unknown = await response.json().catch(() => null);
   const error = (answer as { error?: string } | null)?.error;
   if (!response.ok || error)
@@ -122,8 +139,8 @@ export interface Happened {
   /** In RFC 3339. */
   time: string | null;
 }
-export const events = ({ namespace, uid }: { namespace: string; uid: string }) =>
-  call<{ events: Happened[]; more: boolean }>("/console/events", { namespace, uid });
+export const events = ({ namespace, uid }: { namespace: string; uid: string }, signal: AbortSignal) =>
+  call<{ events: Happened[]; more: boolean }>("/console/events", { namespace, uid }, signal);
 export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);
