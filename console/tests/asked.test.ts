@@ -4,12 +4,26 @@ import { Asked, paged, RETRY_MS } from "../src/lib/asked.svelte.ts";
 test("an answer to an older question is dropped", async () => {
   const answers: ((value: string) => void)[] = [];
   const asked = new Asked<string>(() => new Promise((resolve) => answers.push(resolve)));
+  const end = asked.start();
   const [first, second] = [asked.ask(), asked.ask()];
-  answers[1]!("new");
+  answers[2]!("new");
   await second;
-  answers[0]!("old");
+  for (const older of answers.slice(0, 2)) older("old");
   await first;
   expect(asked.answer).toBe("new");
+  end();
+});
+test("nothing is asked before the start and after the end", async () => {
+  vi.useFakeTimers();
+  const question = vi.fn(async () => "answer");
+  const asked = new Asked<string>(question, RETRY_MS);
+  await asked.ask();
+  expect(question).not.toHaveBeenCalled();
+  asked.start()();
+  await asked.ask();
+  expect(question).toHaveBeenCalledOnce();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
 });
 test("a failure keeps the answer, and the question is asked again", async () => {
   vi.useFakeTimers();

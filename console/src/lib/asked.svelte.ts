@@ -15,6 +15,7 @@ export class Asked<A> {
   #abort: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #every: number | undefined;
+  #running = false;
 
   /** With `every`, the question is repeated after that many milliseconds. */
   constructor(
@@ -27,14 +28,18 @@ export class Asked<A> {
   /** Asks until the returned function is called: an effect of Svelte. */
   start(): () => void {
     // What the question reads must not start it again: an effect that starts it names its own reasons.
+    this.#running = true;
     untrack(() => void this.ask());
     return () => {
+      this.#running = false;
       clearTimeout(this.#timer);
       this.#abort?.abort();
     };
   }
 
+  /** Asks now. Before the start and after the end it does nothing: nothing would end the repetition. */
   async ask(): Promise<void> {
+    if (!this.#running) return;
     clearTimeout(this.#timer);
     this.#abort?.abort();
     const { signal } = (this.#abort = new AbortController());

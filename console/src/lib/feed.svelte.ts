@@ -25,7 +25,12 @@ export class Feed<M> {
   /** Follows until the returned function is called: an effect of Svelte. */
   start(): () => void {
     // What the call reads must not start it again: an effect that starts a feed names its own reasons.
-    untrack(() => (updates.paused ? this.pause() : this.#begin()));
+    untrack(() => {
+      if (updates.paused) this.pause();
+      else this.#begin();
+      // A tab that opens in the background is hidden before it begins.
+      this.#seen();
+    });
     const leave = updates.join(this);
     document.addEventListener("visibilitychange", this.#seen);
     return () => {

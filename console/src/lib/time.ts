@@ -28,12 +28,16 @@ function pair(first: number, unit: string, second: number, lesser: string): stri
   return second === 0 ? `${first} ${unit}` : `${first} ${unit} ${second} ${lesser}`;
 }
 
+/** A century: instants that lie further back do not fit into the calls of the service. */
+const SPAN_MAX_MS = 36_525 * 86_400e3;
+
 /** `10m` and `1h30m` in milliseconds; undefined for anything else. */
 export function parseSpan(text: string): number | undefined {
   const units: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86_400e3 };
   const parts = [...text.trim().matchAll(/(\d+)\s*([smhd])\s*/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== text.trim()) return undefined;
-  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * units[unit!]!, 0);
+  const ms = parts.reduce((sum, [, count, unit]) => sum + Number(count) * units[unit!]!, 0);
+  return ms <= SPAN_MAX_MS ? ms : undefined;
 }
 
 export function clock(ms: number): string {
