@@ -214,6 +214,14 @@ export class Cluster {
     }
   }
 
+  /** The objects of this name go, and others have it then. */
+  anew(name: string): void {
+    for (const entry of [...this.entries.values()].filter(({ node }) => node.ref!.name === name)) {
+      this.#remove(entry);
+      this.add(entry.node.ref!.kind, entry.node.ref!.namespace, name);
+    }
+  }
+
   /** The storm ends. */
   calm(): void {
     const root = this.#storm!;
@@ -316,6 +324,12 @@ export class Cluster {
       state: NodeState.VIRTUAL,
     });
     this.own(odd, this.add("Secret", "shop", "odd-owner"), false, OwnerStanding.DANGLING);
+    // A grace period ends later: the time of the deletion is in the future.
+    const graceful = { state: NodeState.TERMINATING, deleteTime: timestampFromMs(Date.now() + 3_600_000) };
+    this.add("Pod", "shop", "graceful", [], graceful);
+    const keeper = this.add("Secret", "shop", "keeper");
+    this.add("ConfigMap", "shop", "owned-twice", [keeper, keeper]);
+    this.add("Pod", "shop", "reborn");
     const elsewhere = this.add("ConfigMap", "billing", "misplaced");
     this.own([...this.entries.values()][0]!, elsewhere, false, OwnerStanding.WRONG_NAMESPACE);
     const waiting = {

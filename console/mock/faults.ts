@@ -1,6 +1,7 @@
 // What can go wrong with the service, switched by the tests with GET /console/mock.
 
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { DecisionService } from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
 
 export const faults = {
@@ -12,6 +13,10 @@ export const faults = {
   login: false,
   /** No replica leads. */
   election: false,
+  /** No replica leads, and others serve the graph. */
+  leaderless: false,
+  /** The caller may not read the decision log. */
+  sealed: false,
   /** A collection has no sign of life for two minutes. */
   late: false,
   /** Streams stay open, and send nothing. */
@@ -39,7 +44,10 @@ function isNarrow(message: object): boolean {
 }
 
 export const failing: Interceptor = (next) => async (request) => {
-  if (faults.election) throw refuse("no leader", Code.Unavailable, "NO_LEADER");
+  const isLog = request.service.typeName === DecisionService.typeName;
+  if (faults.election || (faults.leaderless && isLog)) throw refuse("no leader", Code.Unavailable, "NO_LEADER");
+  if (faults.sealed && isLog)
+    throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "decisions" });
   const check = (message: object) => {
     if (faults.narrow && !isNarrow(message))
       throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "graphobjects" });

@@ -42,6 +42,7 @@ async function backend(): Promise<Connect.NextHandleFunction> {
         else if (name === "blow") blow(Number(value));
         else if (name === "rights") choose(value);
         else if (name === "fail") cluster.fail(Number(value));
+        else if (name === "anew") cluster.anew(value);
         else if (name === "calm") cluster.calm();
         else if (name in faults) faults[name as keyof typeof faults] = value === "on";
       }

@@ -351,13 +351,18 @@ export function routes(cluster: Cluster) {
       listCoverage: () => coverage(),
     });
     router.service(DecisionService, {
-      listDecisions: ({ include, startTime }) => ({
-        events: cluster.log
-          .filter((event) => admits(include, event) && event.eventTime!.seconds >= (startTime?.seconds ?? 0n))
-          .reverse()
-          .slice(0, 1000),
-        meta: meta(),
-      }),
+      listDecisions: ({ include, startTime, pageToken }) => {
+        // New events are at the end. Those before a place in the log stay there until the log is cut.
+        const end = pageToken ? Number(pageToken) : cluster.log.length;
+        const admitted = cluster.log
+          .map((event, at) => ({ event, at }))
+          .slice(0, end)
+          .filter(({ event }) => admits(include, event) && event.eventTime!.seconds >= (startTime?.seconds ?? 0n))
+          .reverse();
+        const page = admitted.slice(0, 1000);
+        const nextPageToken = admitted.length > page.length ? `${page.at(-1)!.at}` : "";
+        return { events: page.map(({ event }) => event), nextPageToken, meta: meta() };
+      },
       getDecision: ({ decisionId }) => ({
         events: cluster.log.filter((event) => event.decisionId === decisionId),
         meta: meta(),

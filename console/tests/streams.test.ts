@@ -1,14 +1,24 @@
 import { create } from "@bufbuild/protobuf";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { DecisionEventSchema, Phase } from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import {
+  type DecisionEvent,
+  DecisionEventSchema,
+  Phase,
+  type WatchDecisionsResponse,
+  WatchDecisionsResponseSchema,
+} from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import {
   NodeState,
+  type WatchDependentsResponse_Batch,
   WatchDependentsResponse_ChangeType as ChangeType,
   WatchDependentsResponseSchema,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
-import { ItemKind } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import { ItemKind, Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import { app } from "../src/lib/app.svelte.ts";
+import { ENDED_MAX, Ended } from "../src/lib/ended.ts";
+import { Feed } from "../src/lib/feed.svelte.ts";
 import { Queue } from "../src/lib/queue.svelte.ts";
 import { Subtree } from "../src/lib/subtree.svelte.ts";
 
@@ -56,28 +66,118 @@ test("after a reset the tree stays until the next one is whole", () => {
   subtree.take(whole);
   expect(shown(subtree)).toEqual(["b"]);
 });
-test("an object that goes twice went once", () => {
+test("the time of a deletion, which may be in the future, says nothing about the clock", () => {
   const subtree = new Subtree(() => create(ObjectRefSchema), 1);
-  for (const message of [batch(ChangeType.PRESENT, "a"), whole]) subtree.take(message);
-  for (let at = 0; at < 2; at += 1) subtree.take(batch(ChangeType.REMOVED, "a"));
-  expect([...subtree.gone.keys()]).toEqual(["a"]);
-  expect(shown(subtree)).toEqual([]);
+  const message = batch(ChangeType.PRESENT, "a");
+  const { changes } = message.event.value as WatchDependentsResponse_Batch;
+  changes[0]!.node!.deleteTime = timestampFromMs(Date.now() + 3_600_000);
+  subtree.take(message);
+  expect(app.skew).toBe(0);
 });
-test("a decision that the log and the stream both show counts once", () => {
-  const queue = new Queue([], async () => []);
-  const event = create(DecisionEventSchema, {
-    decisionId: "d",
+
+interface More {
+  phase?: Phase;
+  attempt?: number;
+  report?: { outcome: Outcome };
+  rootDeletionTime?: Timestamp;
+}
+const confirmed = (uid: string, at: number, more: More = {}) =>
+  create(DecisionEventSchema, {
+    decisionId: `d-${uid}`,
     phase: Phase.CONFIRMED,
     kind: ItemKind.DELETE,
-    target: { kind: "Pod", uid: "u" },
-    eventTime: timestampFromMs(1000),
-    rootDeletionTime: timestampFromMs(400),
+    target: { kind: "Pod", uid },
+    eventTime: timestampFromMs(at),
+    ...more,
   });
-  queue.take([event]);
-  queue.take([event, create(DecisionEventSchema, { ...event, decisionId: "e", eventTime: timestampFromMs(900) })]);
-  vi.runAllTimers();
-  expect(queue.done.map(({ at, took }) => [at, took])).toEqual([
-    [900, 500],
-    [1000, 600],
+async function* kept(...pages: DecisionEvent[][]) {
+  yield* pages;
+}
+test("an object that the tree, the stream and the log lose counts once, and the root does not count", async () => {
+  const queue = new Queue([], undefined, "root");
+  const subtree = new Subtree(
+    () => create(ObjectRefSchema),
+    1,
+    (uid, kind) => queue.went(uid, kind),
+  );
+  for (const message of [batch(ChangeType.PRESENT, "a", "b"), whole]) subtree.take(message);
+  for (let at = 0; at < 2; at += 1) subtree.take(batch(ChangeType.REMOVED, "a", "root"));
+  const events = [confirmed("a", 1000, { rootDeletionTime: timestampFromMs(400) }), confirmed("c", 900)];
+  queue.take(events);
+  await queue.recall(kept([...events, confirmed("root", 950)]));
+  expect(shown(subtree)).toEqual(["b"]);
+  expect(queue.done.map(({ id, at, took }) => [id, at, took])).toEqual([
+    ["c", 900, undefined],
+    ["a", 1000, 600],
   ]);
+  expect([queue.ended.total, queue.partial]).toEqual([2, false]);
+});
+test("what the log keeps opens no decision that a newer event has ended", async () => {
+  const queue = new Queue([]);
+  const stream = queue.feed as unknown as { take(message: WatchDecisionsResponse): void };
+  const report = { outcome: Outcome.THROTTLED };
+  queue.take([confirmed("a", 1000)]);
+  await queue.recall(kept([confirmed("a", 900, { phase: Phase.FAILED, attempt: 1, report })]));
+  queue.take([confirmed("b", 1000, { phase: Phase.FAILED, attempt: 1, report })]);
+  stream.take(create(WatchDecisionsResponseSchema, { event: { case: "bookmark", value: { snapshotComplete: true } } }));
+  vi.runAllTimers();
+  expect(queue.throttled).toEqual([900, 1000]);
+  expect([...queue.open.keys()]).toEqual(["d-b"]);
+});
+test("a log with more events than the page reads gives at least its numbers", async () => {
+  const queue = new Queue([]);
+  const page = Array.from({ length: ENDED_MAX / 10 }, (_, at) => confirmed(`${at % 10}`, 1000));
+  const pages = Array.from({ length: 10 }, () => page);
+  await queue.recall(kept(...pages));
+  expect([queue.ended.total, queue.partial]).toEqual([10, false]);
+  const long = new Queue([]);
+  await long.recall(kept(...pages, page));
+  expect([long.ended.total, long.partial]).toEqual([10, true]);
+  async function* refused(): AsyncGenerator<DecisionEvent[]> {
+    throw new Error("away");
+  }
+  await expect(long.recall(refused())).rejects.toThrow("away");
+  expect(long.partial).toBe(true);
+});
+test("a log that breaks off gives at least its numbers, until it is read to its end", async () => {
+  const queue = new Queue([]);
+  async function* broken() {
+    yield [confirmed("a", 1000)];
+    throw new Error("away");
+  }
+  await expect(queue.recall(broken())).rejects.toThrow("away");
+  expect(queue.partial).toBe(true);
+  await queue.recall(kept([confirmed("a", 1000)]));
+  expect(queue.partial).toBe(false);
+});
+test("numbers count what the page does not remember any more, once", () => {
+  const ended = new Ended(8);
+  const add = (at: number) => ended.add({ id: `${at}`, at, kind: at % 2 ? "Pod" : "Job", cause: 1, took: undefined });
+  const totals = [];
+  for (let at = 1; at <= 20; at += 1) {
+    add(at);
+    expect(ended.sorted().length).toBeLessThanOrEqual(8);
+    totals.push(ended.total);
+  }
+  expect(totals).toEqual(Array.from({ length: 20 }, (_, at) => at + 1));
+  // The log is read again, the newest first.
+  for (let at = 20; at >= 1; at -= 1) add(at);
+  expect([ended.total, ended.kinds.get("Pod"), ended.kinds.get("Job"), ended.causes.get(1)]).toEqual([20, 10, 10, 20]);
+  expect(ended.forgotten + ended.sorted().length).toBe(20);
+  expect(ended.sorted().at(-1)!.at).toBe(20);
+});
+test("a feed that begins in a hidden tab leaves its connection to others", async () => {
+  vi.stubGlobal("document", { hidden: true, addEventListener: () => {}, removeEventListener: () => {} });
+  const signals: AbortSignal[] = [];
+  async function* endless(signal: AbortSignal) {
+    signals.push(signal);
+    yield "a";
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  }
+  const feed = new Feed(endless, () => {});
+  const end = feed.start();
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect([feed.state, signals.map(({ aborted }) => aborted)]).toEqual(["hidden", [true]]);
+  end();
+  vi.unstubAllGlobals();
 });

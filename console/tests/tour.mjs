@@ -56,7 +56,9 @@ const everywhere = (pid) =>
   readdirSync(`/proc/${pid}/task`).filter((thread) => {
     const status = readFileSync(`/proc/${pid}/task/${thread}/status`, "utf8");
     const [, mask] = status.match(/Cpus_allowed:\s+([\da-f,]+)/);
-    const bits = BigInt(`0x${mask.replaceAll(",", "")}`).toString(2).replaceAll("0", "");
+    const bits = BigInt(`0x${mask.replaceAll(",", "")}`)
+      .toString(2)
+      .replaceAll("0", "");
     return bits.length === availableParallelism();
   }).length;
 

@@ -13,7 +13,7 @@ import {
   Verdict,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
-import { BackendError } from "../src/lib/backend.ts";
+import { BackendError, isToken } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
 import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
 import { lagsOf } from "../src/lib/coverage.ts";
@@ -44,10 +44,12 @@ describe("time", () => {
       "41 d",
       "0.0 s",
     ]);
-    expect(["90s", "1h30m", "2d", "5", "5x", ""].map(parseSpan)).toEqual([
+    expect(["90s", "1h30m", "2d", "5", "5x", "", "99999999d", `${"9".repeat(400)}s`].map(parseSpan)).toEqual([
       90_000,
       5_400_000,
       172_800_000,
+      undefined,
+      undefined,
       undefined,
       undefined,
       undefined,
@@ -187,6 +189,14 @@ describe("words", () => {
   });
 });
 
+test.each([
+  ["eyJhbGciOi.JSUzI1-NiIsI_m==", true],
+  ["a token", false],
+  ["a\u200btoken", false],
+  ["a\u2013token", false],
+  ["", false],
+])("a header can carry “%s”: %s", (text, expected) => expect(isToken(text)).toBe(expected));
+
 describe("problems", () => {
   test("a missing right names what to ask for", () => {
     const wrong = problem(
@@ -233,6 +243,14 @@ describe("plots", () => {
     const points = rate([500, 1500, 1600], 10_000, 1000, 10);
     expect(points.reduce((sum, [, value]) => sum + value, 0)).toBe(3);
   });
+  test("the newest bin of a rate is whole", () => {
+    const steady = Array.from({ length: 601 }, (_, at) => at * 100);
+    expect(
+      rate(steady, 60_050, 10_000)
+        .slice(1)
+        .map(([, value]) => value),
+    ).toEqual([10, 10, 10, 10, 10, 10]);
+  });
   test("the burn-down begins with all objects and ends with those that are left", () => {
     expect(burnDown(3, [100, 200], 300, 50)).toEqual([
       [50, 5],
@@ -240,6 +258,15 @@ describe("plots", () => {
       [200, 3],
       [300, 3],
     ]);
+  });
+  test("the burn-down of a large cascade has few points, and begins with those that the page does not remember", () => {
+    const gone = Array.from({ length: 75_000 }, (_, at) => 1000 + at);
+    const points = burnDown(5, gone, 80_000, 0, 25_000);
+    expect(points.length).toBeLessThan(610);
+    expect([points[0], points.at(-1)]).toEqual([[0, 100_005], [80_000, 5]]); // prettier-ignore
+    const falling = [...points].sort(([a, left], [b, right]) => a - b || right - left);
+    expect(points).toEqual(falling);
+    expect(points.map(([, left]) => left)).toEqual(points.map(([, left]) => left).sort((a, b) => b - a));
   });
   test("without progress there is no estimate", () => {
     expect(pace(10, [0], 120_000)).toEqual({ perSecond: 0, eta: undefined });

@@ -94,7 +94,10 @@ class App {
     this.skew = Math.abs(skew) > SKEW_MS ? Math.round(skew) : 0;
   }
 
-  /** An instant of the cluster that lies in the future shows that the clock here is behind. */
+  /**
+   * An instant of the cluster that lies in the future shows that the clock here is behind. The time of a deletion shows
+   * nothing, because it includes the grace period.
+   */
   seen(at: Timestamp | undefined): void {
     const ahead = (instant(at) ?? 0) - Date.now();
     if (ahead > Math.max(SKEW_MS, this.skew + SKEW_MS)) this.skew = Math.round(ahead);

@@ -1,9 +1,9 @@
 // Numbers over time: rates, the burn-down of a cascade, and the heat map of delays.
 
-/** Events per second in bins of `width` milliseconds, from the first event to `now`. */
+/** Events per second in bins of `width` milliseconds, from the first event on. The last bin ends `now`: it is whole. */
 export function rate(times: number[], now: number, width = 10_000, most = 90): [number, number][] {
-  const from = Math.max(now - most * width, Math.min(now - 6 * width, times[0] ?? now));
-  const bins = Math.max(1, Math.ceil((now - from) / width));
+  const bins = Math.min(most, Math.max(6, Math.ceil((now - (times[0] ?? now)) / width)));
+  const from = now - bins * width;
   const counts = Array.from({ length: bins }, () => 0);
   for (const at of times) {
     const bin = Math.floor((at - from) / width);
@@ -13,15 +13,17 @@ export function rate(times: number[], now: number, width = 10_000, most = 90): [
 }
 
 /**
- * The objects that were left after each deletion. `left` is the number now, `gone` the sorted times of deletions, and
- * `began` the time of the root's deletion.
+ * The objects that were left after each deletion. `left` is the number now, `gone` the sorted times of the last
+ * deletions, `before` the number of those before them, and `began` the time of the root's deletion.
  */
-export function burnDown(left: number, gone: number[], now: number, began?: number): [number, number][] {
-  const points: [number, number][] = gone.map((at, index) => [at, left + gone.length - index - 1]);
-  points.unshift([Math.min(began ?? now, gone[0] ?? now), left + gone.length]);
+export function burnDown(left: number, gone: number[], now: number, began?: number, before = 0): [number, number][] {
+  const all = left + gone.length;
+  const points: [number, number][] = [[Math.min(began ?? now, gone[0] ?? now), all + before]];
+  // No more points than the plot is wide: there may be 100,000 deletions, and it is drawn each second.
+  const step = Math.ceil((gone.length + 2) / 600);
+  for (let index = step - 1; index < gone.length; index += step) points.push([gone[index]!, all - index - 1]);
   points.push([Math.max(now, gone.at(-1) ?? now), left]);
-  const step = Math.ceil(points.length / 600);
-  return points.filter((_, index) => index % step === 0 || index === points.length - 1);
+  return points;
 }
 
 export interface Pace {

@@ -2,7 +2,12 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import type { DecisionFilterSchema, Phase } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import {
+  type DecisionEvent,
+  type DecisionFilterSchema,
+  EventView,
+  type Phase,
+} from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { paged } from "./asked.svelte.ts";
 import { decisions } from "./clients.ts";
@@ -21,16 +26,27 @@ export function aboutCascade(root: ObjectRef, phases: Phase[]): Filter[] {
   ];
 }
 
-/** Maximum number of pages of the log that the page reads at once. */
+/** Maximum number of pages of the log that a table has. */
 const PAGES_MAX = 20;
 
-/** Kept events of a cascade, the newest first. */
-export const past = (root: ObjectRef, phases: Phase[], signal?: AbortSignal) =>
-  kept({ include: aboutCascade(root, phases) }, signal);
+interface Question {
+  include: Filter[];
+  startTime?: Timestamp;
+}
+const reader = (question: Question, signal: AbortSignal) => (pageToken: string) =>
+  decisions.listDecisions({ ...question, pageSize: 1000, pageToken, view: EventView.BASIC }, { signal });
 
-/** Kept events, the newest first. */
-export function kept(request: { include: Filter[]; startTime?: Timestamp }, signal?: AbortSignal) {
-  const read = (pageToken: string) =>
-    decisions.listDecisions({ ...request, pageSize: 1000, pageToken }, signal ? { signal } : {});
-  return paged(PAGES_MAX, read, ({ events }) => events);
+/** The newest kept events about a cascade. */
+export const past = (root: ObjectRef, signal: AbortSignal) =>
+  paged(PAGES_MAX, reader({ include: aboutCascade(root, []) }, signal), ({ events }) => events);
+
+/** All kept events in parts, the newest first. */
+export async function* kept(question: Question, signal: AbortSignal): AsyncGenerator<DecisionEvent[]> {
+  const read = reader(question, signal);
+  let pageToken = "";
+  do {
+    const { events, nextPageToken } = await read(pageToken);
+    yield events;
+    pageToken = nextPageToken;
+  } while (pageToken);
 }

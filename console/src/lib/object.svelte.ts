@@ -5,7 +5,6 @@ import type {
   ListOwnersResponse_Owner,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
-import { app } from "./app.svelte.ts";
 import { Asked } from "./asked.svelte.ts";
 import { graph } from "./clients.ts";
 
@@ -23,7 +22,6 @@ export class Judged extends Asked<{ explained: ExplainObjectResponse; owners: Li
           () => this.answer?.owners ?? [],
         ),
       ]);
-      app.seen(explained.node?.deleteTime);
       return { explained, owners };
     }, AGAIN_MS);
   }

@@ -1,6 +1,7 @@
 // The open decisions, and what ended, from one stream of the decision log and the events that it keeps.
 
 import {
+  Cause,
   type DecisionEvent,
   EventView,
   Phase,
@@ -11,6 +12,7 @@ import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts"
 import { app } from "./app.svelte.ts";
 import { decisions } from "./clients.ts";
 import type { Filter } from "./decisions.ts";
+import { type Done, Ended, ENDED_MAX, newest, type Timed } from "./ended.ts";
 import { Feed } from "./feed.svelte.ts";
 import { instant, millis } from "./time.ts";
 import { isOpen } from "./words.ts";
@@ -22,50 +24,46 @@ export interface Open {
   /** The number of the delivery; 0 before the first. */
   attempt: number;
 }
-export interface Done {
-  at: number;
-  cause: DecisionEvent["cause"];
-  kind: string;
-  uid: string;
-  /** From the deletion of the root, in milliseconds; undefined if that is unknown. */
-  took: number | undefined;
-}
 
-const ENDED_MAX = 20_000;
 /** Copied at most once in this time: a burst of decisions is one change of the page. */
 const TOGETHER_MS = 500;
-
-/** In the order of time. Beyond the maximum, the oldest quarter goes. */
-function newest<T>(all: Map<string, T>, at: (one: T) => number): Map<string, T> {
-  const sorted = [...all].sort(([, a], [, b]) => at(a) - at(b));
-  if (sorted.length > ENDED_MAX) sorted.splice(0, sorted.length - (ENDED_MAX * 3) / 4);
-  return new Map(sorted);
-}
 
 export class Queue {
   open = $state.raw<ReadonlyMap<string, Open>>(new Map());
   /** Whether `open` has had all open decisions. */
   complete = $state(false);
-  /** The oldest first. */
+  /** The newest objects that are gone, the oldest first. */
   done = $state.raw<Done[]>([]);
+  /** The log has more than the page has read of it: the numbers of `ended` are too low. */
+  partial = $state(false);
   /** The times of attempts that the API server refused with 429 (Too Many Requests), the oldest first. */
   throttled = $state.raw<number[]>([]);
   feed: Feed<WatchDecisionsResponse>;
   #open = new Map<string, Open>();
-  /** By decision: the log and the stream may both have an event. */
-  #done = new Map<string, Done>();
-  /** By attempt. */
-  #throttled = new Map<string, number>();
+  #ended = new Ended();
+  /** By attempt: the log and the stream may both have an event. */
+  #throttled = new Map<string, Timed>();
   #whole = false;
+  /** The kept events were read to the oldest one. */
+  #recalled = false;
+  #signal: AbortSignal | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `kept` reads what ended before the stream began: at the start, and after each break. */
-  constructor(include: Filter[], kept: () => Promise<DecisionEvent[]>) {
+  /**
+   * `kept` reads what ended before the stream began: at the start, and after each break. The object with the uid `root`
+   * is not counted.
+   */
+  constructor(
+    include: Filter[],
+    kept?: (signal: AbortSignal) => AsyncIterable<DecisionEvent[]>,
+    private readonly root = "",
+  ) {
     this.feed = new Feed(
       (signal) => {
         // The open decisions come whole with each call; what is shown stays until they are there.
         this.#open.clear();
         this.#whole = false;
+        this.#signal = signal;
         return decisions.watchDecisions(
           { start: { case: "openThenFollow", value: true }, include, acceptGaps: true, view: EventView.BASIC },
           { signal },
@@ -79,43 +77,65 @@ export class Queue {
           this.#whole = true;
           this.#show();
           // Some callers may not list: the stream alone then gives the numbers.
-          kept().then(
-            (events) => this.take(events),
-            () => {},
-          );
+          if (kept) this.recall(kept(this.#signal!)).catch(() => {});
         }
       },
     );
   }
 
-  /** Events of the stream, or kept ones in any order. */
+  /** What ended, with the last event: at least all of `done`. */
+  get ended(): Ended {
+    void this.done;
+    return this.#ended;
+  }
+
+  /** Events of the stream. */
   take(events: DecisionEvent[]): void {
     for (const event of events) {
       const { decisionId, phase, target } = event;
       if (!target) continue;
       app.seen(event.eventTime);
-      if (event.report?.outcome === Outcome.THROTTLED)
-        this.#throttled.set(`${decisionId} ${event.attempt}`, instant(event.eventTime) ?? app.clock);
-      if (phase === Phase.CONFIRMED && event.kind === ItemKind.DELETE) this.#end(event, target);
+      this.#count(event, target);
       if (isOpen(phase)) this.#open.set(decisionId, { ref: target, kind: target.kind, phase, attempt: event.attempt });
       else this.#open.delete(decisionId);
     }
     this.#show();
   }
 
-  #end(
-    { decisionId, cause, eventTime, rootDeletionTime }: DecisionEvent,
-    { kind, uid }: { kind: string; uid: string },
-  ) {
-    const at = instant(eventTime) ?? app.clock;
-    const began = instant(rootDeletionTime);
-    this.#done.set(decisionId, {
-      at,
-      cause,
-      kind,
-      uid,
-      took: began === undefined ? undefined : Math.max(0, at - began),
-    });
+  /** Kept events, the newest first. They open no decision: a newer event of the stream may have ended it. */
+  async recall(kept: AsyncIterable<DecisionEvent[]>): Promise<void> {
+    let read = 0;
+    try {
+      for await (const events of kept) {
+        // What is older than all that the page remembers is not counted.
+        if (read >= ENDED_MAX || (this.#ended.forgotten > 0 && !this.#recalled)) return;
+        read += events.length;
+        for (const event of events) if (event.target) this.#count(event, event.target);
+        this.#show();
+      }
+      this.#recalled = true;
+    } finally {
+      if (read > 0) this.partial = !this.#recalled;
+    }
+  }
+
+  /** Counts an object that the tree has lost: the log does not have the deletions of others. */
+  went(uid: string, kind: string): void {
+    if (uid === this.root || this.#ended.has(uid)) return;
+    this.#ended.add({ id: uid, kind, at: app.clock, cause: Cause.UNSPECIFIED, took: undefined });
+    this.#show();
+  }
+
+  #count(event: DecisionEvent, { kind, uid }: ObjectRef): void {
+    const { cause } = event;
+    const at = instant(event.eventTime) ?? app.clock;
+    if (event.report?.outcome === Outcome.THROTTLED) {
+      const id = `${event.decisionId} ${event.attempt}`;
+      this.#throttled.set(id, { id, at });
+    }
+    if (event.phase !== Phase.CONFIRMED || event.kind !== ItemKind.DELETE || uid === this.root) return;
+    const began = instant(event.rootDeletionTime);
+    this.#ended.add({ id: uid, kind, at, cause, took: began === undefined ? undefined : Math.max(0, at - began) });
   }
 
   #show(): void {
@@ -125,10 +145,8 @@ export class Queue {
         this.complete = true;
         this.open = new Map(this.#open);
       }
-      this.#done = newest(this.#done, ({ at }) => at);
-      this.done = [...this.#done.values()];
-      this.#throttled = newest(this.#throttled, (at) => at);
-      this.throttled = [...this.#throttled.values()];
+      this.done = this.#ended.sorted();
+      this.throttled = newest(this.#throttled).map(({ at }) => at);
     }, TOGETHER_MS);
   }
 }

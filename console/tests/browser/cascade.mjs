@@ -1,6 +1,18 @@
 // The page of a cascade: what blocks it, how it ends, and its pause. And deletions, which begin one.
 
-import { assert, check, go as show, mock, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+import {
+  assert,
+  check,
+  go as show,
+  mock,
+  open,
+  origin,
+  PAGES,
+  shots,
+  violations,
+  watchTotals,
+  WEB,
+} from "./harness.mjs";
 
 const { context, page, errors } = await open();
 const go = (query) => show(page, query);
@@ -57,6 +69,38 @@ await check("a cascade that has ended says so, also for a page that opens later"
   assert(!(await text()).includes("knows no such object"), await text());
   assert((await page.locator(`.bad-panel, ${PAUSE}`).count()) === 0, "there is an error, or a button to pause");
   await page.screenshot({ path: `${shots}cascade-ended.png` });
+});
+await check("the numbers of a cascade never fall", async () => {
+  await mock("storm=3000", false);
+  await go(STORM);
+  await says("of 3,000 objects");
+  const falls = await watchTotals(page);
+  await mock("blow=100", false);
+  await page.waitForFunction(() => /Left\s+20\s+of 3,000 objects/.test(document.querySelector("main").innerText));
+  assert((await falls()).length === 0, (await falls()).join("; "));
+  await mock("storm=20", false);
+});
+await check("without the decision log, what blocks is known as far as the graph shows", async () => {
+  const quiet = "?page=cascade&kind=ReplicaSet&ns=shop&name=web-7f9c";
+  await mock("leaderless=on", false);
+  try {
+    // The page never settles.
+    await page.goto("about:blank");
+    await page.goto(`${origin}/${quiet}#token=mock`);
+    await says("No replica leads at the moment");
+    await says("Reading…");
+    assert(!(await text()).includes("Nothing blocks"), await text());
+  } finally {
+    await mock("leaderless=off", false);
+  }
+  await says("Nothing blocks the cascade.");
+  await mock("sealed=on", false);
+  try {
+    await go(quiet);
+    await says("Nothing blocks the cascade, as far as the graph shows.");
+  } finally {
+    await mock("sealed=off", false);
+  }
 });
 await check("an object that the graph does not know is said once", async () => {
   await go("?page=cascade&kind=Pod&ns=shop&name=none&uid=00000000-0000-4000-8000-ffffffffffff");

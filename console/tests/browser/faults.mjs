@@ -1,6 +1,6 @@
 // Bad input and bad days: the page says what is wrong, keeps what it showed with its age, and recovers by itself.
 
-import { assert, check, go, mock, open, origin, PAGES, shots, violations, WEB } from "./harness.mjs";
+import { assert, check, go, mock, open, origin, PAGES, settled, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page } = await open();
 const says = (words, timeout = 30_000) =>
@@ -98,6 +98,39 @@ await check("an expired token is said once", async () => {
   }
   await context.close();
 });
+await check("a new tab has the token of the first one, until the back end refuses it", async () => {
+  const { context, page } = await open();
+  await go(page, PAGES.overview);
+  const other = await context.newPage();
+  for (const address of [PAGES.stuck, `${PAGES.guards}#token=used`]) {
+    await other.goto("about:blank");
+    await other.goto(`${origin}/${address}`);
+    await settled(other);
+    await other.waitForSelector("text=alice@example.com");
+    assert(!(await other.isVisible("text=is not valid any more")), address);
+  }
+  const refused = "text=The token of this page is not valid any more.";
+  await mock("expired=on", false);
+  try {
+    await other.reload();
+    await other.waitForSelector(refused);
+  } finally {
+    await mock("expired=off", false);
+  }
+  await other.reload();
+  await other.waitForSelector(refused);
+  assert((await other.evaluate(() => localStorage.getItem("ownergraph-token"))) === null, "the token stays");
+  await context.close();
+});
+await check("an address that is pasted into a tab of the console is opened", async () => {
+  const { context, page } = await open();
+  await page.goto(`${origin}/#token=other`);
+  await page.waitForSelector("text=The token of this page is not valid any more.");
+  await page.goto(`${origin}/#token=mock`);
+  await page.waitForSelector("text=alice@example.com");
+  assert(!page.url().includes("token"), "the token is in the address");
+  await context.close();
+});
 await check("in a cluster, a user signs in with a token", async () => {
   await mock("login=on");
   const { context, page } = await open();
@@ -107,6 +140,9 @@ await check("in a cluster, a user signs in with a token", async () => {
     const found = await violations(page);
     assert(found.length === 0, `axe-core: ${found.join("; ")}`);
     await page.screenshot({ path: `${shots}login.png` });
+    await page.fill("input[type=password]", "of\u2011alice");
+    await page.waitForSelector("text=This is no token");
+    assert(await page.isDisabled("button:text-is('Sign in')"), "a token that no header can carry");
     for (const [token, known] of [
       ["of-bob", false],
       ["of-alice", true],

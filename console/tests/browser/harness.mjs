@@ -25,6 +25,24 @@ export async function go(page, query) {
   await page.goto(`${origin}/${query}#token=mock`);
   await settled(page);
 }
+
+/** Notes where the numbers of a cascade that only grow, those of all objects and of the deleted ones, fall. */
+export async function watchTotals(page) {
+  await page.evaluate(() => {
+    const falls = (globalThis.falls_ = []);
+    const most = new Map();
+    const look = () => {
+      for (const place of [".figure.tone-wait + .dim", ".figure.tone-ok"]) {
+        const text = document.querySelector(`main ${place}`)?.textContent ?? "";
+        const now = Number(/[\d,]+/.exec(text)?.[0].replaceAll(",", ""));
+        if (now < (most.get(place) ?? 0)) falls.push(`${text.trim()} after ${most.get(place)}`);
+        most.set(place, Math.max(now, most.get(place) ?? 0));
+      }
+    };
+    new MutationObserver(look).observe(document.querySelector("main"), { subtree: true, characterData: true });
+  });
+  return () => page.evaluate(() => globalThis.falls_);
+}
 /** Ends the server of the pages, and the run. */
 export async function finish() {
   await chromium.closeBrowser();

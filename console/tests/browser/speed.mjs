@@ -16,6 +16,7 @@ import {
   PAGES,
   traced,
   usable,
+  watchTotals,
 } from "./harness.mjs";
 
 const OBJECTS = 10_000;
@@ -126,6 +127,24 @@ await check("50,000 dependents", async () => {
   assert(used < 300, `${used} MB`);
   await page.click("text=Graph 1");
   await page.waitForSelector("text=/Showing 50,00\\d of 50,00\\d/", { timeout: 60_000 });
+  await mock("storm=20", false);
+});
+await check("a live cascade of 50,000 objects on its own page", async () => {
+  await mock("storm=50000", false);
+  await go(page, `?page=cascade&${storm}`);
+  const shows = (words) =>
+    page.waitForFunction((words) => new RegExp(words).test(document.body.innerText), words.source, {
+      timeout: 120_000,
+      polling: 500,
+    });
+  await shows(/\nLeft\n50,000\nof 50,000 objects\n/);
+  const falls = await watchTotals(page);
+  const figures = await traced(page, async () => {
+    await mock("blow=250", false);
+    await shows(/\nLeft\n20\nof 50,000 objects\n/);
+  });
+  assertSmooth(figures);
+  assert((await falls()).length === 0, (await falls()).slice(0, 5).join("; "));
   await mock("storm=20", false);
 });
 measured(`${busy().toFixed(1)} programs for each core`);

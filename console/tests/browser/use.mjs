@@ -1,6 +1,6 @@
 // What readers do with the pages.
 
-import { assert, BULK, check, go as show, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+import { assert, BULK, check, go as show, mock, open, PAGES, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page, errors } = await open();
 const go = (query) => show(page, query);
@@ -29,7 +29,7 @@ await check("the keys of views, help and search work", async () => {
     ["1", "graph"],
   ]) {
     await page.keyboard.press(key);
-    assert(page.url().includes(`view=${view}`), `${key} does not show ${view}`);
+    await page.waitForFunction((view) => location.search.includes(`view=${view}`), view);
   }
   await page.keyboard.press("?");
   await page.waitForSelector("dialog[open]");
@@ -71,6 +71,77 @@ await check("an address by name becomes one by uid, on the same page", async () 
   await page.evaluate(() => (document.querySelector("main h1").dataset.same = "yes"));
   await page.waitForFunction(() => location.search.includes("uid="));
   assert((await page.locator("h1[data-same=yes]").count()) === 1, "the page was made anew");
+});
+await check("a search for a name shows the object that has it now", async () => {
+  let before = null;
+  const search = async () => {
+    await page.fill("#search", "pods/reborn -n shop");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction((before) => {
+      const uid = new URLSearchParams(location.search).get("uid");
+      return uid !== null && uid !== before;
+    }, before);
+    before = new URL(page.url()).searchParams.get("uid");
+  };
+  await go(PAGES.guards);
+  await search();
+  await mock("anew=reborn", false);
+  await search();
+  await page.click("[aria-label=View] >> text=Tree");
+  await page.waitForSelector("[role=treegrid] [aria-level='1'] >> text=reborn");
+  await mock("anew=reborn", false);
+  await search();
+});
+await check("an arrow key that is held changes the address once, and asks about the last object", async () => {
+  await go(`?page=object&${BULK}&view=table`);
+  await page.waitForSelector("[role=grid] [role=row] >> nth=20");
+  let asked = 0;
+  const count = () => (asked += 1);
+  await page.route("**/console/events", (route) => (count(), route.continue()));
+  const written = await page.evaluate(async () => {
+    const grid = document.querySelector("[role=grid]");
+    const replace = history.replaceState.bind(history);
+    let written = 0;
+    history.replaceState = (...place) => ((written += 1), replace(...place));
+    // As fast as a keyboard repeats.
+    for (let row = 0; row < 150; row += 1) {
+      grid.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+      await new Promise((resolve) => requestAnimationFrame(resolve));
+    }
+    return written;
+  });
+  await page.locator("section[aria-label^='Object '] >> text=CollectionHeld").waitFor();
+  await page.waitForFunction(() => location.search.includes("sel="));
+  // A machine that is busy may stop for longer than the page waits.
+  assert(written < 15 && asked < 15, `${written} addresses, ${asked} questions`);
+  await page.unroute("**/console/events");
+});
+await check("an object that two references of one uid own has its page", async () => {
+  await go("?page=object&kind=ConfigMap&ns=shop&name=owned-twice");
+  await page.waitForSelector("dd >> text=Secret shop/keeper, Secret shop/keeper own it");
+  assert((await page.locator("g.box:has-text('keeper')").count()) === 1, "the owner has not one box");
+});
+await check("a deletion with a grace period does not make the clock wrong", async () => {
+  const isSaid = async () => (await page.innerText("main")).includes("The clock of this computer");
+  await go("?page=object&kind=Pod&ns=shop&name=graceful");
+  assert(!(await isSaid()), "on the page of the object");
+  await go("?page=object&kind=Namespace&resource=namespaces&name=shop&view=table&q=graceful");
+  await page.waitForSelector("[role=grid] >> text=graceful");
+  assert(!(await isSaid()), "on the page of its namespace");
+});
+await check("an age that is none is said, and nothing is asked", async () => {
+  for (const age of ["5x", "9".repeat(400) + "d"]) {
+    await go(PAGES.stuck);
+    await page.fill("main header input", age);
+    let asked = 0;
+    await page.route("**/FindStuckObjects", (route) => ((asked += 1), route.continue()));
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=is not a time.");
+    await page.click("text=Read again");
+    await page.waitForFunction(() => location.search.includes("age="));
+    assert(asked === 0 && (await page.isVisible("text=is not a time.")), `${asked} questions`);
+    await page.unroute("**/FindStuckObjects");
+  }
 });
 await check("the page asks about an object every few seconds, and not more often", async () => {
   await go(`?page=object&${WEB}&view=tree`);
