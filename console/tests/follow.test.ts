@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { BACKOFF, follow, heard, pause, SILENCE_MS, type Told } from "../src/lib/follow.ts";
+import { BACKOFF, follow, heard, pause, SILENCE_MS, SLICE_MS, type Told } from "../src/lib/follow.ts";
 
 type Open = (signal: AbortSignal) => AsyncIterable<string>;
 
@@ -94,4 +94,16 @@ test("a pause ends with its signal, and leaves no listener", async () => {
   abort.abort();
   await waiting;
   expect(remove).toHaveBeenCalledOnce();
+});
+test("between messages that have arrived together, the page may draw", async () => {
+  let now = 0;
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+  const rest = vi.fn(async () => {});
+  const rests = [];
+  for await (const _ of heard(stream("a", "b", "c", "d", "e"), new AbortController().signal, rest)) {
+    rests.push(rest.mock.calls.length);
+    now += SLICE_MS / 2;
+  }
+  expect(rests).toEqual([0, 0, 1, 1, 2]);
+  clock.mockRestore();
 });

@@ -34,7 +34,7 @@ interface Question {
   startTime?: Timestamp;
 }
 const reader = (question: Question, signal: AbortSignal) => (pageToken: string) =>
-  decisions.listDecisions({ ...question, pageSize: 1000, pageToken, view: EventView.BASIC }, { signal });
+  decisions.listDecisions({ ...question, pageSize: 500, pageToken, view: EventView.BASIC }, { signal });
 
 /** The newest kept events about a cascade. */
 export const past = (root: ObjectRef, signal: AbortSignal) =>

@@ -22,6 +22,8 @@ export interface Following<M> {
 export const BACKOFF = { first: 500, most: 15_000 };
 /** Each stream of the service has a message every ten seconds or more often. A connection can be lost without an end. */
 export const SILENCE_MS = 35_000;
+/** How long the page takes messages before it may draw. A connection that was behind has many at once. */
+export const SLICE_MS = 8;
 
 export async function follow<M>(following: Following<M>, signal: AbortSignal, sleep = pause): Promise<void> {
   let backoff = BACKOFF.first;
@@ -51,10 +53,11 @@ export async function follow<M>(following: Following<M>, signal: AbortSignal, sl
   }
 }
 
-/** The messages of a stream, which fails when it is silent for too long. */
+/** The messages of a stream, which fails when it is silent for too long. Between them the page may draw, by `rest`. */
 export async function* heard<M>(
   open: (signal: AbortSignal) => AsyncIterable<M>,
   signal: AbortSignal,
+  rest = nextTask,
 ): AsyncGenerator<M, void, undefined> {
   const silence = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -64,9 +67,13 @@ export async function* heard<M>(
   };
   try {
     listen();
+    let began = performance.now();
     for await (const message of open(AbortSignal.any([signal, silence.signal]))) {
       listen();
       yield message;
+      if (performance.now() - began < SLICE_MS) continue;
+      await rest();
+      began = performance.now();
     }
     if (silence.signal.aborted) throw quiet();
   } catch (error) {
@@ -76,6 +83,15 @@ export async function* heard<M>(
     // A reader that has enough leaves the connection to others.
     silence.abort();
   }
+}
+
+/** Messages that have arrived already are taken in one task of the browser, unless there is another task between them. */
+function nextTask(): Promise<unknown> {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    port1.onmessage = () => (port1.close(), resolve(undefined));
+    port2.postMessage(undefined);
+  });
 }
 
 const quiet = () => new ConnectError(`no message for ${SILENCE_MS / 1000} s`, Code.DeadlineExceeded);
