@@ -50,6 +50,12 @@ impl Run {
         self.objects as f64 / self.seconds
     }
 
+    /// Objects per second, times the processor time of the API server for an object. The speed of the machine, which
+    /// differs between two runs by more than a recording costs, changes both factors, and not the product.
+    pub fn paced_rate(&self) -> f64 {
+        self.rate() * self.server_cpu_per_object()
+    }
+
     /// Requests per object, by the count of the API server.
     pub fn requests_per_object(&self) -> f64 {
         self.requests as f64 / self.objects as f64
@@ -193,8 +199,9 @@ fn beside(rounds: &Rounds<Run>) -> Option<Figure> {
         _ => None,
     });
     let (who, in_flight, figure) = found?;
-    let alone = rounds.samples(("Background", Contender::Ours(in_flight)), Run::rate);
-    let ratio = rounds.samples(who, Run::rate).over(&alone);
+    let rate = if matches!(who.1, Contender::Recorded(_)) { Run::paced_rate } else { Run::rate };
+    let alone = rounds.samples(("Background", Contender::Ours(in_flight)), rate);
+    let ratio = rounds.samples(who, rate).over(&alone);
     (!ratio.is_empty()).then(|| Figure::new(figure, ratio))
 }
 
