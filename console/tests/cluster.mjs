@@ -48,7 +48,7 @@ async function visit(address, options) {
     const isThere = (text) => document.querySelector("main")?.innerText.includes(text);
     return until(`no “${text}”`, tab.page.waitForFunction(isThere, text));
   };
-  return { ...tab, go, says };
+  return { ...tab, go, says, until };
 }
 
 const orders = "kind=ConfigMap&ns=shop&name=orders-0";
@@ -115,10 +115,14 @@ await check("the card of an object has the Event of the collector", async () => 
 });
 
 await check("keys alone lead from the first page to a confirmed deletion", async () => {
-  const { page, errors, says } = await visit(admin);
+  const { page, errors, says, until } = await visit(admin);
   const { keyboard } = page;
   /** A new page takes the focus to its heading. */
-  const arrived = () => page.waitForFunction(() => document.activeElement?.id === "title");
+  const arrived = () =>
+    until(
+      "the heading has no focus",
+      page.waitForFunction(() => document.activeElement?.id === "title"),
+    );
   const focus = async (words) => {
     for (let tabs = 0; tabs < 60; tabs += 1) {
       await keyboard.press("Tab");
@@ -146,7 +150,10 @@ await check("keys alone lead from the first page to a confirmed deletion", async
   }
   await keyboard.type("doomed-0");
   await keyboard.press("Enter");
-  await page.waitForFunction(() => location.search.includes("page=cascade"), undefined, { timeout: 60_000 });
+  await until(
+    "the page of the cascade does not open",
+    page.waitForFunction(() => location.search.includes("page=cascade")),
+  );
   await says("doomed-0");
   await page.screenshot({ path: `${shots}${where}-deleted.png` });
   assert(errors.length === 0, errors.join("; "));
