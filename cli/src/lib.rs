@@ -27,6 +27,7 @@ mod kubectl;
 mod man;
 mod name;
 mod pipe;
+mod processors;
 mod remote;
 mod sandbox_command;
 mod trial;
@@ -49,8 +50,7 @@ pub fn main() -> ExitCode {
     match Invocation::read() {
         Ok(invocation) => {
             if invocation.shows_console() {
-                // This thread starts the browser, which takes over its processors.
-                threads.on_thread_start(leave_a_processor);
+                processors::leave_one(&mut threads);
             }
             run_on(&mut threads, |runtime| runtime.block_on(run(invocation)))
         }
@@ -62,25 +62,6 @@ fn run_on(threads: &mut Builder, work: impl FnOnce(Runtime) -> ExitCode) -> Exit
     match threads.enable_all().build() {
         Ok(runtime) => work(runtime),
         Err(error) => failure::exit_code(Err(anyhow::Error::from(error).context("starting threads").into())),
-    }
-}
-
-/// Leaves a processor to other programs: this thread, and threads that it starts later, run on the others. A priority does
-/// not do this. Linux shares processors evenly between sessions (`sched_autogroup_enabled`), and a browser is a session of
-/// its own.
-fn leave_a_processor() {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let one_less = |mut allowed: CpuSet| {
-            let first = (0..CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor));
-            first.into_iter().for_each(|processor| allowed.unset(processor));
-            // A thread that keeps no processor keeps all.
-            if allowed.count() == 0 { Ok(()) } else { sched_setaffinity(None, &allowed) }
-        };
-        if let Err(error) = sched_getaffinity(None).and_then(one_less) {
-            tracing::debug!(%error, "cannot leave a processor to the browser; the thread uses all");
-        }
     }
 }
 
