@@ -45,6 +45,8 @@ const STREAM: &str = "/ownergraph.admin.v1beta1.AdminService/WatchStatus";
 const ELSEWHERE: &str = "/ownergraph.admin.v1beta1.AdminService/ListExecutors";
 /// The scripted service says that its graph is not as fresh as requested.
 const BEHIND: &str = "/ownergraph.graph.v1beta1.GraphService/GetObject";
+/// The scripted service never answers.
+const SILENT: &str = "/ownergraph.graph.v1beta1.GraphService/WaitForFreshness";
 /// The scripted service is in mode observe.
 const OBSERVES: &str = "/ownergraph.admin.v1beta1.AdminService/PauseCollection";
 /// Headers that a proxy before the graph service may add. None of them reaches the page.
@@ -132,7 +134,8 @@ fn unavailable(reason: ErrorReason) -> tonic::Status {
     tonic::Status::with_error_details(Code::Unavailable, "not now", details)
 }
 
-/// A graph service: the head of each call is answered at once. Calls of the stream get the script as their answer.
+/// A graph service: the head of each call but [`SILENT`] is answered at once. Calls of the stream get the script as
+/// their answer.
 async fn graph(
     listener: TcpListener,
     seen: Arc<AtomicUsize>,
@@ -159,6 +162,9 @@ async fn graph(
                 let foreign = ["x-ownergraph-token", "origin", "cookie", "authorization"];
                 assert!(foreign.iter().all(|name| !request.headers().contains_key(*name)), "{request:?}");
                 seen.fetch_add(1, Ordering::Relaxed);
+                if request.uri().path() == SILENT {
+                    std::future::pending::<()>().await;
+                }
                 if let Some(status) = refused {
                     return Ok::<_, Infallible>(status.into_http());
                 }
