@@ -51,7 +51,8 @@ impl Run {
     }
 
     /// Objects per second, times the processor time of the API server for an object. The speed of the machine, which
-    /// differs between two runs by more than a recording costs, changes both factors, and not the product.
+    /// differs between two runs by more than a recording costs, changes both factors, and not the product. The product
+    /// does not show work that a contender gives the API server besides its requests.
     pub fn paced_rate(&self) -> f64 {
         self.rate() * self.server_cpu_per_object()
     }
@@ -178,13 +179,18 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
-/// The size of a recording, and the time of its replay against the time of the cascade alone.
+/// The cost of a recording, its size, and the time of its replay against the time of the cascade alone.
 fn recordings(rounds: &Rounds<Run>) -> Vec<Figure> {
-    let is_recorded = |who: &Who| matches!(who.1, Contender::Recorded(_));
-    let Some(who) = rounds.everybody().into_iter().find(is_recorded) else { return Vec::new() };
+    let recorded = rounds.everybody().into_iter().find_map(|who| match who {
+        (policy, Contender::Recorded(in_flight)) => Some((who, (policy, Contender::Ours(in_flight)))),
+        _ => None,
+    });
+    let Some((who, alone)) = recorded else { return Vec::new() };
+    let pace = rounds.samples(who, Run::paced_rate).over(&rounds.samples(alone, Run::paced_rate));
     let of =
         |figure: fn(&Run, Recorded) -> f64| rounds.samples(who, |run| run.recorded.map_or(0.0, |it| figure(run, it)));
     vec![
+        Figure::new("pace-recorded", pace),
         Figure::new("recording-bytes", of(|_, recorded| recorded.bytes as f64 / recorded.inputs)),
         Figure::new("recording-replay", of(|run, recorded| run.seconds / recorded.replayed_seconds)),
     ]
@@ -199,9 +205,8 @@ fn beside(rounds: &Rounds<Run>) -> Option<Figure> {
         _ => None,
     });
     let (who, in_flight, figure) = found?;
-    let rate = if matches!(who.1, Contender::Recorded(_)) { Run::paced_rate } else { Run::rate };
-    let alone = rounds.samples(("Background", Contender::Ours(in_flight)), rate);
-    let ratio = rounds.samples(who, rate).over(&alone);
+    let alone = rounds.samples(("Background", Contender::Ours(in_flight)), Run::rate);
+    let ratio = rounds.samples(who, Run::rate).over(&alone);
     (!ratio.is_empty()).then(|| Figure::new(figure, ratio))
 }
 
