@@ -8,17 +8,24 @@ use std::fmt;
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Returns the figure that this percentage stays below. The result is not a number if there are no figures.
-    pub fn percentile(&self, percent: usize) -> f64 {
+    fn sorted(&self) -> Vec<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
+        sorted
+    }
+
+    /// Returns the figure that this percentage stays below. The result is not a number if there are no figures.
+    pub fn percentile(&self, percent: usize) -> f64 {
+        let sorted = self.sorted();
         let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
         sorted.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// Returns the median.
+    /// Returns the median. Of an even number of figures, this is the mean of the two in the middle.
     pub fn median(&self) -> f64 {
-        self.percentile(50)
+        let sorted = self.sorted();
+        let (lower, upper) = (sorted.get(sorted.len().saturating_sub(1) / 2), sorted.get(sorted.len() / 2));
+        lower.zip(upper).map_or(f64::NAN, |(lower, upper)| f64::midpoint(*lower, *upper))
     }
 
     pub fn least(&self) -> f64 {
@@ -77,6 +84,7 @@ mod tests {
         assert_eq!(samples.percentile(99), 3.0);
         assert_eq!(format!("{samples:.1}"), "2.0 (1.0-3.0)");
         assert_eq!(samples.over(&[1.0, 1.0, 4.0].into_iter().collect()).median(), 1.0);
+        assert_eq!([1.0, 4.0, 2.0, 8.0].into_iter().collect::<Samples>().median(), 3.0);
         assert!(Samples::default().median().is_nan());
     }
 }
