@@ -11,6 +11,8 @@ use std::path::Path;
 /// The maximum size of a file.
 const FILE_MAX_BYTES: u64 = 64 << 20;
 const MIB: f64 = 1024.0 * 1024.0;
+/// The maximum width of a line that is not the row of a table.
+const COLUMNS: usize = 120;
 /// The numbers of objects in the engine's benchmark that have their own budgets.
 const MILLION: f64 = 1e6;
 
@@ -38,7 +40,6 @@ struct Left {
 ///
 /// # Errors
 /// A file is unreadable, or is no result of a benchmark.
-/// A file cannot be read, or is none of a benchmark.
 pub fn document(directory: &Path) -> anyhow::Result<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
@@ -54,11 +55,13 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
 
     let mut text = String::from(
         "# Performance\n\n\
-         Written by `cargo run -p tests --bin performance -- docs/performance` from what the benchmarks left there \
-         (`tests/benches/all.sh DIR` runs them all, `JSON=DIR/NAME.json cargo bench …` one of them); only the reasons are written by hand.\n\
-         *Floor* is a bare client that knows every object beforehand and sends one DELETE for each. *Upstream* is kube-controller-manager \
-         with only its collector and without limits of its client.\n\
-         Only ratios of one run on one machine mean anything; in brackets are the least and the most of all rounds, before them the median.\n\n",
+         `cargo run -p tests --bin performance -- docs/performance` writes this page from the results of the benchmarks. \
+         `tests/benches/all.sh DIR` runs all benchmarks, and `JSON=DIR/NAME.json cargo bench …` runs one. Only the reasons \
+         are written by hand.\n\n\
+         The *floor* is a bare client that knows every object beforehand and sends one DELETE for each. *Upstream* is \
+         kube-controller-manager with only its collector, and without limits of its client.\n\n\
+         Compare only ratios of one run on one machine. The first number is the median of all rounds. The numbers in \
+         brackets are the least and the most.\n\n",
     );
     machines(&mut text, &left)?;
     budgets(&mut text, &left)?;
@@ -67,7 +70,31 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
     meanings(&mut text)?;
     writeln!(text, "## Shown by tests instead\n\n{BY_TESTS}")?;
     everything(&mut text, &left)?;
-    Ok(format!("{}\n", text.trim_end()))
+    Ok(folded(text.trim_end()))
+}
+
+/// Breaks long lines at spaces. An item of a list continues below its text.
+fn folded(text: &str) -> String {
+    let mut folded = String::new();
+    for line in text.lines() {
+        let indent = if line.starts_with("* ") || line.starts_with("  ") { "  " } else { "" };
+        let mut column = 0;
+        for (at, word) in line.split(' ').enumerate() {
+            let length = word.chars().count();
+            if at > 0 && column + 1 + length > COLUMNS && !line.starts_with('|') {
+                folded.push('\n');
+                folded.push_str(indent);
+                column = indent.len();
+            } else if at > 0 {
+                folded.push(' ');
+                column += 1;
+            }
+            folded.push_str(word);
+            column += length;
+        }
+        folded.push('\n');
+    }
+    folded
 }
 
 fn read(path: &Path) -> anyhow::Result<Left> {
@@ -216,7 +243,7 @@ fn barely(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<
 /// Returns the hand-written reason of a budget.
 fn why(directory: &Path, id: &str) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(directory.join(format!("{id}.md"))) {
-        Ok(why) => Ok(Some(why.trim().replace('\n', "\n  "))),
+        Ok(why) => Ok(Some(why.trim().replace('\n', " "))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => bail!("reading {id}.md: {error}"),
     }

@@ -237,6 +237,25 @@ fn links_between_documents_lead_somewhere() {
     assert!(seen > 50, "the walk found {seen} links");
 }
 
+/// Lines of code and of tables cannot be broken.
+#[test]
+fn lines_of_documents_have_at_most_120_columns() {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    let mut seen = 0;
+    for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
+        let mut is_code = false;
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            let width = line.chars().count();
+            let is_free = is_code || line.trim_start().starts_with('|') || !line.trim().contains(' ');
+            assert!(is_free || width <= 120, "{}:{}: {width} columns", path.display(), number + 1);
+            seen += 1;
+        }
+    }
+    assert!(seen > 5_000, "the walk found {seen} lines");
+}
+
 /// The files of docs/performance are parts of one page. docs/build.sh checks the links of the site.
 #[test]
 fn the_site_has_every_page() {
