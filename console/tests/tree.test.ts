@@ -2,12 +2,13 @@ import { create } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { Cluster } from "../mock/cluster.ts";
 import {
+  Collecting,
   EdgeSchema,
   NodeSchema,
   NodeState,
   OwnerStanding,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
-import { draw } from "../src/lib/picture.ts";
+import { draw, label } from "../src/lib/picture.ts";
 import { buildTree, edgeClass, Item, level, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
 
 function item(name: string, depth: number, owner = "", more = {}): Item {
@@ -101,6 +102,53 @@ describe("tree", () => {
 });
 
 describe("picture", () => {
+  const some = (count: number, more: (at: number) => object = () => ({})) =>
+    Array.from({ length: count }, (_, at) => item(`web-${at}`, 1, "root", more(at)));
+  const folds = (below: Item[], by: string, limit?: number) => {
+    const tree = buildTree(item("root", 0), below);
+    const [, ...boxes] = draw(tree, [], { fold: true, by }, limit).boxes;
+    return boxes.map((box) => ({ ...box, label: label(tree, box, by) }));
+  };
+  test("a box of several has the worst state of all, and selects the object that has it", () => {
+    const one = some(12, (at) => (at === 7 ? { state: NodeState.TERMINATING } : {}));
+    for (const by of ["kind", "namespace"]) {
+      const [fold] = folds(one, by);
+      expect(fold).toMatchObject({ id: "web-0", state: { word: "1 of 12 deleting", tone: "bad" } });
+      expect([fold!.item.uid, fold!.weight]).toEqual(["web-7", one[7]!.weight]);
+    }
+    const blocked = (at: number) => ({
+      state: NodeState.TERMINATING,
+      deletingDependents: true,
+      blockingDependentCount: 1 + (at % 2),
+    });
+    expect(folds(some(8, blocked), "kind")[0]!.state.word).toBe("blocked");
+  });
+  test("a box of several has the worst state of what is below them", () => {
+    const gone = some(8).map(({ uid }) => item(`pod-of-${uid}`, 2, uid, { state: NodeState.TERMINATING }));
+    const [fold, ...others] = folds([...some(8), ...gone], "");
+    expect(fold).toMatchObject({ label: "8 × Pod web-*, 8 below", state: { word: "8 of 16 deleting", tone: "bad" } });
+    expect(others).toEqual([]);
+  });
+  test("a box of several says what they have in common", () => {
+    const mixed = some(12, (at) => ({
+      ref: { kind: at % 2 ? "Pod" : "Secret", namespace: at < 6 ? "shop" : "", name: `a-${at}`, uid: `web-${at}` },
+      collecting: at % 2 ? Collecting.HELD : Collecting.UNSPECIFIED,
+    }));
+    const labels = (by: string) =>
+      folds(mixed, by)
+        .map(({ label }) => label)
+        .sort();
+    expect(labels("kind")).toEqual(["6 × Pod", "6 × Secret"]);
+    expect(labels("namespace")).toEqual(["6 objects in shop", "6 objects without a namespace"]);
+    expect(labels("state")).toEqual(["6 × Pod, held", "6 × Secret, current"]);
+  });
+  test("a cut picture keeps a box of many with one error before one without", () => {
+    const two = some(12, (at) => ({
+      ref: { kind: "Pod", namespace: at < 6 ? "held" : "bad", name: `web-${at}`, uid: `web-${at}` },
+      ...(at < 6 ? { collecting: Collecting.HELD } : at === 9 ? { state: NodeState.TERMINATING } : {}),
+    }));
+    expect(folds(two, "namespace", 2).map(({ label }) => label)).toEqual(["6 × Pod in bad"]);
+  });
   test("objects that own each other have one box each", () => {
     const [a, b] = [item("a", 0, "b"), item("b", 1, "a")];
     const { boxes, lines } = draw(buildTree(a, [b]), [b], { fold: false, by: "" });

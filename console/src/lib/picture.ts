@@ -1,9 +1,10 @@
 // The picture of a tree: which boxes it has, and where they are. Loaded with the graph only.
 
 import { groupBy } from "./group.ts";
+import { count, counted } from "./time.ts";
 import {
+  allBelow,
   type EdgeClass,
-  countBelow,
   edgeClass,
   groups,
   GROUPINGS,
@@ -11,16 +12,21 @@ import {
   limitFor,
   parentEdge,
   type Tree,
-  weight,
+  worst,
 } from "./tree.ts";
+import { pattern, type State, stateName, visible } from "./words.ts";
 
 export interface Box {
   id: string;
+  /** Of siblings that are folded, the one that matters most. */
   item: Item;
   /** More than one for siblings that are folded. */
   uids: string[];
   /** Objects below a fold, which have no boxes. */
   below: number;
+  /** The worst one of all objects that the box stands for, and the greatest weight. */
+  state: State;
+  weight: number;
   parent: string | undefined;
   x: number;
   y: number;
@@ -62,15 +68,9 @@ function allBoxes(tree: Tree, wish: Wish): Box[] {
   for (let next = todo.pop(); next; next = todo.pop()) {
     const { uids, parent } = next;
     const id = uids[0]!;
-    boxes.push({
-      id,
-      item: tree.items.get(id)!,
-      uids,
-      below: uids.length > 1 ? countBelow(tree, uids) : 0,
-      parent,
-      x: 0,
-      y: 0,
-    });
+    const items = uids.map((uid) => tree.items.get(uid)!);
+    const below = uids.length > 1 ? allBelow(tree, uids, wish.kept) : [];
+    boxes.push(boxOf(items, below, parent));
     if (uids.length > 1) continue;
     // The last one that is put is the first one that is taken.
     for (const group of groups(tree, id, wish.fold, wish.kept, GROUPINGS[wish.by]).reverse())
@@ -79,13 +79,52 @@ function allBoxes(tree: Tree, wish: Wish): Box[] {
   return boxes;
 }
 
+const heavier = (most: Item, item: Item) => (item.weight > most.weight ? item : most);
+
+function boxOf(items: Item[], below: Item[], parent: string | undefined, y = 0): Box {
+  const item = items.reduce(heavier);
+  return {
+    id: items[0]!.uid,
+    item,
+    uids: items.map(({ uid }) => uid),
+    below: below.length,
+    state: worst([...items, ...below]),
+    weight: below.reduce(heavier, item).weight,
+    parent,
+    x: 0,
+    y,
+  };
+}
+
+/** What a box says. The number comes first, because a long text is cut at its end. */
+export function label(tree: Tree, { item, uids, below }: Box, by: string): string {
+  const { kind, name } = item.node.ref!;
+  if (uids.length === 1) return visible(`${kind} ${name}`);
+  const isOneKind = uids.every((uid) => tree.items.get(uid)!.node.ref!.kind === kind);
+  const what = isOneKind ? `${count(uids.length)} × ${kind}` : counted(uids.length, "object");
+  return visible(`${what}${common(item, by)}${below > 0 ? `, ${count(below)} below` : ""}`);
+}
+
+/** What all objects of a fold have, apart from their kind. */
+function common({ node, state }: Item, by: string): string {
+  const { namespace, name } = node.ref!;
+  switch (by) {
+    case "kind":
+      return "";
+    case "namespace":
+      return namespace ? ` in ${namespace}` : " without a namespace";
+    case "state":
+      return `, ${stateName(state)}`;
+  }
+  return ` ${pattern(name)}`;
+}
+
 /** The boxes that matter, each with the boxes above it. */
 function cut(boxes: Box[], limit: number): Box[] {
   if (boxes.length <= limit) return boxes;
   const byId = new Map(boxes.map((box) => [box.id, box]));
   const kept = new Set<string>();
-  const heavy = boxes.map((box) => ({ box, weight: weight(box.item) })).sort((a, b) => b.weight - a.weight);
-  for (const { box } of heavy) {
+  for (const box of boxes.toSorted((a, b) => b.weight - a.weight)) {
     const chain: string[] = [];
     for (let at: Box | undefined = box; at && !kept.has(at.id); at = byId.get(at.parent ?? "")) chain.push(at.id);
     if (kept.size + chain.length > limit) continue;
@@ -106,7 +145,7 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
     else children.set(box.parent, [box]);
   }
   const lines: Line[] = [];
-  const kindOf = (box: Box) => edgeClass(parentEdge(tree, box.id));
+  const kindOf = (box: Box) => edgeClass(parentEdge(tree, box.item.uid));
 
   // Places a box and everything below it from `y` on, and returns the height that this takes.
   const place = (box: Box, level: number, y: number): number => {
@@ -136,15 +175,7 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
   const below = place(root, shift, 0);
   const height = Math.max(below, above.length * (BOX.height + GAP.y) - GAP.y);
   const start = root.y + BOX.height / 2 - (above.length * (BOX.height + GAP.y) - GAP.y) / 2;
-  const ownerBoxes = above.map((item, index): Box => ({
-    id: item.uid,
-    item,
-    uids: [item.uid],
-    below: 0,
-    parent: undefined,
-    x: 0,
-    y: start + index * (BOX.height + GAP.y),
-  }));
+  const ownerBoxes = above.map((item, index) => boxOf([item], [], undefined, start + index * (BOX.height + GAP.y)));
   for (const box of ownerBoxes) {
     const edge = box.item.edges.find((edge) => edge.dependentUid === tree.root);
     lines.push({ path: curve(box, root.x, root.y + BOX.height / 2), kind: edgeClass(edge), extra: false });

@@ -2,13 +2,15 @@
 
 import { type Edge, type Node, OwnerStanding } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { groupBy } from "./group.ts";
-import { pattern, type State, stateOf, type Tone } from "./words.ts";
+import { count } from "./time.ts";
+import { pattern, type State, stateName, stateOf, type Tone } from "./words.ts";
 
 /** One state of one object. What follows from it is computed once, because a tree is built with each change. */
 export class Item {
   #state: State | undefined;
   #order: string | undefined;
   #likeness: string | undefined;
+  #weight: number | undefined;
 
   constructor(
     readonly uid: string,
@@ -32,6 +34,11 @@ export class Item {
   get likeness(): string {
     const { group, kind, namespace, name } = this.node.ref!;
     return (this.#likeness ??= `${kind}.${group}/${namespace}/${pattern(name)} ${this.state.word}`);
+  }
+
+  /** How much it matters: errors, blockers, then what is near the root, then owners of many. */
+  get weight(): number {
+    return (this.#weight ??= weightOf(this));
   }
 }
 
@@ -199,23 +206,34 @@ function alike(tree: Tree, uid: string): number {
 
 const likeness = (tree: Tree, uid: string) => `${tree.items.get(uid)!.likeness} ${edgeClass(parentEdge(tree, uid))}`;
 
-/** The number of objects below these. */
-export function countBelow(tree: Tree, uids: string[]): number {
-  let sum = 0;
+/** The objects below these. */
+export function allBelow(tree: Tree, uids: string[], kept?: ReadonlySet<string>): Item[] {
+  const found: Item[] = [];
   const todo = [...uids];
   for (let uid = todo.pop(); uid !== undefined; uid = todo.pop()) {
-    const children = tree.children.get(uid) ?? NONE;
-    sum += children.length;
-    for (const child of children) todo.push(child);
+    for (const child of tree.children.get(uid) ?? NONE) {
+      if (kept && !kept.has(child)) continue;
+      found.push(tree.items.get(child)!);
+      todo.push(child);
+    }
   }
-  return sum;
+  return found;
+}
+
+/** The worst state of objects. Where they differ, it says how many have it: `2 of 12 blocked`. */
+export function worst(items: Item[]): State {
+  const { state } = items.reduce((bad, item) => (WEIGHT[item.state.tone] > WEIGHT[bad.state.tone] ? item : bad));
+  if (items.every((item) => item.state.word === state.word)) return state;
+  const name = stateName(state);
+  const having = items.filter((item) => stateName(item.state) === name).length;
+  return { ...state, word: having === items.length ? name : `${count(having)} of ${count(items.length)} ${name}` };
 }
 
 /** Keys of groups that the reader can choose in place of "alike". */
 export const GROUPINGS: Record<string, (tree: Tree, uid: string) => string> = {
   kind: (tree, uid) => tree.items.get(uid)!.node.ref!.kind,
   namespace: (tree, uid) => tree.items.get(uid)!.node.ref!.namespace,
-  state: (tree, uid) => tree.items.get(uid)!.state.word,
+  state: (tree, uid) => stateName(tree.items.get(uid)!.state),
 };
 
 export function rowsOf(tree: Tree, opening: Opening): Row[] {
@@ -271,8 +289,7 @@ export function edgeClass(edge: Edge | undefined): EdgeClass {
 
 const WEIGHT: Record<Tone, number> = { bad: 1000, held: 600, wait: 400, none: 200, ok: 0 };
 
-/** The order in which boxes matter: errors, blockers, then what is near the root, then owners of many. */
-export function weight(item: Item): number {
+function weightOf(item: Item): number {
   const blocks = item.edges.some(
     (edge) => edge.standing === OwnerStanding.WAITING && edge.reference?.blockOwnerDeletion,
   );

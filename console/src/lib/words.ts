@@ -49,6 +49,9 @@ export function stateOf(node: Node): State {
   return { word: "current", tone: "ok" };
 }
 
+/** A state without its number: `blocked(3)` and `blocked(4)` are one. */
+export const stateName = ({ word }: State): string => word.replace(/\(\d+\)/, "");
+
 const STANDINGS: Record<OwnerStanding, State> = {
   [OwnerStanding.UNSPECIFIED]: { word: "unknown", tone: "none" },
   [OwnerStanding.SOLID]: { word: "solid", tone: "ok" },

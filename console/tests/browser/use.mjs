@@ -171,6 +171,19 @@ await check("the graph of a namespace has its objects", async () => {
   const found = await violations(page);
   assert(found.length === 0, `axe-core: ${found.join("; ")}`);
 });
+await check("a box of several objects says what it stands for, and which one it selects", async () => {
+  await go(`?page=object&${WEB}&by=namespace`);
+  const box = page.locator("g.box", { hasText: "12 objects in shop" });
+  const text = await box.textContent();
+  assert(text.includes("■ 1 of 15 held"), text);
+  await box.click();
+  await page.waitForSelector("text=The card shows Secret shop/api-key, one of 12 in its box.");
+  assert((await box.getAttribute("aria-pressed")) === "true", "the box is not selected");
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await page.click("text=fold siblings");
+  await page.waitForSelector("main select:disabled");
+});
 await check("filters are chips, and one says how much they hide", async () => {
   await go(`?page=object&${WEB}&view=table`);
   await page.click('[aria-label="kinds"] button:text-is("Pod")');
