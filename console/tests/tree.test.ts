@@ -9,7 +9,7 @@ import {
   OwnerStanding,
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { draw, label } from "../src/lib/picture.ts";
-import { buildTree, edgeClass, Item, level, limitFor, rowsOf, withAncestors } from "../src/lib/tree.ts";
+import { buildTree, edgeClass, Item, level, limitFor, openLevels, rowsOf, withAncestors } from "../src/lib/tree.ts";
 
 function item(name: string, depth: number, owner = "", more = {}): Item {
   const ref = { kind: "Pod", namespace: "shop", name, uid: name };
@@ -94,6 +94,10 @@ describe("tree", () => {
     const { kept, hidden } = withAncestors(tree, ({ uid }) => uid === "b");
     expect([...kept].sort()).toEqual(["a", "b", "root"]);
     expect(hidden).toBe(1);
+  });
+  test("a reader who closes all closes also what a filter opens", () => {
+    expect(["", "all", "none"].map((asked) => openLevels(asked, true, 10))).toEqual([Infinity, Infinity, 1]);
+    expect(["", "all", "none"].map((asked) => openLevels(asked, false, 10_000))).toEqual([2, Infinity, 1]);
   });
   test("a dangling reference is drawn as such whatever it says", () => {
     const edge = { standing: OwnerStanding.DANGLING, reference: { controller: true, blockOwnerDeletion: true } };

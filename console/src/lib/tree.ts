@@ -236,6 +236,15 @@ export const GROUPINGS: Record<string, (tree: Tree, uid: string) => string> = {
   state: (tree, uid) => stateName(tree.items.get(uid)!.state),
 };
 
+/** A small tree is open. */
+const SMALL = 200;
+const OPEN_LEVELS = 2;
+/** The last level that is open unless the reader has touched its rows. What the reader asks for overrides a filter. */
+export function openLevels(asked: string, isFiltered: boolean, objects: number): number {
+  if (asked === "none") return 1;
+  return asked === "all" || isFiltered || objects <= SMALL ? Infinity : OPEN_LEVELS;
+}
+
 export function rowsOf(tree: Tree, opening: Opening): Row[] {
   const rows: Row[] = [];
   const isOpen = (id: string, level: number, initially = opening.byDefault(level)) =>

@@ -184,6 +184,13 @@ await check("a box of several objects says what it stands for, and which one it 
   await page.click("text=fold siblings");
   await page.waitForSelector("main select:disabled");
 });
+await check("a tree with a filter can be closed", async () => {
+  await go(`?page=object&${WEB}&view=tree&kinds=Pod`);
+  const pods = page.locator("[role=treegrid] [role=row]", { hasText: "Pod/" });
+  await pods.first().waitFor();
+  await page.click("text=Close all");
+  await page.waitForFunction(() => !document.querySelector("[role=treegrid]").innerText.includes("Pod/"));
+});
 await check("filters are chips, and one says how much they hide", async () => {
   await go(`?page=object&${WEB}&view=table`);
   await page.click('[aria-label="kinds"] button:text-is("Pod")');
