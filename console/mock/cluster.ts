@@ -329,6 +329,8 @@ export class Cluster {
     this.add("Pod", "shop", "graceful", [], graceful);
     const keeper = this.add("Secret", "shop", "keeper");
     this.add("ConfigMap", "shop", "owned-twice", [keeper, keeper]);
+    const owners = Array.from({ length: 25 }, (_, at) => this.add("Secret", "billing", `owner-${at}`));
+    this.add("ConfigMap", "billing", "owned-by-many", owners);
     this.add("Pod", "shop", "reborn");
     const elsewhere = this.add("ConfigMap", "billing", "misplaced");
     this.own([...this.entries.values()][0]!, elsewhere, false, OwnerStanding.WRONG_NAMESPACE);

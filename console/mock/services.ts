@@ -287,6 +287,7 @@ export function routes(cluster: Cluster) {
           totals,
           guards,
           digest: DIGEST,
+          omittedGuards: whole ? 0 : 3,
           redactedCount: whole ? 0 : 1,
           meta: { ...meta(), ...(whole ? { unsynced: [], unsyncedCount: 0 } : {}) },
         };
@@ -322,8 +323,9 @@ export function routes(cluster: Cluster) {
                   edges: members.flatMap(({ edges }) => edges),
                   deadlocked: true,
                   unblockCandidateUid: members[0]!.node.ref!.uid,
-                  memberCount: 2,
-                  edgeCount: 2,
+                  // As of a cycle of more objects than an answer has.
+                  memberCount: 5,
+                  edgeCount: 7,
                 },
               ];
         return { cycles, meta: meta() };

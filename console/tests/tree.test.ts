@@ -153,6 +153,11 @@ describe("picture", () => {
     }));
     expect(folds(two, "namespace", 2).map(({ label }) => label)).toEqual(["6 × Pod in bad"]);
   });
+  test("owners that have no box are counted", () => {
+    const owners = Array.from({ length: 25 }, (_, at) => item(`owner-${at}`, -1));
+    const { boxes, ownersLeft } = draw(buildTree(item("a", 0, "owner-0"), []), owners, { fold: false, by: "" });
+    expect([boxes.length, ownersLeft]).toEqual([21, 5]);
+  });
   test("objects that own each other have one box each", () => {
     const [a, b] = [item("a", 0, "b"), item("b", 1, "a")];
     const { boxes, lines } = draw(buildTree(a, [b]), [b], { fold: false, by: "" });

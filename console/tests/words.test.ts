@@ -4,8 +4,11 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
 import {
+  EdgeSchema,
+  ExplainObjectResponseSchema,
   ListCoverageResponse_CollectionSchema,
   ListCoverageResponse_State as Coverage,
+  ListOwnersResponseSchema,
   NodeSchema,
   NodeState,
   Reason_Code,
@@ -23,7 +26,7 @@ import { changed, pageOf, refOf, scopeFilter } from "../src/lib/query.ts";
 import { candidates, parseSearch } from "../src/lib/search.ts";
 import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
-import { guardOf, nextStep, reasonWords } from "../src/lib/why.ts";
+import { guardOf, nextStep, ownerGaps, ownersLeft, reasonWords } from "../src/lib/why.ts";
 import { agreement, pattern, shown, stateOf, visible } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
@@ -178,6 +181,18 @@ describe("words", () => {
     expect(of("protections/keys: keys stay")).toBe("protections/keys");
     expect(of("the protections cannot be read")).toBeUndefined();
   });
+  test("owners that the page leaves out are counted", () => {
+    const owners = (length: number) => Array.from({ length }, () => create(EdgeSchema));
+    const left = (ownerCount: number, length: number) =>
+      ownersLeft(create(ExplainObjectResponseSchema, { node: { ownerCount }, owners: owners(length) }));
+    expect([left(20, 20), left(25, 25), left(300, 100), left(3, 0)]).toEqual([0, 5, 280, 0]);
+    const gaps = (more: object) => ownerGaps(create(ListOwnersResponseSchema, more));
+    expect(gaps({})).toEqual([]);
+    expect(gaps({ owners: owners(2).map(() => ({})), nextPageToken: "t", redactedCount: 1 })).toEqual([
+      "There are more owners than the 2 that the page reads.",
+      "You may not see 1 more owner.",
+    ]);
+  });
   test("each reason of a stuck object has a next step", () => {
     for (const code of [
       Reason_Code.FINALIZER_PRESENT,
@@ -235,6 +250,15 @@ describe("problems", () => {
 
 describe("plots", () => {
   test("ticks are round", () => expect(ticks(0, 97, 4)).toEqual([0, 50]));
+    const times = (most: number) =>
+      newest([series("a"), series("b")], most).map(({ points }) => points.map(([at]) => at));
+    expect(times(4)).toEqual([
+      [2, 3],
+      [2, 3],
+    ]);
+    expect(times(1)).toEqual([[3]]);
+    expect(times(100)[1]).toEqual([0, 1, 2, 3]);
+  });
   test("a cell that a spreadsheet would run is a text", () => {
     expect(csv([["a,b", '"', "=1+1", -2]])).toBe(`"a,b","""",'=1+1,-2\r\n`);
     expect(tsv([["a\tb", "a,b", "-1+1", "-"]])).toBe(`"a\tb"\ta,b\t'-1+1\t-\r\n`);

@@ -47,6 +47,8 @@ export interface Picture {
   /** Objects that boxes stand for, and all objects. */
   shown: number;
   total: number;
+  /** Owners that have no box. */
+  ownersLeft: number;
 }
 
 export const BOX = { width: 196, height: 36 };
@@ -170,7 +172,8 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
   // An owner that the tree also has below the root has its box there, and a line of its own.
   // Two references may name one owner.
   const known = new Map(owners.map((owner) => [owner.uid, owner]));
-  const above = [...known.values()].filter(({ uid }) => !tree.items.has(uid)).slice(0, OWNERS_MAX);
+  const outside = [...known.values()].filter(({ uid }) => !tree.items.has(uid));
+  const above = outside.slice(0, OWNERS_MAX);
   const shift = above.length > 0 ? 1 : 0;
   const below = place(root, shift, 0);
   const height = Math.max(below, above.length * (BOX.height + GAP.y) - GAP.y);
@@ -191,6 +194,7 @@ export function draw(tree: Tree, owners: Item[], wish: Wish, limit?: number): Pi
     height: height - Math.min(0, top),
     shown: boxes.reduce((sum, box) => sum + box.uids.length + box.below, 0),
     total: tree.items.size,
+    ownersLeft: outside.length - above.length,
   };
 }
 

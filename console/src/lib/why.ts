@@ -2,6 +2,7 @@
 
 import {
   type ExplainObjectResponse,
+  type ListOwnersResponse,
   type Node,
   type PendingWork,
   type Reason,
@@ -10,7 +11,7 @@ import {
   Verdict,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
-import { counted, instant, moment, span } from "./time.ts";
+import { count, counted, instant, moment, span } from "./time.ts";
 import { shown, visible } from "./words.ts";
 
 const NAMED_MAX = 3;
@@ -19,6 +20,22 @@ function some(objects: ObjectRef[], all = objects.length): string {
   const named = objects.slice(0, NAMED_MAX).map(shown);
   const more = all - named.length;
   return more > 0 ? `${named.join(", ")} and ${more} more` : named.join(", ");
+}
+
+/** The number of owners that the page lists. */
+export const OWNERS_SHOWN = 20;
+/** The number of references to owners that the page leaves out. The answer itself has the first 100 of them. */
+export function ownersLeft({ node, owners }: ExplainObjectResponse): number {
+  if (owners.length === 0) return 0;
+  return Math.max(node?.ownerCount ?? 0, owners.length) - Math.min(owners.length, OWNERS_SHOWN);
+}
+
+/** What a page of owners leaves out, as sentences. */
+export function ownerGaps({ owners, nextPageToken, redactedCount }: ListOwnersResponse): string[] {
+  const said: string[] = [];
+  if (nextPageToken) said.push(`There are more owners than the ${count(owners.length)} that the page reads.`);
+  if (redactedCount > 0) said.push(`You may not see ${counted(redactedCount, "more owner")}.`);
+  return said;
 }
 
 export function headline(answer: ExplainObjectResponse, now: number): string {

@@ -288,6 +288,16 @@ await check("lists say what they do not cover", async () => {
   await go("?page=stuck&in=shop");
   await page.waitForSelector("[role=grid] >> text=1 object that you may not see");
 });
+await check("a list that has a part only says how many others there are", async () => {
+  for (const [query, ...words] of [
+    ["?page=object&kind=ConfigMap&ns=billing&name=owned-by-many", "and 5 more", "5 more owners without a box."],
+    [`?page=plan&${BULK}`, "and 3 more guards"],
+    [PAGES.cycles, "and 5 more references", "and 3 more objects"],
+  ]) {
+    await go(query);
+    for (const text of words) await page.waitForSelector(`main >> text=${text}`);
+  }
+});
 await check("all rows of a table are copied, and not only those in sight", async () => {
   for (const query of [PAGES.stuck, PAGES.plan, PAGES.decisions, `?page=object&${BULK}&view=table`]) {
     await go(query);
