@@ -20,7 +20,7 @@ import { BackendError, isToken } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
 import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
 import { lagsOf } from "../src/lib/coverage.ts";
-import { ticks } from "../src/lib/plot.ts";
+import { newest, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
 import { changed, pageOf, refOf, scopeFilter } from "../src/lib/query.ts";
 import { candidates, parseSearch } from "../src/lib/search.ts";
@@ -250,6 +250,12 @@ describe("problems", () => {
 
 describe("plots", () => {
   test("ticks are round", () => expect(ticks(0, 97, 4)).toEqual([0, 50]));
+  test("a table has the newest points of each series", () => {
+    const series = (name: string) => ({
+      name,
+      colour: "ok",
+      points: [0, 1, 2, 3].map((at): [number, number] => [at, at]),
+    });
     const times = (most: number) =>
       newest([series("a"), series("b")], most).map(({ points }) => points.map(([at]) => at));
     expect(times(4)).toEqual([

@@ -10,6 +10,12 @@ export interface Series {
   dash?: string;
 }
 
+/** The newest points of each series: of all together not more than `most`. */
+export const newest = (all: Series[], most: number): Series[] =>
+  all
+    .slice(0, most)
+    .map((series) => ({ ...series, points: series.points.slice(-Math.max(1, Math.floor(most / all.length))) }));
+
 /** Round steps that cover a range: 1, 2 or 5 times a power of ten. */
 export function ticks(from: number, to: number, most = 5): number[] {
   const range = Math.max(to - from, 1e-9);

@@ -80,6 +80,20 @@ await check("the numbers of a cascade never fall", async () => {
   assert((await falls()).length === 0, (await falls()).join("; "));
   await mock("storm=20", false);
 });
+await check("the table of a plot has the newest numbers, and says that it has a part", async () => {
+  await mock("storm=1000", false);
+  await go(STORM);
+  await says("of 1,000 objects");
+  await mock("blow=100", false);
+  await page.waitForFunction(() => /Left\s+20\s+of 1,000 objects/.test(document.querySelector("main").innerText));
+  const figure = page.locator("figure", { hasText: "Burn-down" });
+  await figure.locator('button:text-is("Table")').click();
+  await figure.locator("p", { hasText: "The newest 200 of" }).waitFor();
+  const rows = figure.locator("tbody tr");
+  assert((await rows.count()) === 200, `${await rows.count()} rows`);
+  assert((await rows.last().locator("td").last().innerText()) === "20", await rows.last().innerText());
+  await mock("storm=20", false);
+});
 await check("without the decision log, what blocks is known as far as the graph shows", async () => {
   const quiet = "?page=cascade&kind=ReplicaSet&ns=shop&name=web-7f9c";
   await mock("leaderless=on", false);
