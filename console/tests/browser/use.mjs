@@ -1,6 +1,6 @@
 // What readers do with the pages.
 
-import { assert, BULK, check, go as show, mock, open, PAGES, shots, violations, WEB } from "./harness.mjs";
+import { assert, BULK, check, go as show, mock, open, PAGES, settled, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page, errors } = await open();
 const go = (query) => show(page, query);
@@ -296,6 +296,27 @@ await check("a list that has a part only says how many others there are", async 
   ]) {
     await go(query);
     for (const text of words) await page.waitForSelector(`main >> text=${text}`);
+  }
+});
+await check("an answer to an earlier choice is not shown under the new one", async () => {
+  const enter = () => page.keyboard.press("Enter");
+  for (const [query, call, answer, choose] of [
+    [PAGES.stuck, "FindStuckObjects", "[role=grid]", () => page.fill("main header input", "90d").then(enter)],
+    [PAGES.cycles, "FindCycles", "main section", () => page.click("main header >> text=only blocking")],
+    [PAGES.parity, "ListDisagreements", "main figure", () => page.click("main header >> text=24h")],
+    [PAGES.parity, "ListDisagreements", "[role=grid]", () => page.click('[aria-label="Classes"] >> text=timing')],
+  ]) {
+    await go(query);
+    await page.waitForSelector(answer);
+    let release;
+    const waits = new Promise((resolve) => (release = resolve));
+    await page.route(`**/${call}`, (route) => waits.then(() => route.continue()));
+    await choose();
+    await page.waitForSelector("main p[role=status] >> text=/^Reading .*…/");
+    assert((await page.locator(answer).count()) === 0, `${query}: the earlier answer is there`);
+    release();
+    await settled(page);
+    await page.unroute(`**/${call}`);
   }
 });
 await check("all rows of a table are copied, and not only those in sight", async () => {
