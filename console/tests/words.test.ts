@@ -18,7 +18,7 @@ import {
 import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import { BackendError, isToken } from "../src/lib/backend.ts";
 import { burnDown, heat, pace, rate } from "../src/lib/burn.ts";
-import { byType, choosing, command, kubectl, naming, quoted, scoped } from "../src/lib/commands.ts";
+import { byType, choosing, command, kubectl, naming, quoted, scoped, viewing } from "../src/lib/commands.ts";
 import { lagsOf } from "../src/lib/coverage.ts";
 import { newest, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
@@ -137,6 +137,22 @@ describe("commands", () => {
     expect(choosing("verdict", ["CONFIRMED", "HELD"])).toBe("--verdict=gone,held");
     expect(choosing("cause", ["OWNERS_GONE"])).toBe("--cause=owners-gone");
     expect(choosing("action", [])).toBeUndefined();
+  });
+  test("each view of an object has the command that shows the same", () => {
+    const object = create(ObjectRefSchema, { ...ref, uid: "u" });
+    const of = (view: string, query = "") => viewing(undefined, object, view, undefined, new URLSearchParams(query));
+    const tree = "kubectl ownergraph tree deployments.apps/web -n shop";
+    expect(of("graph")).toBe(tree);
+    expect(of("tree", "kinds=Pod,Secret&fold=no")).toBe(`${tree} --kinds=Pod,Secret --no-fold`);
+    expect(viewing(undefined, object, "table", 2, new URLSearchParams())).toBe(`${tree} --depth=2 -o table`);
+    expect(of("timeline")).toBe(
+      `kubectl ownergraph decisions --since=0s '--cel=event.target.uid == "u" || event.root.uid == "u" || ` +
+        `event.cause_chain.exists(owner, owner.uid == "u")' -n shop`,
+    );
+    const namespace = create(ObjectRefSchema, { kind: "Namespace", name: "shop" });
+    expect(viewing(undefined, namespace, "table", undefined, new URLSearchParams())).toBe(
+      "kubectl ownergraph export -o name -n shop",
+    );
   });
   test("a control is written out, and no terminal obeys it", () => {
     expect(quoted("a\n'\u001bb")).toBe("$'a\\x0a\\'\\x1bb'");

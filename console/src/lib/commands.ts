@@ -1,6 +1,7 @@
 // The kubectl command that gives the same answer as a view.
 
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
+import { listed, namespaceOf } from "./query.ts";
 
 /** A word of a shell. Controls are written out: a terminal would obey them while the command is pasted. */
 export function quoted(word: string): string {
@@ -46,6 +47,34 @@ export const scoped = (context: string | undefined, namespaces: string, ...words
   (namespaces ? namespaces.split(",").map((name) => ["-n", name]) : [["-A"]])
     .map((scope) => command(context, ...words, ...scope))
     .join("; ");
+
+/** The command for a view of an object. Of the filters, kinds alone have a flag. */
+export function viewing(
+  context: string | undefined,
+  ref: ObjectRef,
+  view: string,
+  depth: number | undefined,
+  query: URLSearchParams,
+): string {
+  if (view === "timeline" && ref.uid) {
+    const uid = JSON.stringify(ref.uid);
+    const about = `event.target.uid == ${uid} || event.root.uid == ${uid}`;
+    const cel = `--cel=${about} || event.cause_chain.exists(owner, owner.uid == ${uid})`;
+    return scoped(context, ref.namespace, "decisions", "--since=0s", cel);
+  }
+  const inside = namespaceOf(ref);
+  if (inside) return command(context, "export", "-o", view === "table" ? "name" : "mermaid", "-n", inside);
+  const kinds = listed(query, "kinds");
+  const form = view === "table" ? ["-o", "table"] : [query.get("fold") === "no" && "--no-fold"];
+  return command(
+    context,
+    "tree",
+    ...naming(ref),
+    depth !== undefined && `--depth=${depth}`,
+    kinds.length > 0 && `--kinds=${kinds.join(",")}`,
+    ...form,
+  );
+}
 
 /** Choices of the page Decisions in the words of the command, where these are not the same in lower case. */
 const SPELLED: Record<string, string> = {
