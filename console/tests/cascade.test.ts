@@ -12,7 +12,8 @@ import {
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import { blocksItself, suspectsOf, waitsBelow } from "../src/lib/blockers.ts";
-import { isOfCascade, ownerOf } from "../src/lib/pauses.ts";
+import { aboutCascade } from "../src/lib/decisions.ts";
+import { isOfCascade, scopeOf } from "../src/lib/pauses.ts";
 import { Item } from "../src/lib/tree.ts";
 
 const refTo = (name: string) => create(ObjectRefSchema, { kind: "Pod", namespace: "shop", name, uid: name });
@@ -69,6 +70,11 @@ describe("blockers of a cascade", () => {
   });
 });
 
+const shop = create(ObjectRefSchema, { resource: "namespaces", kind: "Namespace", name: "shop", uid: "n" });
+test("the decisions of the cascade of a namespace are those in it", () => {
+  expect(aboutCascade(shop, [Phase.HELD])).toEqual([{ targets: [{ namespaces: ["shop"] }], phases: [Phase.HELD] }]);
+});
+
 describe("pauses of a cascade", () => {
   const root = create(ObjectRefSchema, {
     group: "apps",
@@ -79,7 +85,7 @@ describe("pauses of a cascade", () => {
     name: "web",
     uid: "u",
   });
-  const owner = ownerOf(root);
+  const owner = scopeOf(root).owner!;
   const pause = (...targets: object[]) => create(PauseSchema, { scope: { targets } });
   test("its scope is the object with all objects below it", () => {
     expect(owner).toEqual({ group: "apps", resource: "deployments", namespace: "shop", name: "web", uid: "u" });
@@ -94,6 +100,14 @@ describe("pauses of a cascade", () => {
     ["some labels", [{ owner, labelSelector: { matchLabels: { a: "b" } } }]],
     ["more than it", [{ owner }, { namespaces: ["shop"] }]],
   ])("%s is another scope", (_, targets) => expect(isOfCascade(pause(...targets), root)).toBe(false));
+  test("the scope of a namespace is the objects in it", () => {
+    expect(scopeOf(shop)).toEqual({ namespaces: ["shop"], kinds: [] });
+    expect(isOfCascade(pause({ namespaces: ["shop"] }), shop)).toBe(true);
+    const below = { resource: "namespaces", name: "shop", uid: "n" };
+    for (const other of [{ owner: below }, { namespaces: ["shop", "bank"] }, { namespaces: ["shop"], owner: below }])
+      expect(isOfCascade(pause(other), shop)).toBe(false);
+    expect(isOfCascade(pause({ namespaces: ["shop"] }), root)).toBe(false);
+  });
   test("one that has ended pauses nothing", () => {
     expect(isOfCascade(create(PauseSchema, { ...pause({ owner }), expired: true }), root)).toBe(false);
   });
