@@ -1,5 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { Asked, paged, RETRY_MS } from "../src/lib/asked.svelte.ts";
+import { BackendError } from "../src/lib/backend.ts";
+import { updates } from "../src/lib/updates.svelte.ts";
 
 test("an answer to an older question is dropped", async () => {
   const answers: ((value: string) => void)[] = [];
@@ -44,6 +46,26 @@ test("a failure keeps the answer, and the question is asked again", async () => 
   end();
   expect(vi.getTimerCount()).toBe(0);
   vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+test("a question that was refused for want of a sign-in is asked again when there is one", async () => {
+  vi.useFakeTimers();
+  let refused = true;
+  const question = vi.fn(async () => {
+    if (refused) throw new BackendError("unknown", 401);
+    return "answer";
+  });
+  const asked = new Asked<string>(question);
+  const end = asked.start();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked.problem?.denied).toBe(true);
+  refused = false;
+  updates.revive();
+  await vi.advanceTimersByTimeAsync(0);
+  expect([asked.answer, asked.problem]).toEqual(["answer", undefined]);
+  end();
+  updates.revive();
+  expect(question).toHaveBeenCalledTimes(2);
   vi.useRealTimers();
 });
 test("pages are read up to a number", async () => {

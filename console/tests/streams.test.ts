@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   type DecisionEvent,
@@ -21,6 +22,7 @@ import { ENDED_MAX, Ended } from "../src/lib/ended.ts";
 import { Feed } from "../src/lib/feed.svelte.ts";
 import { Queue } from "../src/lib/queue.svelte.ts";
 import { Subtree } from "../src/lib/subtree.svelte.ts";
+import { updates } from "../src/lib/updates.svelte.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -180,4 +182,58 @@ test("a feed that begins in a hidden tab leaves its connection to others", async
   expect([feed.state, signals.map(({ aborted }) => aborted)]).toEqual(["hidden", [true]]);
   end();
   vi.unstubAllGlobals();
+});
+/** A page that is shown or hidden, and a stream that is refused with this code until it is allowed. */
+function refused(code: Code) {
+  const page = { hidden: false, addEventListener: () => {}, removeEventListener: () => {} };
+  vi.stubGlobal("document", page);
+  const state = { page, allowed: false, calls: 0 };
+  const feed = new Feed(
+    async function* (signal: AbortSignal) {
+      state.calls += 1;
+      if (!state.allowed) throw new ConnectError("refused", code);
+      yield "a";
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    },
+    () => {},
+  );
+  const end = feed.start();
+  return { feed, state, end: () => (end(), vi.unstubAllGlobals()) };
+}
+test("a stream that was refused for want of a sign-in goes on when there is one, and says so until then", async () => {
+  const { feed, state, end } = refused(Code.Unauthenticated);
+  await vi.advanceTimersByTimeAsync(0);
+  expect([feed.state, feed.problem?.denied]).toEqual(["failed", true]);
+  updates.revive();
+  expect([feed.state, feed.problem?.denied]).toEqual(["failed", true]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect([feed.state, state.calls]).toEqual(["failed", 2]);
+  state.allowed = true;
+  updates.revive();
+  await vi.advanceTimersByTimeAsync(0);
+  expect([feed.state, feed.problem, state.calls]).toEqual(["live", undefined, 3]);
+  updates.revive();
+  expect(state.calls).toBe(3);
+  end();
+});
+test("a hidden tab waits with that until it is shown, and a paused page until it goes on", async () => {
+  const { feed, state, end } = refused(Code.Unauthenticated);
+  await vi.advanceTimersByTimeAsync(0);
+  updates.toggle();
+  updates.revive();
+  expect([feed.state, state.calls]).toEqual(["paused", 1]);
+  updates.toggle();
+  await vi.advanceTimersByTimeAsync(0);
+  state.page.hidden = true;
+  updates.revive();
+  expect([feed.state, state.calls]).toEqual(["hidden", 2]);
+  end();
+});
+test("what a sign-in cannot mend is not asked again", async () => {
+  const { state, end } = refused(Code.InvalidArgument);
+  await vi.advanceTimersByTimeAsync(0);
+  updates.revive();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(state.calls).toBe(1);
+  end();
 });

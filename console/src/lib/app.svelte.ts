@@ -5,10 +5,11 @@ import type { ResponseMeta } from "../generated/ownergraph/type/v1beta1/type_pb.
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Asked } from "./asked.svelte.ts";
-import { session, type Session } from "./backend.ts";
+import { onToken, session, type Session } from "./backend.ts";
 import { admin, decisions } from "./clients.ts";
 import { Feed } from "./feed.svelte.ts";
 import { instant, millis } from "./time.ts";
+import { updates } from "./updates.svelte.ts";
 
 /** A difference of clocks below this is the way of the message. */
 const SKEW_MS = 5000;
@@ -31,6 +32,8 @@ class App {
   #asked = new Asked<Session>(async () => {
     const answer = await session();
     this.#compare(answer);
+    // The caller is known, perhaps again, and may have got a role since the last answer.
+    updates.revive();
     decisions.getParity({}).then(
       () => (this.observes = true),
       (error) => {
@@ -68,7 +71,7 @@ class App {
 
   start(): () => void {
     const timer = setInterval(() => (this.now = Date.now()), 1000);
-    const ends = [this.#asked.start(), this.feed.start()];
+    const ends = [this.#asked.start(), this.feed.start(), onToken(() => void this.load())];
     return () => {
       clearInterval(timer);
       for (const end of ends) end();

@@ -30,7 +30,10 @@ export class Asked<A> {
     // What the question reads must not start it again: an effect that starts it names its own reasons.
     this.#running = true;
     untrack(() => void this.ask());
+    // A question that is repeated needs nobody to revive it.
+    const leave = this.#every === undefined ? updates.join(this) : () => {};
     return () => {
+      leave();
       this.#running = false;
       clearTimeout(this.#timer);
       this.#abort?.abort();
@@ -56,6 +59,10 @@ export class Asked<A> {
       if (this.problem.retry) again = RETRY_MS;
     }
     if (again !== undefined) this.#wait(again);
+  }
+
+  revive(): void {
+    if (this.problem?.denied) void this.ask();
   }
 
   #wait(ms: number): void {

@@ -67,6 +67,15 @@ export function followTickets(): void {
   addEventListener("hashchange", () => ticketOf() !== null && location.reload());
 }
 
+/** Calls `run` when another tab has got a token, which this one shares. The returned function ends it. */
+export function onToken(run: () => void): () => void {
+  const stored = ({ key, newValue }: StorageEvent) => {
+    if (key === KEY && newValue !== null) run();
+  };
+  addEventListener("storage", stored);
+  return () => removeEventListener("storage", stored);
+}
+
 /** The headers that let a call pass. A proxy before the console may set the token of the user instead. */
 export function credentials(): Record<string, string> {
   const [own, user] = [localStorage.getItem(KEY), sessionStorage.getItem(USER_KEY)];

@@ -53,6 +53,13 @@ export class Feed<M> {
     if (this.state !== "paused") this.#begin();
   }
 
+  /** Calls again after a refusal. The refusal stays in sight until there is another answer. */
+  revive(): void {
+    if (this.state !== "failed" || !this.problem?.denied) return;
+    if (document.hidden) this.#end("hidden");
+    else this.#follow();
+  }
+
   /** A stream that the page itself ends has no problem. */
   #end(state: "paused" | "hidden"): void {
     this.#abort?.abort();
@@ -61,10 +68,14 @@ export class Feed<M> {
   }
 
   #begin(): void {
-    this.#abort?.abort();
-    this.#abort = new AbortController();
     this.state = "connecting";
     this.problem = undefined;
+    this.#follow();
+  }
+
+  #follow(): void {
+    this.#abort?.abort();
+    this.#abort = new AbortController();
     const { signal } = this.#abort;
     void follow<M>(
       {

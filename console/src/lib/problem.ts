@@ -12,6 +12,8 @@ export interface Problem {
   retry: boolean;
   /** The token of the user is missing, or not accepted. */
   login?: boolean;
+  /** A sign-in or a right is missing. It can come while the page is open. */
+  denied?: boolean;
 }
 
 export function problem(thrown: unknown): Problem {
@@ -42,7 +44,7 @@ export function problem(thrown: unknown): Problem {
       const next = namespace
         ? "Ask for the role ownergraph-view in that namespace."
         : "Choose a namespace at the top of the page, or ask for the role ownergraph-view in all of them.";
-      return { words: `You may not ${verb} ${resource} ${where}.`, next, retry: false };
+      return { words: `You may not ${verb} ${resource} ${where}.`, next, retry: false, denied: true };
     }
     case "CREDENTIALS_MISSING":
     case "CREDENTIALS_INVALID":
@@ -100,7 +102,13 @@ export function problem(thrown: unknown): Problem {
 
 const unknownUser = (): Problem =>
   takesLogin()
-    ? { words: "The API server does not know you.", next: "Sign in with a token.", retry: false, login: true }
+    ? {
+        words: "The API server does not know you.",
+        next: "Sign in with a token.",
+        retry: false,
+        login: true,
+        denied: true,
+      }
     : expired;
 const again = "Sign in again where kubectl does, and start kubectl ownergraph console again.";
 const away = "If kubectl ownergraph console has ended, start it again.";
@@ -113,4 +121,5 @@ const expired: Problem = {
   words: "The token of this page is not valid any more.",
   next: "Open the newest address that kubectl ownergraph console has printed, or start it again.",
   retry: false,
+  denied: true,
 };

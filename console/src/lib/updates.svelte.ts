@@ -1,8 +1,10 @@
 // One switch for all that the page reads again by itself: the reader stops it to look at what is shown.
 
 interface Member {
-  pause(): void;
-  resume(): void;
+  pause?(): void;
+  resume?(): void;
+  /** Asks again what was refused for want of a sign-in or a right. */
+  revive(): void;
 }
 
 class Updates {
@@ -18,9 +20,13 @@ class Updates {
   toggle(): void {
     this.paused = !this.paused;
     for (const member of this.#members) {
-      if (this.paused) member.pause();
-      else member.resume();
+      if (this.paused) member.pause?.();
+      else member.resume?.();
     }
+  }
+
+  revive(): void {
+    if (!this.paused) for (const member of this.#members) member.revive();
   }
 
   /** What a page shows first is no update. */

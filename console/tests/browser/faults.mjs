@@ -84,7 +84,7 @@ await check("an export that stalls is noticed, and read again", async () => {
   await page.waitForSelector("main header >> text=/\\d s old/");
   await context.close();
 });
-await check("an expired token is said once", async () => {
+await check("an expired token is said once, and the page goes on with that of another tab", async () => {
   const { context, page } = await open();
   await go(page, PAGES.overview);
   await mock("expired=on");
@@ -93,9 +93,15 @@ await check("an expired token is said once", async () => {
     await page.waitForSelector("text=The token of this page is not valid any more.", { timeout: 30_000 });
     await page.screenshot({ path: `${shots}expired.png` });
     assert(await page.isVisible("text=Backlog"), "what was shown is gone");
+    await page.waitForFunction(() => localStorage.getItem("ownergraph-token") === null);
   } finally {
     await mock("expired=off");
   }
+  const other = await context.newPage();
+  await go(other, PAGES.stuck);
+  await page.waitForFunction(() => !document.body.innerText.includes("The token of this page is not valid any more."));
+  await page.waitForSelector(".state .tone-ok");
+  assert(!(await page.isVisible("text=ended,")), "a stream has ended");
   await context.close();
 });
 await check("a new tab has the token of the first one, until the back end refuses it", async () => {
