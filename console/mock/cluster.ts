@@ -319,6 +319,9 @@ export class Cluster {
     const lost = this.add("ConfigMap", "shop", "lost-owner", [], { state: NodeState.VIRTUAL });
     const secret = this.add("Secret", "shop", "leftover");
     this.own(lost, secret, false, OwnerStanding.DANGLING);
+    const renewed = this.add("ConfigMap", "shop", "renewed", [], { state: NodeState.VIRTUAL });
+    this.own(renewed, this.add("Secret", "shop", "of-renewed"), false, OwnerStanding.DANGLING);
+    this.add("ConfigMap", "shop", "renewed");
     // References name owners as they like.
     const odd = this.add("ConfigMap", "shop", "<img src=x onerror=alert(1)>\u202egnp", [], {
       state: NodeState.VIRTUAL,

@@ -66,7 +66,7 @@ await check("an export that stalls is noticed, and read again", async () => {
   await mock("mute=on&narrow=on", false);
   try {
     await page.goto(`${origin}/?page=orphans&in=shop#token=mock`);
-    await says("0 references so far; 0 objects with owners read");
+    await says("0 references so far; 0 objects read");
     assert(!(await page.innerText("main")).includes("the graph has"), "an estimate that the caller does not get");
     // One search that stalls says so as well.
     await page.fill("#search", "web");

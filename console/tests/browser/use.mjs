@@ -320,6 +320,30 @@ await check("an answer to an earlier choice is not shown under the new one", asy
   }
 });
 await check("all rows of a table are copied, and not only those in sight", async () => {
+await check("orphans are what the command counts and finds", async () => {
+  await go("?page=orphans&in=ring,shop");
+  const copied = async () => {
+    await page.click("text=Copy kubectl command");
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  const first = "kubectl ownergraph --context mock orphans";
+  assert((await copied()) === `${first} -n ring; ${first} -n shop`, await copied());
+  const kind = page.locator("[aria-label='Objects by kind'] [role=row]", { hasText: /^Deployment\.apps/ });
+  assert((await kind.innerText()).split(/\s+/).join(" ") === "Deployment.apps 1 1", await kind.innerText());
+  const found = page.locator("[aria-label^='References'] [role=row]:not(.head)");
+  for (const [choice, flag, names] of [
+    ["lost owner", "--lost-owner", ["of-renewed"]],
+    ["dangling", "--dangling", ["leftover", "odd-owner", "of-renewed"]],
+  ]) {
+    await page.click(`[aria-label='Standing of the owner'] button:has-text('${choice}')`);
+    await page.waitForFunction((choice) => new URLSearchParams(location.search).get("is") === choice, choice);
+    const texts = await found.allInnerTexts();
+    const missing = names.filter((name) => !texts.some((text) => text.includes(name)));
+    assert(texts.length === names.length && missing.length === 0, `${choice}: ${texts.join("; ")}`);
+    assert((await copied()).startsWith(`${first} ${flag} -n ring; `), await copied());
+  }
+  await found.locator("text=dangling, created again").waitFor();
+});
   for (const query of [PAGES.stuck, PAGES.plan, PAGES.decisions, `?page=object&${BULK}&view=table`]) {
     await go(query);
     await page.locator("[role=grid] [role=row] >> nth=1").waitFor();
