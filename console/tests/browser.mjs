@@ -3,7 +3,7 @@
 
 import { finish } from "./browser/harness.mjs";
 
-const PARTS = ["pages", "use", "cascade", "guards", "faults"];
+const PARTS = ["pages", "use", "large", "cascade", "guards", "faults"];
 const wanted = process.argv.slice(2);
 for (const part of wanted.length > 0 ? wanted : PARTS) await import(`./browser/${part}.mjs`);
 await finish();
