@@ -139,7 +139,9 @@ export async function traced(page, done) {
       ),
     250,
   );
+  const began = performance.now();
   await done();
+  const lasted = (performance.now() - began) / 1000;
   clearInterval(sampler);
   const { times, long } = await page.evaluate(() => ((globalThis.frames_.stop = true), globalThis.frames_));
   const trace = JSON.parse((await (await browser()).stopTracing()).toString());
@@ -161,8 +163,16 @@ export async function traced(page, done) {
     wall: Math.max(0, ...tasks.map(({ wall }) => wall)),
     cpu: Math.max(0, ...tasks.map(({ cpu }) => cpu)),
     frames: gaps.length,
+    lasted,
     most,
   };
+}
+
+/** Whether a trace has frames enough for figures. A page that draws fewer in a second or more stands still. */
+export function drew({ frames, lasted }) {
+  const enough = frames >= 30;
+  assert(enough || lasted < 1, `only ${frames} frames in ${lasted.toFixed(1)} s`);
+  return enough;
 }
 
 /**

@@ -1,6 +1,6 @@
 // What the page shows of large graphs. Nothing here has a limit of time.
 
-import { assert, BULK, check, go, measured, open, PAGES } from "./harness.mjs";
+import { assert, BULK, check, drew, go, measured, open, PAGES, traced } from "./harness.mjs";
 
 const { context, page } = await open();
 
@@ -48,5 +48,20 @@ await check("the tree table of 12,431 rows scrolls without a gap", async () => {
   measured(`${frames} jumps: ${gaps} frames with a gap, ${late} with rows of another place after two frames`);
   assert(gaps === 0 && late === 0, `${gaps} gaps, ${late} late`);
   assert(wanted === "12432" && first?.startsWith("entry-"), `the last row is ${first}`);
+});
+await check("a page that stands still for a second is noticed", async () => {
+  const still = () =>
+    page.evaluate(() => {
+      const end = performance.now() + 1500;
+      while (performance.now() < end);
+    });
+  const figures = await traced(page, still);
+  let said = "nothing";
+  try {
+    drew(figures);
+  } catch (error) {
+    said = error.message;
+  }
+  assert(/^only \d+ frames in \d+\.\d s$/.test(said), `${said} is said of ${figures.frames} frames`);
 });
 await context.close();
