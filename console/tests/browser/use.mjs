@@ -416,6 +416,22 @@ await check("each page has its command and its link", async () => {
   }
   await go(`?page=object&${WEB}`);
   await page.click("text=Copy kubectl command");
+await check("for a reader who wants less motion nothing moves, and no change flashes", async () => {
+  for (const [reducedMotion, flashes] of [
+    ["no-preference", true],
+    ["reduce", false],
+  ]) {
+    const { context, page } = await open({ reducedMotion });
+    await show(page, PAGES["object-tree"]);
+    const seen = await page.waitForFunction(() => {
+      const row = document.querySelector("[role=treegrid] .flash:not(.active)");
+      return row && [getComputedStyle(row).backgroundColor, document.getAnimations().length];
+    });
+    const [back, animations] = await seen.jsonValue();
+    assert((back !== "rgba(0, 0, 0, 0)") === flashes && animations === 0, `${reducedMotion}: ${back}, ${animations}`);
+    await context.close();
+  }
+});
   const command = await page.evaluate(() => navigator.clipboard.readText());
   assert(command === "kubectl ownergraph --context mock tree deployments.apps/web -n shop", command);
 });
