@@ -1,5 +1,6 @@
 // What readers do with the pages.
 
+import { readFile } from "node:fs/promises";
 import { assert, BULK, check, go as show, mock, open, PAGES, settled, shots, violations, WEB } from "./harness.mjs";
 
 const { context, page, errors } = await open();
@@ -319,7 +320,6 @@ await check("an answer to an earlier choice is not shown under the new one", asy
     await page.unroute(`**/${call}`);
   }
 });
-await check("all rows of a table are copied, and not only those in sight", async () => {
 await check("orphans are what the command counts and finds", async () => {
   await go("?page=orphans&in=ring,shop");
   const copied = async () => {
@@ -344,6 +344,7 @@ await check("orphans are what the command counts and finds", async () => {
   }
   await found.locator("text=dangling, created again").waitFor();
 });
+await check("all rows of a table are copied, and not only those in sight", async () => {
   for (const query of [PAGES.stuck, PAGES.plan, PAGES.decisions, `?page=object&${BULK}&view=table`]) {
     await go(query);
     await page.locator("[role=grid] [role=row] >> nth=1").waitFor();
@@ -368,16 +369,68 @@ await check("a plot is exported", async () => {
   await go(PAGES.overview);
   const figure = page.locator("figure", { hasText: /Deletions\s+per second/ });
   await figure.locator("svg").waitFor({ state: "visible" });
-  for (const kind of ["SVG", "PNG", "CSV"]) {
+  const exported = async (kind) => {
     const [download] = await Promise.all([
       page.waitForEvent("download"),
       figure.locator(`button:text-is("${kind}")`).click(),
     ]);
-    assert(download.suggestedFilename().endsWith(kind.toLowerCase()), download.suggestedFilename());
-    await download.saveAs(`${shots}plot.${kind.toLowerCase()}`);
-  }
+    const name = `deletions.${kind.toLowerCase()}`;
+    assert(download.suggestedFilename() === name, download.suggestedFilename());
+    await download.saveAs(`${shots}${name}`);
+    return readFile(`${shots}${name}`);
+  };
+  const text = (await exported("SVG")).toString();
+  const { root, curve, labels } = await page.evaluate((text) => {
+    const { documentElement: root } = new DOMParser().parseFromString(text, "image/svg+xml");
+    const curve = [...root.querySelectorAll(":scope > path")].find(
+      (path) => path.getAttribute("stroke-width") === "2px",
+    );
+    return {
+      root: root.nodeName,
+      curve: curve && [curve.getAttribute("d"), curve.getAttribute("stroke")],
+      labels: [...root.querySelectorAll("text")].map((label) => label.textContent),
+    };
+  }, text);
+  assert(root === "svg" && !/class=|var\(/.test(text), `the picture needs a style sheet: ${text.slice(0, 500)}`);
+  assert(/^M[\d.]+ [\d.]+L/.test(curve?.[0]) && /^rgb/.test(curve[1]), `no curve: ${curve}`);
+  assert(labels.filter((label) => /^\d\d:\d\d:\d\d$/.test(label)).length === 3, `no times: ${labels}`);
+  const bytes = await exported("PNG");
+  const { width, height, colours } = await page.evaluate(async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const { width, height } = bitmap;
+    const pen = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+    pen.drawImage(bitmap, 0, 0);
+    const { data } = pen.getImageData(0, 0, width, height);
+    return { width, height, colours: new Set(new Uint32Array(data.buffer)).size };
+  }, bytes.toString("base64"));
+  assert(width === 1040 && height === 440 && colours > 2, `${width} x ${height} pixels of ${colours} colours`);
+  const [head, ...rows] = (await exported("CSV")).toString().trimEnd().split("\r\n");
+  assert(head === "series,time,per second", head);
+  const values = rows.map((row) => row.split(","));
+  const wrong = values.filter(
+    ([name, at, value]) => name === "" || Number.isNaN(Date.parse(at)) || !(Number(value) >= 0),
+  );
+  assert(wrong.length === 0, `no series, time and value: ${wrong[0]}`);
+  assert(values.length > 10 && values.some(([, , value]) => Number(value) > 0), `${values.length} rows of nothing`);
   await figure.locator('button:text-is("PromQL")').click();
   assert((await figure.locator("pre").innerText()).includes("ownergraph_objects_removed_total"), "no PromQL");
+});
+await check("for a reader who wants less motion nothing moves, and no change flashes", async () => {
+  for (const [reducedMotion, flashes] of [
+    ["no-preference", true],
+    ["reduce", false],
+  ]) {
+    const { context, page } = await open({ reducedMotion });
+    await show(page, PAGES["object-tree"]);
+    const seen = await page.waitForFunction(() => {
+      const row = document.querySelector("[role=treegrid] .flash:not(.active)");
+      return row && [getComputedStyle(row).backgroundColor, document.getAnimations().length];
+    });
+    const [back, animations] = await seen.jsonValue();
+    assert((back !== "rgba(0, 0, 0, 0)") === flashes && animations === 0, `${reducedMotion}: ${back}, ${animations}`);
+    await context.close();
+  }
 });
 await check("the plot of lags says which kinds are not synced, the worst first", async () => {
   await go(PAGES.overview);
@@ -416,22 +469,6 @@ await check("each page has its command and its link", async () => {
   }
   await go(`?page=object&${WEB}`);
   await page.click("text=Copy kubectl command");
-await check("for a reader who wants less motion nothing moves, and no change flashes", async () => {
-  for (const [reducedMotion, flashes] of [
-    ["no-preference", true],
-    ["reduce", false],
-  ]) {
-    const { context, page } = await open({ reducedMotion });
-    await show(page, PAGES["object-tree"]);
-    const seen = await page.waitForFunction(() => {
-      const row = document.querySelector("[role=treegrid] .flash:not(.active)");
-      return row && [getComputedStyle(row).backgroundColor, document.getAnimations().length];
-    });
-    const [back, animations] = await seen.jsonValue();
-    assert((back !== "rgba(0, 0, 0, 0)") === flashes && animations === 0, `${reducedMotion}: ${back}, ${animations}`);
-    await context.close();
-  }
-});
   const command = await page.evaluate(() => navigator.clipboard.readText());
   assert(command === "kubectl ownergraph --context mock tree deployments.apps/web -n shop", command);
 });
