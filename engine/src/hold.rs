@@ -317,7 +317,7 @@ impl Entry {
             // Counted from the creation of the guard, which may be before the clock's origin.
             self.until = match (self.until, self.guard.lifetime, guard.lifetime) {
                 (Some(until), Some(before), Some(lifetime)) => {
-                    Some(Time::from_origin((until.since_origin() + lifetime).saturating_sub(before)))
+                    Some(Time::from_origin(until.since_origin().saturating_add(lifetime).saturating_sub(before)))
                 }
                 (_, _, Some(lifetime)) => Some(now + lifetime.saturating_sub(guard.elapsed)),
                 (_, _, None) => None,

@@ -385,6 +385,15 @@ fn a_pause_ends_by_itself() {
 }
 
 #[test]
+fn a_pause_gets_the_longest_lifetime() {
+    let mut bench = Bench::cascade(1, 0);
+    bench.press(pause("p", 1));
+    bench.press(Guard { lifetime: Some(Duration::MAX), ..pause("p", 2) });
+    bench.pass(2 * HOUR);
+    assert!(!bench.pause_view("p").over);
+}
+
+#[test]
 fn pauses_overlap() {
     let mut bench = Bench::cascade(3, 0);
     bench.press(pause("b", 1));
