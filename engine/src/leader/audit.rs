@@ -71,7 +71,7 @@ impl Leader {
         };
         self.world.note_error(&mut self.cx, kind, String::new());
         let rest = if answer.complete { Some(0) } else { answer.remaining };
-        let Some(counted) = rest.map(|rest| answer.objects.len() as u64 + rest) else {
+        let Some(counted) = rest.map(|rest| rest.saturating_add(answer.objects.len() as u64)) else {
             return self.audit_in(kind, AUDIT_EVERY);
         };
         let version = answer.resource_version;

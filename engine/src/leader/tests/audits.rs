@@ -93,3 +93,12 @@ fn what_a_watch_has_lost_is_found_and_listed() {
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.relists, [collection("configmaps")]);
 }
+
+#[test]
+fn a_forged_count_of_objects_is_a_difference_like_any_other() {
+    let (mut bench, probe) = audited();
+    let objects = vec![object("configmaps", "a", 102)];
+    let answer = ProbeAnswer { resource_version: version(102), objects, complete: false, remaining: Some(u64::MAX) };
+    bench.input(Input::Probed { probe, answer: Ok(answer) });
+    assert!(asked_again(&mut bench, Duration::from_secs(60)).is_some());
+}
