@@ -19,6 +19,9 @@ const PARTS: u32 = 60;
 /// Maximum number of entries about one window that readers get. The newest ones remain.
 const SPENDINGS_MAX: usize = 600;
 
+/// Maximum of a recorded count, far above all true ones: the sum of a million of them does not overflow.
+const RECORDED_MAX: u64 = 1 << 40;
+
 /// The windows of all budgets.
 #[derive(Debug, Default)]
 pub(super) struct Budgets(BTreeMap<GuardId, Spent>);
@@ -88,7 +91,7 @@ impl Budgets {
         deletions.sort_by_key(|of| of.since);
         let mut missing: BTreeMap<&GroupResource, u64> = BTreeMap::new();
         for Spending { collection, count, .. } in &deletions {
-            *missing.entry(collection).or_default() += count;
+            *missing.entry(collection).or_default() += count.min(&RECORDED_MAX);
         }
         for (collection, missing) in &mut missing {
             *missing = missing.saturating_sub(spent.gone(collection));

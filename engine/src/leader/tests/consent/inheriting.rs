@@ -155,3 +155,16 @@ fn a_plan_counts_an_entry_that_an_earlier_leader_has_accepted() {
         );
     }
 }
+
+#[test]
+fn forged_counts_of_a_window_can_be_added_up() {
+    let mut bench = Bench::synced();
+    let most = |of: &str| Spending { since: NOON, collection: collection(of), count: u64::MAX };
+    let recorded = vec![most("configmaps"), most("configmaps"), most("things")];
+    bench.guard(Guard {
+        recorded: Recorded { deletions: recorded, exceeded_from: None },
+        ..guard(GuardKind::Budget, 1, Rule::Budget(budget(3, OnExceeded::Hold)))
+    });
+    bench.delete_owner_of(1);
+    assert_eq!(bench.carry_out(104), 0, "the budget is exhausted");
+}
