@@ -279,7 +279,7 @@ impl Leader {
             Input::GateInvalidated { gate, targets } => self.gate_invalidated(gate, &targets),
             Input::GateNeedsTime { gate, number, extra } => self.gate_needs_time(&gate, number, extra),
             Input::Audited(audited) => self.audited(audited),
-            Input::ComparedBefore { counts, lasted } => self.compared_before(*counts, lasted),
+            Input::ComparedBefore { counts, lasted } => self.compared_before(&counts, lasted),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.dispatcher.detach(stream) {

@@ -194,11 +194,10 @@ impl Parity {
     }
 
     /// Counts on from the counts of earlier leaders, which began this long ago.
-    pub(crate) fn inherit(&mut self, now: Time, earlier: Counts, lasted: Duration) {
+    pub(crate) fn inherit(&mut self, now: Time, earlier: &Counts, lasted: Duration) {
         let (since, _) = self.tally.of(now, None);
         self.before = lasted.saturating_sub(now.since(since));
-        self.told.1 = earlier.clone();
-        self.tally.inherit(earlier);
+        self.told.1 = self.tally.inherit(earlier);
     }
 
     /// Whether there are counts that no event has.

@@ -304,7 +304,7 @@ impl Leader {
     }
 
     /// Takes over the counts of earlier leaders.
-    pub(super) fn compared_before(&mut self, counts: Counts, lasted: Duration) {
+    pub(super) fn compared_before(&mut self, counts: &Counts, lasted: Duration) {
         if self.cx.compares() {
             self.parity.inherit(self.cx.now, counts, lasted);
         }

@@ -13,6 +13,8 @@ const BUCKET: Duration = Duration::from_secs(900);
 const BUCKETS_MAX: usize = 672;
 /// Maximum number of collections with numbers of their own.
 const ROWS_MAX: usize = 512;
+/// Maximum of each count that is added up, far above all true ones: no sum of a thousand times as many overflows.
+const COUNT_MAX: u64 = 1 << 48;
 /// Delays have a bucket for each power of two, from one millisecond to 70 minutes.
 const DELAYS: usize = 23;
 
@@ -84,8 +86,8 @@ impl Counts {
     }
 
     fn merge(&mut self, other: &Counts) {
-        // Counts of earlier leaders come from the decision log.
-        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        // Counts of earlier leaders come from the decision log, or from a recording.
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count).min(COUNT_MAX);
         add(&mut self.agreed, other.agreed);
         add(&mut self.theirs_first, other.theirs_first);
         add(&mut self.late, other.late);
@@ -132,7 +134,7 @@ impl Row {
 #[derive(Debug)]
 pub(super) struct Tally {
     since: Time,
-    /// The counts of earlier leaders, without delays.
+    /// The counts of earlier leaders, each at most [`COUNT_MAX`]. The log has no delays.
     earlier: Counts,
     buckets: VecDeque<(Time, Counts)>,
     rows: BTreeMap<GroupResource, Row>,
@@ -143,9 +145,11 @@ impl Tally {
         Tally { since: now, earlier: Counts::default(), buckets: VecDeque::new(), rows: BTreeMap::new() }
     }
 
-    /// Counts on from the counts of earlier leaders.
-    pub(super) fn inherit(&mut self, earlier: Counts) {
-        self.earlier = earlier;
+    /// Counts on from the counts of earlier leaders. Returns what it takes of them.
+    pub(super) fn inherit(&mut self, earlier: &Counts) -> Counts {
+        self.earlier = Counts::default();
+        self.earlier.merge(earlier);
+        self.earlier.clone()
     }
 
     pub(super) fn add(&mut self, now: Time, count: impl FnOnce(&mut Counts)) {
@@ -203,5 +207,29 @@ impl Tally {
     pub(super) fn slowest(&self) -> Duration {
         let recent = self.buckets.iter().rev().take(2);
         recent.map(|(_, counts)| counts.delay(990)).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forged_counts_of_earlier_leaders_can_be_added_up() {
+        let most = u64::MAX;
+        let forged = Counts {
+            agreed: most,
+            theirs_first: most,
+            ours_only: [most; CLASSES],
+            theirs_only: [most; CLASSES],
+            delays: [most; DELAYS],
+            ..Counts::default()
+        };
+        let mut tally = Tally::new(Time::ZERO);
+        tally.inherit(&forged);
+        tally.add(Time::ZERO, |counts| counts.agree(Duration::ZERO, false));
+        let (_, counts) = tally.of(Time::ZERO, None);
+        assert_eq!((counts.of(Class::Unknown), counts.comparable()), (2 * COUNT_MAX, 8 * COUNT_MAX));
+        assert_eq!(counts.delay(1000), Duration::from_millis(1 << (DELAYS - 1)));
     }
 }
