@@ -123,6 +123,7 @@ impl Recorder {
             version: VERSION.to_owned(),
             recording: name(since_1970),
             segment: 0,
+            before: 0,
             origin: u64::try_from(origin.as_nanos()).unwrap_or(u64::MAX),
             seed,
             config: config.clone(),

@@ -16,7 +16,8 @@
 //! entry   = {"Header": …} | {"Round": …} | {"End": …}
 //! ```
 //!
-//! * Each file begins with a header, which repeats what a replay needs, and numbers the file.
+//! * Each file begins with a header, which repeats what a replay needs, numbers the file, and has the bytes of all
+//!   earlier files.
 //! * A round has the time of the leader's clock, the calls in their order, and the number of effects that were taken.
 //! * An end says why the recording ended. Without it, the process was killed or the file was cut.
 //!
@@ -58,6 +59,10 @@ pub struct Header {
     pub recording: String,
     /// The number of the file.
     pub segment: u32,
+    /// The bytes of all earlier files, so that a reader notices if one of them was cut. Zero in a file of an older
+    /// version.
+    #[serde(default)]
+    pub before: u64,
     /// The time at the origin of the leader's clock, in nanoseconds since 1970.
     pub origin: u64,
     /// The seed and the configuration of the leader.

@@ -63,6 +63,8 @@ pub struct Reader {
     directory: PathBuf,
     header: Header,
     segment: u32,
+    /// The bytes of the files before the present one.
+    before: u64,
     file: Blocks,
     /// Entries of the present block.
     block: Vec<u8>,
@@ -110,7 +112,7 @@ impl Reader {
             return Err(damage(&file, "the configuration has a duration of more than a day, which no service has"));
         }
         let directory = first.parent().map(Path::to_owned).unwrap_or_default();
-        Ok(Reader { directory, header, segment: 0, file, block, position, end: None })
+        Ok(Reader { directory, header, segment: 0, before: 0, file, block, position, end: None })
     }
 
     pub fn header(&self) -> &Header {
@@ -128,9 +130,15 @@ impl Reader {
             match entry(&self.block, &mut self.position) {
                 Some(Ok(Entry::Round(round))) => return Some(round),
                 Some(Ok(Entry::Header(header))) => {
-                    let expected = Header { segment: self.segment, ..self.header.clone() };
+                    let (before, known) = (header.before, self.before);
+                    let expected = Header { segment: self.segment, before, ..self.header.clone() };
                     if header != expected {
                         self.stop("the header is that of another file");
+                    } else if before != known && before != 0 {
+                        // Each earlier file was compared when the one after it began.
+                        self.stop(&format!(
+                            "the file before it was cut or changed: all earlier files have {known} of {before} bytes"
+                        ));
                     }
                 }
                 Some(Ok(Entry::End(why))) => self.end = Some(End::Ended(why)),
@@ -158,6 +166,7 @@ impl Reader {
                     return;
                 }
                 self.segment += 1;
+                self.before += self.file.position;
                 match Blocks::open(&next) {
                     Ok(file) => self.file = file,
                     Err(error) => {

@@ -20,6 +20,7 @@ fn header() -> Header {
         version: "0.1.0".to_owned(),
         recording: "20261126T080000Z".to_owned(),
         segment: 0,
+        before: 0,
         origin: 1_795_000_000_000_000_000,
         seed: 7,
         config: Config {

@@ -46,7 +46,7 @@ impl Writer {
     pub fn create(directory: &Path, header: Header, limits: Limits) -> io::Result<Writer> {
         fs::create_dir_all(directory)?;
         let kept = make_room(directory, limits.directory / 2)?;
-        let header = Header { segment: 0, ..header };
+        let header = Header { segment: 0, before: 0, ..header };
         let file = create(directory, &header)?;
         let mut writer = Writer {
             directory: directory.to_owned(),
@@ -73,8 +73,11 @@ impl Writer {
             self.flush()?;
         }
         if self.written >= self.segment_max {
+            // A flush from outside may have filled the file. The next one begins with its header.
+            self.flush()?;
             self.before += self.written;
             self.header.segment += 1;
+            self.header.before = self.before;
             self.file = create(&self.directory, &self.header)?;
             self.written = MAGIC.len() as u64;
             self.begin()?;

@@ -16,6 +16,40 @@ fn file_of(raw: &[u8]) -> Vec<u8> {
     [&MAGIC[..], &number(packed.len()), &number(raw.len()), &checksum, &packed].concat()
 }
 
+/// A file of one block with these rounds.
+fn file_of_rounds(rounds: &[Round]) -> Vec<u8> {
+    let mut raw = Vec::new();
+    rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();
+    for round in rounds {
+        rmp_serde::encode::write_named(&mut raw, &Written::Round(round)).unwrap();
+    }
+    file_of(&raw)
+}
+
+/// The begin of the last block of a file.
+fn last_block(file: &[u8]) -> usize {
+    let (mut last, mut at) = (MAGIC.len(), MAGIC.len());
+    while at < file.len() {
+        last = at;
+        at += HEAD + u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    }
+    last
+}
+
+/// A recording in files of several blocks.
+fn in_blocks(rounds: &[Round]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(directory.path(), header(), Limits { segment: 2000, ..LIMITS }).unwrap();
+    for (number, round) in rounds.iter().enumerate() {
+        assert!(!writer.round(round).unwrap(), "full");
+        if number % 20 == 0 {
+            writer.flush().unwrap();
+        }
+    }
+    writer.end(&Ended::Stopped).unwrap();
+    directory
+}
+
 /// Draws numbers from a seed.
 struct Random(u64);
 
@@ -58,6 +92,47 @@ fn a_file_that_is_missing_between_others_is_a_damage() {
     while reader.round().is_some() {}
     let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
     assert!(damage.to_string().contains("-00001.trace at byte 0: the file is missing"), "{damage}");
+}
+
+#[test]
+fn each_file_begins_with_its_header() {
+    let directory = in_blocks(&story(500));
+    let mut before = 0;
+    for number in 0..fs::read_dir(directory.path()).unwrap().count() as u32 {
+        let file = fs::read(segment(directory.path(), &header().recording, number)).unwrap();
+        let length = file.len() as u64;
+        let reader = Reader::of_bytes(file).unwrap_or_else(|error| panic!("file {number}: {error}"));
+        assert_eq!((reader.header().segment, reader.header().before), (number, before));
+        before += length;
+    }
+    assert!(before > 6000, "several files: {before}");
+}
+
+#[test]
+fn a_file_that_was_cut_between_two_blocks_is_a_damage_if_another_file_follows() {
+    let rounds = story(500);
+    let directory = in_blocks(&rounds);
+    let path = segment(directory.path(), &header().recording, 1);
+    let whole = fs::read(&path).unwrap();
+    let last = last_block(&whole);
+    assert!(last_block(&whole[..last]) > MAGIC.len(), "the file has a header and at least two blocks");
+    fs::write(&path, &whole[..last]).unwrap();
+    let (read, end) = read(directory.path());
+    assert!(!read.is_empty() && read == rounds[..read.len()], "nothing follows the gap");
+    let End::Damaged(damage) = end else { panic!("{end:?}") };
+    assert!(damage.to_string().contains("-00002.trace at byte 8: the file before it was cut or changed"), "{damage}");
+}
+
+#[test]
+fn files_of_a_version_that_did_not_count_their_bytes_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 0..2 {
+        let mut raw = Vec::new();
+        let header = Header { segment: number, ..header() };
+        rmp_serde::encode::write_named(&mut raw, &Written::Header(&header)).unwrap();
+        fs::write(segment(directory.path(), &header.recording, number), file_of(&raw)).unwrap();
+    }
+    assert_eq!(read(directory.path()), (Vec::new(), End::Open));
 }
 
 #[test]
@@ -169,12 +244,8 @@ fn forged_entries_harm_nothing() {
 #[test]
 fn a_small_file_becomes_no_large_list() {
     // Each byte is a call without content.
-    let calls = CALLS_MAX + 1;
-    let mut raw = Vec::new();
-    rmp_serde::encode::write_named(&mut raw, &Written::Header(&header())).unwrap();
-    let round = Round { at: Time::ZERO, calls: vec![Call::Tick; calls], unfinished: None };
-    rmp_serde::encode::write_named(&mut raw, &Written::Round(&round)).unwrap();
-    let mut reader = Reader::of_bytes(file_of(&raw)).unwrap();
+    let round = Round { at: Time::ZERO, calls: vec![Call::Tick; CALLS_MAX + 1], unfinished: None };
+    let mut reader = Reader::of_bytes(file_of_rounds(&[round])).unwrap();
     assert_eq!(reader.round(), None);
     let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
     assert!(damage.why.contains("more than 100000 calls"), "{damage}");

@@ -44,6 +44,7 @@ pub fn record(seed: u64, options: &Options, directory: &Path) -> anyhow::Result<
         version: "simulated".to_owned(),
         recording: format!("sim-{seed}"),
         segment: 0,
+        before: 0,
         origin: 0,
         seed: leader_seed,
         config,
