@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Maximum of each duration of a configuration.
 const SPAN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum time of a round: a hundred years after the start. At the end of the clock, each timer would be due at once.
+const AT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Why a recording cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +130,9 @@ impl Reader {
     pub fn round(&mut self) -> Option<Round> {
         while self.end.is_none() {
             match entry(&self.block, &mut self.position) {
+                Some(Ok(Entry::Round(round))) if round.at.since_origin() > AT_MAX => {
+                    self.stop("a round has a time that no clock shows");
+                }
                 Some(Ok(Entry::Round(round))) => return Some(round),
                 Some(Ok(Entry::Header(header))) => {
                     let (before, known) = (header.before, self.before);

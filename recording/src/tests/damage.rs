@@ -83,6 +83,17 @@ fn a_configuration_that_no_service_has_is_refused() {
 }
 
 #[test]
+fn a_round_at_the_end_of_the_clock_is_refused() {
+    let mut rounds = story(1);
+    let honest = rounds.len();
+    rounds.push(Round { at: Time::from_origin(Duration::MAX), calls: vec![Call::Tick], unfinished: None });
+    let mut replay = Replay::new(Reader::of_bytes(file_of_rounds(&rounds)).unwrap());
+    assert_eq!(std::iter::from_fn(|| replay.step()).count(), honest);
+    let Some(End::Damaged(damage)) = replay.end() else { panic!("{:?}", replay.end()) };
+    assert!(damage.why.contains("a time that no clock shows"), "{damage}");
+}
+
+#[test]
 fn a_file_that_is_missing_between_others_is_a_damage() {
     let directory = write(&story(4000), Limits { segment: 4096, ..LIMITS });
     let numbers = || fs::read_dir(directory.path()).unwrap().count();
