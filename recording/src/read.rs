@@ -1,6 +1,6 @@
 //! Reads a recording, up to its end or up to a damage.
 
-use super::{BLOCK_MAX, CALLS_MAX, Call, Ended, Entry, HEAD, Header, MAGIC, Round, name_of, segment};
+use super::{BLOCK_MAX, CALLS_MAX, Call, Ended, Entry, HEAD, Header, MAGIC, Round, lists, name_of, segment};
 use engine::leader::Config;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as _, Deserializer};
@@ -190,6 +190,9 @@ impl Reader {
 /// The next entry of a block; `None` at its end.
 fn entry(block: &[u8], position: &mut usize) -> Option<Result<Entry, String>> {
     let mut rest = block.get(*position..).filter(|rest| !rest.is_empty())?;
+    if lists::are_too_many(rest) {
+        return Some(Err(lists::too_many()));
+    }
     let mut decoder = rmp_serde::Deserializer::new(&mut rest);
     let entry = Entry::deserialize(&mut decoder).map_err(|error| format!("an entry is not readable: {error}"));
     *position = block.len() - rest.len();
@@ -319,7 +322,7 @@ impl Blocks {
     }
 }
 
-/// Reads the calls of a round: a small file must not become a large list.
+/// Reads the calls of a round. Each is larger in memory than the elements that [`lists`] bounds.
 pub(super) fn calls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Call>, D::Error> {
     struct Bounded;
 

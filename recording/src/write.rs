@@ -1,6 +1,6 @@
 //! Writes a recording.
 
-use super::{BLOCK_MAX, Ended, HEAD, Header, MAGIC, Round, Written, name_of, segment};
+use super::{BLOCK_MAX, Ended, HEAD, Header, MAGIC, Round, Written, lists, name_of, segment};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -66,9 +66,13 @@ impl Writer {
     /// Appends a round. Returns true if the recording is full. Then no further round may follow.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// A file cannot be written, or the round is larger than a reader accepts.
     pub fn round(&mut self, round: &Round) -> io::Result<bool> {
+        let begin = self.raw.len();
         self.append(&Written::Round(round))?;
+        if lists::are_too_many(&self.raw[begin..]) {
+            return Err(io::Error::other(lists::too_many()));
+        }
         if self.raw.len() >= BLOCK_BYTES {
             self.flush()?;
         }

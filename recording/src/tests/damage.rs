@@ -1,6 +1,7 @@
 //! Files that were cut, changed or forged.
 
 use super::*;
+use crate::lists::ELEMENTS_MAX;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -260,4 +261,32 @@ fn a_small_file_becomes_no_large_list() {
     assert_eq!(reader.round(), None);
     let Some(End::Damaged(damage)) = reader.end() else { panic!("{:?}", reader.end()) };
     assert!(damage.why.contains("more than 100000 calls"), "{damage}");
+}
+
+#[test]
+fn a_small_file_becomes_no_large_lists_within_its_inputs() {
+    let seen = |finalizers: usize| {
+        let mut object = object("o", 1, None);
+        object.facts.finalizers = vec![Name::from("f"); finalizers].into();
+        Call::Input(Input::Seen { collection: collection("things"), object })
+    };
+    let read = |elements: usize| {
+        // Lists count together: the calls of the round, and the finalizers of two objects.
+        let calls = vec![seen(1000), seen(elements - 1002)];
+        let round = Round { at: Time::ZERO, calls, unfinished: None };
+        let file = file_of_rounds(std::slice::from_ref(&round));
+        assert!(file.len() < 10_000, "{}", file.len());
+        let mut reader = Reader::of_bytes(file).unwrap();
+        let is_read = reader.round().is_some_and(|read| read == round);
+        assert!(reader.round().is_none());
+        let mut writer = Writer::create(tempfile::tempdir().unwrap().path(), header(), LIMITS).unwrap();
+        let written = writer.round(&round).map(drop).map_err(|error| error.to_string());
+        (is_read, reader.end().cloned().unwrap(), written)
+    };
+    assert_eq!(read(ELEMENTS_MAX), (true, End::Open, Ok(())));
+    let (is_read, end, written) = read(ELEMENTS_MAX + 1);
+    assert!(!is_read);
+    let End::Damaged(damage) = end else { panic!("{end:?}") };
+    assert!(damage.why.contains("lists of more than 2097152 elements"), "{damage}");
+    assert!(written.unwrap_err().contains("lists of more than 2097152 elements"));
 }
