@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 pub use write::{Limits, Writer};
 
+pub mod fuzzing;
 mod lists;
 mod names;
 mod read;

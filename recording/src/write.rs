@@ -97,17 +97,7 @@ impl Writer {
         if self.raw.is_empty() {
             return Ok(());
         }
-        if self.raw.len() > BLOCK_MAX {
-            return Err(io::Error::other("a round is larger than a block may be"));
-        }
-        self.packed.clear();
-        self.packed.resize(HEAD + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
-        let length = zstd::bulk::compress_to_buffer(&self.raw, &mut self.packed[HEAD..], LEVEL)?;
-        self.packed.truncate(HEAD + length);
-        let number = |length: usize| u32::try_from(length).map_err(io::Error::other).map(u32::to_le_bytes);
-        let checksum = crc32fast::hash(&self.packed[HEAD..]).to_le_bytes();
-        let head = [number(length)?, number(self.raw.len())?, checksum].concat();
-        self.packed[..HEAD].copy_from_slice(&head);
+        pack(&self.raw, &mut self.packed)?;
         self.file.write_all(&self.packed)?;
         self.written += self.packed.len() as u64;
         self.raw.clear();
@@ -140,6 +130,22 @@ impl Writer {
     fn append(&mut self, entry: &Written<'_>) -> io::Result<()> {
         rmp_serde::encode::write_named(&mut self.raw, entry).map_err(io::Error::other)
     }
+}
+
+/// Makes a block of these entries.
+pub(super) fn pack(raw: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
+    if raw.len() > BLOCK_MAX {
+        return Err(io::Error::other("a round is larger than a block may be"));
+    }
+    packed.clear();
+    packed.resize(HEAD + zstd::zstd_safe::compress_bound(raw.len()), 0);
+    let length = zstd::bulk::compress_to_buffer(raw, &mut packed[HEAD..], LEVEL)?;
+    packed.truncate(HEAD + length);
+    let number = |length: usize| u32::try_from(length).map_err(io::Error::other).map(u32::to_le_bytes);
+    let checksum = crc32fast::hash(&packed[HEAD..]).to_le_bytes();
+    let head = [number(length)?, number(raw.len())?, checksum].concat();
+    packed[..HEAD].copy_from_slice(&head);
+    Ok(())
 }
 
 fn create(directory: &Path, header: &Header) -> io::Result<File> {

@@ -1,20 +1,13 @@
 //! Files that were cut, changed or forged.
 
 use super::*;
+use crate::fuzzing::file_of;
 use crate::lists::ELEMENTS_MAX;
 use std::io::Write as _;
 use std::path::PathBuf;
 
 fn first(directory: &TempDir) -> PathBuf {
     segment(directory.path(), &header().recording, 0)
-}
-
-/// A file of one block with these entries.
-fn file_of(raw: &[u8]) -> Vec<u8> {
-    let packed = zstd::bulk::compress(raw, 1).unwrap();
-    let number = |number: usize| (number as u32).to_le_bytes();
-    let checksum = crc32fast::hash(&packed).to_le_bytes();
-    [&MAGIC[..], &number(packed.len()), &number(raw.len()), &checksum, &packed].concat()
 }
 
 /// A file of one block with these rounds.
