@@ -19,7 +19,7 @@ targets=("$@")
 for target in "${targets[@]}"; do
     found=target/fuzz/$target
     mkdir -p "$found"
-    limits=(-rss_limit_mb=2048 -timeout=10 -max_len=16384 "-artifact_prefix=target/fuzz/$target-")
+    limits=(-rss_limit_mb=2048 -timeout=10 -max_len=65536 "-artifact_prefix=target/fuzz/$target-")
     export OWNERGRAPH_FUZZ_TARGET=$target
     if [ "$what" = keep ]; then
         target/release/fuzz -merge=1 "${limits[@]}" "tests/corpus/$target" "$found"

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All readers.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "metadata-json", read: decoders::metadata_json, short_run: 4_000 },
     Target { name: "metadata-protobuf", read: decoders::metadata_protobuf, short_run: 4_000 },
     Target { name: "watch-frames", read: decoders::watch_frames, short_run: 2_000 },
@@ -38,6 +38,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "audit-events", read: graph_service::fuzzing::audit, short_run: 4_000 },
     Target { name: "flags", read: decoders::flags, short_run: 4_000 },
     Target { name: "recordings", read: decoders::recordings, short_run: 300 },
+    Target { name: "recorded-entries", read: decoders::recorded_entries, short_run: 1_000 },
     Target { name: "from-executors", read: decoders::from_executors, short_run: 4_000 },
     Target { name: "from-leaders", read: decoders::from_leaders, short_run: 4_000 },
     Target { name: "calls", read: calls::any, short_run: 300 },

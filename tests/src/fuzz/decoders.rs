@@ -10,11 +10,11 @@ use http_body_util::StreamBody;
 use kube_api::metadata::{Decoder, Encoding, Event, Item, event, page};
 use kube_api::{BodyStream, Frames, Lines, Opened, open_stream};
 use prost::Message as _;
-use proto::convert::{Received, received_from_executor, received_from_leader};
+use proto::convert::{Clock, EVENT_MAX_BYTES, LeaderLog, Received, received_from_executor, received_from_leader};
 use proto::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};
-use recording::{Reader, Replay};
+use recording::{Reader, Replay, Step};
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 
 /// The maximum length of a piece of a stream. It is small, so that inputs reach it.
@@ -152,8 +152,26 @@ fn again(said: ToExecutor) {
 
 /// Reads a recording, and replays it.
 pub(super) fn recordings(bytes: &[u8]) {
-    let Ok(reader) = Reader::of_bytes(bytes.to_vec()) else { return };
-    let mut replay = Replay::new(reader);
-    while replay.step().is_some() {}
+    replay(bytes.to_vec());
+}
+
+/// Reads the bytes as the entries of a recording, behind the checksum of their block, and replays them.
+pub(super) fn recorded_entries(bytes: &[u8]) {
+    replay(recording::fuzzing::file_of(bytes));
+}
+
+/// Replays a file, and writes its decision log and the last numbers of its comparison.
+fn replay(file: Vec<u8>) {
+    let Ok(reader) = Reader::of_bytes(file) else { return };
+    let origin = SystemTime::UNIX_EPOCH + Duration::from_nanos(reader.header().origin);
+    let (mut replay, mut log) = (Replay::new(reader), LeaderLog::default());
+    while let Some(Step { at, events }) = replay.step() {
+        let clock = Clock { now: at, calendar: origin + at.since_origin() };
+        for record in events.iter().filter_map(|event| log.record(event, clock)) {
+            assert!(record.encoded_len() <= EVENT_MAX_BYTES, "an event of {} bytes", record.encoded_len());
+        }
+    }
     assert!(replay.end().is_some(), "a replay has an end");
+    let clock = Clock { now: replay.now(), calendar: origin + replay.now().since_origin() };
+    let _numbers = replay.queries().parity(None).map(|view| proto::convert::parity(view, clock));
 }
