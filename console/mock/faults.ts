@@ -3,6 +3,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { DecisionService } from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
+import { needs } from "./rights.ts";
 
 export const faults = {
   /** Nothing answers. */
@@ -40,7 +41,7 @@ export const refuse = (words: string, code: Code, reason: string, metadata: Reco
 /** Whether a request names an object or namespaces: others need the right for all of them. */
 function isNarrow(message: object): boolean {
   const text = JSON.stringify(message, (_, value) => (typeof value === "bigint" ? `${value}` : (value as unknown)));
-  return !text.includes('"include"') || /"(namespaces|uids)":\["/.test(text);
+  return !text.includes('"include"') || /"ref":\{|"(namespaces|uids)":\["/.test(text);
 }
 
 export const failing: Interceptor = (next) => async (request) => {
@@ -48,9 +49,10 @@ export const failing: Interceptor = (next) => async (request) => {
   if (faults.election || (faults.leaderless && isLog)) throw refuse("no leader", Code.Unavailable, "NO_LEADER");
   if (faults.sealed && isLog)
     throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "decisions" });
+  const { everywhere, verb, resource } = needs.get(`${request.service.typeName}/${request.method.name}`)!;
   const check = (message: object) => {
-    if (faults.narrow && !isNarrow(message))
-      throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb: "list", resource: "graphobjects" });
+    if (faults.narrow && (everywhere || !isNarrow(message)))
+      throw refuse("denied", Code.PermissionDenied, "ACCESS_DENIED", { verb, resource });
   };
   if (!request.stream) {
     check(request.message);

@@ -1,8 +1,16 @@
-// The rights of the caller about guards. The tests choose a role of the chart, or single rights.
+// The rights of the caller. About guards, the tests choose a role of the chart, or single rights.
 
 import { readFileSync } from "node:fs";
 
 const ROLES = new URL("../../deploy/chart/templates/callers.yaml", import.meta.url);
+const TABLE = new URL("../../graph-service/src/grpc/rights.rs", import.meta.url);
+
+/** The right that each call needs, by the path of the call: for all namespaces, or for those that the call names. */
+export const needs = new Map(
+  [...readFileSync(TABLE, "utf8").matchAll(/"(\S+)", (everywhere|by_namespace)\("(\w+)", "(\w+)"\)/g)].map(
+    ([, rpc = "", scope, verb = "", resource = ""]) => [rpc, { everywhere: scope === "everywhere", verb, resource }],
+  ),
+);
 
 /** `VERB RESOURCE` of each rule of the role `ownergraph-NAME`. */
 function role(name: string): string[] {
