@@ -237,6 +237,15 @@ describe("problems", () => {
     expect(wrong.next).toContain("Choose a namespace");
     expect([wrong.retry, wrong.denied]).toEqual([false, true]);
   });
+  test.each([
+    ["decisions", "shop", "Ask for the role ownergraph-view in that namespace."],
+    ["status", "", "Ask for the role ownergraph-operate, by a ClusterRoleBinding."],
+    ["collections", "", "Ask for the role ownergraph-operate, by a ClusterRoleBinding."],
+    ["configmaps", "shop", "Ask for this right."],
+  ])("a missing right about %s names the role that has it", (resource, namespace, next) => {
+    const error = serviceError(Code.PermissionDenied, "ACCESS_DENIED", { verb: "get", resource, namespace });
+    expect(problem(error).next).toBe(next);
+  });
   test("a detail that cannot be read leaves the words of the service", () => {
     const error = new ConnectError("words of the service", Code.Unavailable);
     error.details.push({ type: ErrorInfoSchema.typeName, value: new Uint8Array([0xff]) });

@@ -41,9 +41,7 @@ export function problem(thrown: unknown): Problem {
     case "ACCESS_DENIED": {
       const { verb = "read", resource = "objects", namespace = "" } = metadata;
       const where = namespace ? `in namespace ${namespace}` : "in all namespaces";
-      const next = namespace
-        ? "Ask for the role ownergraph-view in that namespace."
-        : "Choose a namespace at the top of the page, or ask for the role ownergraph-view in all of them.";
+      const next = remedy(resource, namespace);
       return { words: `You may not ${verb} ${resource} ${where}.`, next, retry: false, denied: true };
     }
     case "CREDENTIALS_MISSING":
@@ -98,6 +96,16 @@ export function problem(thrown: unknown): Problem {
     default:
       return { words: text, next: "", retry: false };
   }
+}
+
+/** What helps a caller without a right: the role of the chart that has it. */
+function remedy(resource: string, namespace: string): string {
+  if (["status", "executors", "collections", "pauses", "gates"].includes(resource))
+    return "Ask for the role ownergraph-operate, by a ClusterRoleBinding.";
+  if (!["graphobjects", "decisions"].includes(resource)) return "Ask for this right.";
+  return namespace
+    ? "Ask for the role ownergraph-view in that namespace."
+    : "Choose a namespace at the top of the page, or ask for the role ownergraph-view in all of them.";
 }
 
 const unknownUser = (): Problem =>
