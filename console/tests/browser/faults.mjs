@@ -188,6 +188,24 @@ await check("rights for one namespace: the page says what to choose, and works t
   }
   await context.close();
 });
+await check("without a right for the state of the collector, the overview says which role has it", async () => {
+  const { context, page } = await open();
+  await mock("narrow=on");
+  try {
+    await go(page, `${PAGES.overview}&in=shop`);
+    const role = "in all namespaces. Ask for the role ownergraph-operate, by a ClusterRoleBinding.";
+    await page.waitForSelector("text=You may not watch status in all namespaces.");
+    await page.waitForSelector(`main >> text=You may not list executors ${role}`);
+    await page.waitForSelector("main >> text=Stuck for the longest time");
+    assert(!(await page.innerText("body")).includes("Choose a namespace"), "it advises what does not help");
+    await page.screenshot({ path: `${shots}overview-narrow.png` });
+  } finally {
+    await mock("narrow=off");
+  }
+  await page.click("text=Try again");
+  await page.waitForSelector("text=Backlog");
+  await context.close();
+});
 await check("a graph that is behind is not green", async () => {
   await go(page, PAGES.overview);
   const stamp = page.locator(".state .tone-ok", { hasText: "0.4 s behind" });
