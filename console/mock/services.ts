@@ -84,7 +84,9 @@ const within = (filters: ObjectFilter[], ref: ObjectRef) =>
     ({ namespaces, uids, cel }) =>
       (namespaces.length === 0 || namespaces.includes(ref.namespace)) &&
       (uids.length === 0 || uids.includes(ref.uid)) &&
-      (!cel.includes("contains(") || ref.name.includes(/contains\("(.*)"\)/.exec(cel)?.[1] ?? "")),
+      (!cel.includes("contains(") || ref.name.includes(/contains\("(.*)"\)/.exec(cel)?.[1] ?? "")) &&
+      (!cel.includes("object.name ==") || ref.name === /object\.name == "(.*?)"/.exec(cel)?.[1]) &&
+      (!cel.includes("object.resource ==") || cel.includes(`object.resource == "${ref.resource}"`)),
   );
 
 const admits = (filters: DecisionFilter[], event: DecisionEvent) =>

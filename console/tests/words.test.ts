@@ -23,7 +23,7 @@ import { lagsOf } from "../src/lib/coverage.ts";
 import { newest, ticks } from "../src/lib/plot.ts";
 import { problem } from "../src/lib/problem.ts";
 import { changed, pageOf, refOf, scopeFilter } from "../src/lib/query.ts";
-import { candidates, parseSearch } from "../src/lib/search.ts";
+import { admitting, candidates, parseSearch } from "../src/lib/search.ts";
 import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, ownerGaps, ownersLeft, reasonWords } from "../src/lib/why.ts";
@@ -115,6 +115,16 @@ describe("search", () => {
     expect(places("node/n1").map(({ namespace }) => namespace)).toEqual([""]);
   });
   test("a kind that the cluster does not serve means nothing", () => expect(meant("nonsense/a")).toEqual([]));
+  test("who may not list the kinds of the cluster learns the kind from the objects that are meant", () => {
+    expect(admitting({ type: "deploy", name: "web" }, ["shop"])).toEqual({
+      cel: `object.name == "web" && (${["deployments", "deploy", "deploys", "deployes", "deploies"]
+        .map((one) => `object.resource == "${one}"`)
+        .join(" || ")})`,
+      namespaces: ["shop"],
+    });
+    expect(admitting({ type: "Shard.example.com", name: "one" }, []).cel).toMatch(/ && object.group == "example.com"$/);
+    expect(admitting({ type: "node", name: "n1" }, ["shop"]).namespaces).toEqual([]);
+  });
   test("anything else is a part of a name", () => {
     expect(meant("web -n shop")).toEqual({ text: "web", namespace: "shop" });
     expect(parseSearch("  ")).toBeUndefined();

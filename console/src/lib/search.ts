@@ -52,11 +52,16 @@ const rank = (group: string): number => (group === "" ? 0 : !group.includes(".")
 
 export type Kind = Pick<GroupResource, "group" | "resource">;
 
-/** The collection that `pods`, `StatefulSet` or `deploy.apps` means; undefined if none of `served` fits. */
-export function resolveType(typed: string, served: Kind[]): Kind | undefined {
+/** The plural names that a typed type can mean, and its group if it names one. */
+function parts(typed: string): { names: string[]; group: string | undefined } {
   const dot = typed.indexOf(".");
   const [plain, group] = dot > 0 ? [typed.slice(0, dot), typed.slice(dot + 1)] : [typed, undefined];
-  const names = plurals(plain);
+  return { names: plurals(plain), group };
+}
+
+/** The collection that `pods`, `StatefulSet` or `deploy.apps` means; undefined if none of `served` fits. */
+export function resolveType(typed: string, served: Kind[]): Kind | undefined {
+  const { names, group } = parts(typed);
   const fits = served.filter((of) => names.includes(of.resource) && (group === undefined || of.group === group));
   fits.sort(
     (a, b) =>
@@ -67,7 +72,8 @@ export function resolveType(typed: string, served: Kind[]): Kind | undefined {
   return fits[0];
 }
 
-export type Named = { uid: string } | { type: string; name: string };
+export type Typed = { type: string; name: string };
+export type Named = { uid: string } | Typed;
 /** The namespace is the one that `-n` names. */
 export type Search = ((Named | { text: string }) & { namespace: string | undefined }) | undefined;
 
@@ -96,6 +102,21 @@ export function candidates(search: Named, namespaces: string[], served: Kind[]):
   if (!of) return [];
   const within = "resource" in of && CLUSTER_SCOPED.includes(of.resource) ? [""] : places;
   return within.map((namespace) => create(ObjectRefSchema, { ...of, namespace, name }));
+}
+
+/**
+ * The filter for the objects that a search by type and name can mean. Only operators may list the kinds of the cluster,
+ * so others learn the kind from these objects.
+ */
+export function admitting({ type, name }: Typed, namespaces: string[]): { cel: string; namespaces: string[] } {
+  const { names, group } = parts(type);
+  const isOne = names.map((resource) => `object.resource == ${JSON.stringify(resource)}`).join(" || ");
+  const isOf = group === undefined ? "" : ` && object.group == ${JSON.stringify(group)}`;
+  const isCluster = names.some((resource) => CLUSTER_SCOPED.includes(resource));
+  return {
+    cel: `object.name == ${JSON.stringify(name)} && (${isOne})${isOf}`,
+    namespaces: isCluster ? [] : namespaces,
+  };
 }
 
 /** References keep a kind with its group in the graph after its definition is gone. */

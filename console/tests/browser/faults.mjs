@@ -188,6 +188,33 @@ await check("rights for one namespace: the page says what to choose, and works t
   }
   await context.close();
 });
+await check("rights for one namespace: a search by type and name finds the objects there", async () => {
+  const { context, page } = await open();
+  const search = async (typed) => {
+    await page.fill("#search", typed);
+    await page.keyboard.press("Enter");
+  };
+  await mock("narrow=on");
+  try {
+    for (const [typed, kind] of [
+      ["deploy/web", "Deployment"],
+      ["Database orders", "Database"],
+    ]) {
+      await go(page, "?page=stuck&in=shop");
+      await search(typed);
+      await page.waitForSelector(`main h1 >> text=${kind} shop/`);
+      await page.waitForSelector("main [aria-label=View]");
+    }
+    await search("deploy/absent");
+    await page.waitForSelector("text=There is no such object in shop.");
+    await page.fill("#scope", "");
+    await search("deploy/web");
+    await page.waitForSelector("[role=search] >> text=Choose a namespace at the top of the page");
+  } finally {
+    await mock("narrow=off");
+  }
+  await context.close();
+});
 await check("without a right for the state of the collector, the overview says which role has it", async () => {
   const { context, page } = await open();
   await mock("narrow=on");
