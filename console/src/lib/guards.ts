@@ -83,25 +83,32 @@ export type Rights = ReadonlySet<string>;
 
 /** Asks the API server about the rights that the actions on these guards take. */
 export async function rightsOf(guards: string[]): Promise<Rights> {
-  const rights = new Set<string>();
-  const ask = async (verb: string, resource: string, name = "") => {
-    if ((await mayI(verb, GROUP, resource, "", name)).allowed) rights.add(word(verb, resource, name));
-  };
   const verbs = [
     ...Object.entries({ ...RELEASE, approvals: APPROVE }).flatMap(([resource, verbs]) =>
       verbs.map((verb) => [verb, resource] as const),
     ),
     ...KINDS.map(({ resource }) => ["create", resource] as const),
   ];
-  await Promise.all(verbs.map(([verb, resource]) => ask(verb, resource)));
+  const rights = await granted(verbs);
   for (const guard of guards.slice(0, NAMED_MAX)) {
     const [resource = "", name = ""] = guard.split("/");
     // The end of a pause takes the right for all of them.
     if (resource === "pauses") continue;
     for (const verb of resource === "approvals" ? APPROVE : (RELEASE[resource] ?? []))
-      if (!rights.has(word(verb, resource))) await ask(verb, resource, name);
+      if (!rights.has(word(verb, resource))) await ask(rights, verb, resource, name);
   }
   return rights;
+}
+
+/** Asks about rights for all guards of their kinds. */
+export async function granted(verbs: (readonly [verb: string, resource: string])[]): Promise<Set<string>> {
+  const rights = new Set<string>();
+  await Promise.all(verbs.map(([verb, resource]) => ask(rights, verb, resource)));
+  return rights;
+}
+
+async function ask(rights: Set<string>, verb: string, resource: string, name = ""): Promise<void> {
+  if ((await mayI(verb, GROUP, resource, "", name)).allowed) rights.add(word(verb, resource, name));
 }
 
 const word = (verb: string, resource: string, name = "") => `${verb} ${resource}${name && `/${name}`}`;
