@@ -24,6 +24,8 @@ export const faults = {
   mute: false,
   /** The caller has rights in namespaces only. */
   narrow: false,
+  /** The collector has each of its faults. */
+  broken: false,
   /** The API server answers no review of a right. */
   review: false,
   /** Each object has more dependents than the service walks. */

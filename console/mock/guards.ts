@@ -1,8 +1,10 @@
-// Guards, coverage, executors and the comparison of the synthetic cluster: fixed answers.
+// Guards, coverage, executors, faults and the comparison of the synthetic cluster: fixed answers.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
+  DecisionLogStatus_State,
+  type GetStatusResponseSchema,
   Guard_Kind,
   GuardSchema,
   ListExecutorsResponseSchema,
@@ -116,6 +118,23 @@ export const coverage = () =>
       }),
     ),
   });
+
+/** All faults of the collector at once. */
+export const broken = {
+  loopIdle: { seconds: 42n },
+  inconsistentReads: [{ groupResource: { resource: "pods" }, detail: "version 7 has web-1, and version 9 has not" }],
+  untrueReports: [
+    { identity: { executor: "executor-1", incarnation: "1f" }, count: 10, refusedFor: { seconds: 540n } },
+  ],
+  keptApart: ["events", "leases", "nodes", "pods", "secrets", "services"].map((resource) => ({ resource })),
+  decisionLog: {
+    state: DecisionLogStatus_State.AWAY,
+    problem: "connection refused",
+    waitingEvents: 4n,
+    lostEvents: 2n,
+  },
+  moreObstacles: 3n,
+} satisfies MessageInitShape<typeof GetStatusResponseSchema>;
 
 export const executors = () =>
   create(ListExecutorsResponseSchema, {

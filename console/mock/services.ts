@@ -37,7 +37,7 @@ import {
 import { Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
 import type { Cluster, Entry } from "./cluster.ts";
 import { faults, refuse } from "./faults.ts";
-import { coverage, disagreements, executors, guards, parity } from "./guards.ts";
+import { broken, coverage, disagreements, executors, guards, parity } from "./guards.ts";
 import { pauses } from "./pauses.ts";
 
 const DIGEST = "1f6d08a22f7e9d0d";
@@ -174,6 +174,7 @@ export function routes(cluster: Cluster) {
       ],
       decisionLog: { state: DecisionLogStatus_State.IN_MEMORY, newest: { logId: "mock", sequence: cluster.sequence } },
       meta: meta(),
+      ...(faults.broken ? broken : {}),
     });
   };
   const position = () => ({ logId: "mock", sequence: cluster.sequence });

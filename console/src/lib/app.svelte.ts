@@ -7,6 +7,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { Asked } from "./asked.svelte.ts";
 import { onToken, session, type Session } from "./backend.ts";
 import { admin, decisions } from "./clients.ts";
+import { collectionName } from "./coverage.ts";
 import { Feed } from "./feed.svelte.ts";
 import { instant, millis } from "./time.ts";
 import { updates } from "./updates.svelte.ts";
@@ -133,7 +134,7 @@ export function bind(key: string, run: () => void): () => void {
 export function gaps(meta: ResponseMeta | undefined, redacted = 0): string[] {
   const words = [];
   if (meta && meta.unsyncedCount > 0) {
-    const named = meta.unsynced.slice(0, 3).map(({ group, resource }) => (group ? `${resource}.${group}` : resource));
+    const named = meta.unsynced.slice(0, 3).map(collectionName);
     const more = meta.unsyncedCount - named.length;
     words.push(
       `${meta.unsyncedCount === 1 ? "1 kind is" : `${meta.unsyncedCount} kinds are`} not synced: ${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`,

@@ -4,11 +4,16 @@ import {
   type ListCoverageResponse_Collection as Collection,
   ListCoverageResponse_State as Coverage,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
+import type { GroupResource } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import { instant } from "./time.ts";
 import type { State } from "./words.ts";
 
 /** Quiet collections get a bookmark about once a minute. A collection without any sign for longer than this is late. */
 export const LATE_MS = 90_000;
+
+/** `pods`, `deployments.apps`. */
+export const collectionName = (of: GroupResource | undefined): string =>
+  of?.group ? `${of.resource}.${of.group}` : (of?.resource ?? "");
 
 export interface Lag {
   name: string;
@@ -35,9 +40,13 @@ export function lagsOf(collections: Collection[], now: number): Lag[] {
       const at = instant(progressTime);
       const seconds = at === undefined ? undefined : Math.max(0, now - at) / 1000;
       const rank = STATES.findIndex(([one]) => one === state);
-      const name = of?.group ? `${of.resource}.${of.group}` : (of?.resource ?? "");
       const synced = (seconds ?? Infinity) * 1000 > LATE_MS ? LATE : SYNCED;
-      return { name, seconds, state: STATES[rank]?.[1] ?? synced, rank: rank < 0 ? STATES.length : rank };
+      return {
+        name: collectionName(of),
+        seconds,
+        state: STATES[rank]?.[1] ?? synced,
+        rank: rank < 0 ? STATES.length : rank,
+      };
     });
   ranked.sort((a, b) => a.rank - b.rank || (b.seconds ?? 1e12) - (a.seconds ?? 1e12));
   return ranked.map(({ name, seconds, state }) => ({ name, seconds, state }));

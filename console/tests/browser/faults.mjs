@@ -233,6 +233,28 @@ await check("without a right for the state of the collector, the overview says w
   await page.waitForSelector("text=Backlog");
   await context.close();
 });
+await check("each fault of the collector is on the overview", async () => {
+  await mock("broken=on", false);
+  try {
+    await go(page, PAGES.overview);
+    for (const words of [
+      "STOPPED: the collector's loop has made no progress for 42 s",
+      "INCONSISTENT reads of pods: version 7 has web-1, and version 9 has not",
+      "UNTRUE: 10 reports of executor executor-1 (process 1f), refused for another 9 m",
+      "Decisions are on JetStream, which is unreachable; grants continue (connection refused), 4 wait, 2 lost",
+      "The resourceVersions of events do not match those of other collections",
+      "And 1 more of the collections with other resourceVersions",
+      "and 3 more",
+    ])
+      await says(words);
+    const found = await violations(page);
+    assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+    await page.screenshot({ path: `${shots}overview-broken.png` });
+  } finally {
+    await mock("broken=off", false);
+  }
+  await unsays("STOPPED");
+});
 await check("a graph that is behind is not green", async () => {
   await go(page, PAGES.overview);
   const stamp = page.locator(".state .tone-ok", { hasText: "0.4 s behind" });
