@@ -26,6 +26,8 @@ export const faults = {
   narrow: false,
   /** The collector has each of its faults. */
   broken: false,
+  /** Lists have more pages than the console reads. */
+  crowded: false,
   /** The API server answers no review of a right. */
   review: false,
   /** Each object has more dependents than the service walks. */

@@ -136,10 +136,11 @@ export const broken = {
   moreObstacles: 3n,
 } satisfies MessageInitShape<typeof GetStatusResponseSchema>;
 
-export const executors = () =>
+/** Those of one page. */
+export const executors = (page: number) =>
   create(ListExecutorsResponseSchema, {
-    executors: ["executor-0", "executor-1", "executor-2"].map((name, at) => ({
-      identity: { executor: name },
+    executors: [0, 1, 2].map((at) => ({
+      identity: { executor: `executor-${page * 3 + at}` },
       version: "0.1.0",
       window: 64,
       started: 5 + at * 3,

@@ -178,6 +178,7 @@ export function routes(cluster: Cluster) {
     });
   };
   const position = () => ({ logId: "mock", sequence: cluster.sequence });
+  const next = (pageToken: string) => ({ nextPageToken: faults.crowded ? `${Number(pageToken) + 1}` : "" });
 
   return (router: ConnectRouter) => {
     router.service(GraphService, {
@@ -353,7 +354,7 @@ export function routes(cluster: Cluster) {
         }
         yield { part: { case: "footer" as const, value: { nodeCount: BigInt(all.length) } } };
       },
-      listCoverage: () => coverage(),
+      listCoverage: ({ pageToken }) => ({ ...coverage(), ...next(pageToken) }),
     });
     router.service(DecisionService, {
       listDecisions: ({ include, startTime, pageToken }) => {
@@ -425,7 +426,7 @@ export function routes(cluster: Cluster) {
           await new Promise((resolve) => setTimeout(resolve, 1000));
         }
       },
-      listExecutors: () => executors(),
+      listExecutors: ({ pageToken }) => ({ ...executors(Number(pageToken)), ...next(pageToken) }),
       listPauses: () => ({ pauses: [...pauses.values()], meta: meta() }),
       resumeCollection: ({ name }) => (pauses.delete(name), { meta: meta() }),
       listGuards: () => ({ guards: guards(cluster.orders), meta: meta() }),

@@ -255,6 +255,16 @@ await check("each fault of the collector is on the overview", async () => {
   }
   await unsays("STOPPED");
 });
+await check("plots of a list that is too long say how much of it they have", async () => {
+  await mock("crowded=on", false);
+  try {
+    await go(page, PAGES.overview);
+    await says("of the first 15 executors");
+    await says("of the first 85 kinds");
+  } finally {
+    await mock("crowded=off", false);
+  }
+});
 await check("a graph that is behind is not green", async () => {
   await go(page, PAGES.overview);
   const stamp = page.locator(".state .tone-ok", { hasText: "0.4 s behind" });
