@@ -1,9 +1,9 @@
-// Opens a running console in a browser. `tests/tests/console.rs` makes the cluster, and gives the addresses and the token
-// of the tenant.
+// Opens a running console in a browser. `tests/tests/console.rs` makes the cluster, and gives the addresses and the
+// token of the tenant.
 //
-// cluster: every page in both colour schemes, a deletion by keys alone, the guards of an operator, the view of a tenant of
-// one namespace, and a sign-in at a console that users share. `BLESS=1` keeps the pictures of the documentation in
-// docs/images.
+// cluster: every page in both colour schemes, a deletion by keys alone, the guards of an operator, every page and a
+// search of a tenant of one namespace, and a sign-in at a console that users share. `BLESS=1` keeps the pictures of the
+// documentation in docs/images.
 // sandbox: every page and the deletion, and every page of the sandbox's own console, which has no graph service.
 
 import { mkdirSync } from "node:fs";
@@ -83,6 +83,18 @@ const ALONE = {
   parity: ["?page=parity", UNSERVED],
 };
 
+/** The words of a tenant of one namespace, where they differ. */
+const OF_TENANT = Object.fromEntries(
+  Object.entries({
+    ...PAGES,
+    overview: ["?page=overview", "You may not list executors in all namespaces. Ask for the role ownergraph-operate"],
+    "object-timeline": [`?page=object&${orders}&view=timeline`, "The log has no decision about this object"],
+    decisions: ["?page=decisions", "doomed-0-"],
+    guards: ["?page=guards", "You may not get status in all namespaces. Ask for the role ownergraph-operate"],
+    parity: ["?page=parity", "You may not get status in all namespaces. Ask for the role ownergraph-operate"],
+  }).map(([of, [query, words]]) => [of, [`${query}&in=shop`, words]]),
+);
+
 async function every(pages, address, scheme, name) {
   const { page, errors, go, says } = await visit(address, { colorScheme: scheme });
   for (const [of, [query, words]] of Object.entries(pages)) {
@@ -94,7 +106,7 @@ async function every(pages, address, scheme, name) {
       const found = await violations(page);
       assert(found.length === 0, `axe-core: ${found.join("; ")}`);
       assert(errors.length === 0, errors.join("; "));
-      if (images && scheme === "light" && SHOWN.includes(of)) {
+      if (images && name === where && scheme === "light" && SHOWN.includes(of)) {
         await page.screenshot({ path: `${images}console-${of}.png` });
       }
     });
@@ -205,6 +217,30 @@ if (shared) {
     // Of the manifests that the API server refuses.
     const others = errors.filter((error) => !error.includes("status of 502"));
     assert(others.length === 0, others.join("; "));
+  });
+
+  await every(OF_TENANT, tenant, "light", "tenant");
+
+  await check("a tenant finds an object by its type and name", async () => {
+    const { page, go, says } = await visit(tenant);
+    for (const typed of ["deploy/web", "ConfigMap orders-0"]) {
+      await go("?page=stuck&age=1s&in=shop");
+      await page.keyboard.press("/");
+      await page.keyboard.type(typed);
+      await page.keyboard.press("Enter");
+      await page.waitForFunction((typed) => {
+        const name = new URLSearchParams(location.search).get("name");
+        return name && typed.endsWith(name);
+      }, typed);
+    }
+    await page.keyboard.press("/");
+    await page.fill("#search", "deploy/absent");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=There is no such object in shop.");
+    await go("?page=overview&in=shop");
+    await says("Plots");
+    const text = await page.locator("body").innerText();
+    assert(!/Waiting for|Choose a namespace/.test(text), text.slice(0, 800));
   });
 
   await check("a tenant sees one namespace, what is hidden, and no deletion", async () => {
