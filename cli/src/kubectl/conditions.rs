@@ -120,6 +120,17 @@ async fn get(session: &Session, path: &str) -> Result<Option<Value>, String> {
     }
 }
 
+/// The word of kstatus for an object that was just read, and why it is not current, if the object says so.
+pub(super) fn status(group: &str, resource: &str, object: &Value) -> (&'static str, String) {
+    kstatus::explained(group, resource, object, created(object).map(|at| now() - at))
+}
+
+/// In seconds of the Unix epoch.
+fn created(object: &Value) -> Option<i64> {
+    let at: Option<prost_types::Timestamp> = object["metadata"]["creationTimestamp"].as_str()?.parse().ok();
+    at.map(|at| at.seconds)
+}
+
 /// `group` and `resource` are the type of the object: the items of a list do not name it. `now` is in seconds of the
 /// Unix epoch.
 fn condition(group: &str, resource: &str, object: &Value, now: i64) -> Condition {
@@ -128,15 +139,13 @@ fn condition(group: &str, resource: &str, object: &Value, now: i64) -> Condition
     let of = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
     let shown = ["Ready", "Available", "Established", "Complete"].iter().find_map(|kind| of(kind));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    let created: Option<prost_types::Timestamp> = metadata["creationTimestamp"].as_str().and_then(|at| at.parse().ok());
-    let created = created.map(|at| at.seconds);
+    let created = created(object);
     Condition {
         ready: shown.map(|condition| text(&condition["status"])).unwrap_or_default(),
         reason: shown.map(|condition| text(&condition["reason"])).unwrap_or_else(|| text(&status["reason"])),
         status: kstatus::status(group, resource, object, created.map(|at| now - at)).to_owned(),
         created,
-        labels: metadata["labels"]
+        labels: object["metadata"]["labels"]
             .as_object()
             .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
             .unwrap_or_default(),

@@ -11,6 +11,7 @@
 //! * `calls`: gRPC-Web
 //! * `actions`: the paths below `/console`, which ask and change the API server
 //! * `events`: the Kubernetes Events about an object
+//! * `status`: the status of an object
 //! * `backend`: the connections that the calls and actions use
 //! * `answers`: answers over HTTP
 
@@ -41,6 +42,7 @@ mod events;
 mod files;
 mod others;
 mod server;
+mod status;
 #[cfg(test)]
 mod tests;
 

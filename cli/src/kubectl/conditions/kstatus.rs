@@ -7,9 +7,32 @@ const SCHEDULED_WITHIN_S: i64 = 15;
 /// The deadline of a deployment that has none.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
+/// Conditions that say why an object is not current, the most telling first, and whether they hold then.
+const TELLING: [(&str, bool); 11] = [
+    ("Stalled", true),
+    ("Failed", true),
+    ("ReplicaFailure", true),
+    ("Progressing", false),
+    ("NamesAccepted", false),
+    ("PodScheduled", false),
+    ("Ready", false),
+    ("Established", false),
+    ("Reconciling", true),
+    ("Available", false),
+    ("Progressing", true),
+];
+
 /// The word for the status of an object of this group and resource. `age` is in seconds.
 pub(super) fn status(group: &str, resource: &str, object: &Value, age: Option<i64>) -> &'static str {
     Object { object, age }.status(group, resource).unwrap_or(InProgress).word()
+}
+
+/// The same, and why the object is not current; empty if it does not say why. A deletion is explained elsewhere.
+pub(super) fn explained(group: &str, resource: &str, object: &Value, age: Option<i64>) -> (&'static str, String) {
+    let object = Object { object, age };
+    let status = object.status(group, resource).unwrap_or(InProgress);
+    let is_open = matches!(status, InProgress | Failed);
+    (status.word(), object.why().filter(|_| is_open).unwrap_or_default())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +103,34 @@ impl<'o> Object<'o> {
                 })
             }
         }
+    }
+
+    /// Why the object is not current: its conditions, or else the numbers that it counts.
+    fn why(&self) -> Option<String> {
+        if let (Some(wanted), Some(seen)) = (self.generation(), self.observed())
+            && wanted != seen
+        {
+            return Some(format!("its controller has seen generation {seen} of {wanted}"));
+        }
+        let list = |path: &str| self.object.pointer(path).and_then(Value::as_array).into_iter().flatten();
+        let text = |of: &'o Value| of.as_str().filter(|text| !text.is_empty());
+        let told = |(kind, holds): &(&str, bool)| {
+            let mut all = list("/status/conditions");
+            let one = all.find(|one| one["type"] == *kind && (one["status"] == "True") == *holds)?;
+            text(&one["message"]).or_else(|| text(&one["reason"]))
+        };
+        let waits =
+            list("/status/containerStatuses").find_map(|container| text(&container["state"]["waiting"]["message"]));
+        let words = waits.or_else(|| TELLING.iter().find_map(told)).or_else(|| text(&self.object["status"]["message"]));
+        if let Some(words) = words {
+            return Some(words.to_owned());
+        }
+        let (ready, wanted) = match self.count("/status/desiredNumberScheduled") {
+            Some(wanted) => (self.status_count("numberReady"), Some(wanted)),
+            None => (self.status_count("readyReplicas"), self.count("/spec/replicas")),
+        };
+        let phase = text(&self.object["status"]["phase"]).map(|phase| format!("its phase is {phase}"));
+        wanted.filter(|wanted| ready < *wanted).map(|wanted| format!("{ready} of {wanted} are ready")).or(phase)
     }
 
     fn deployment(&self) -> Option<Status> {
@@ -245,5 +296,43 @@ mod tests {
             count += 1;
         }
         assert!(count > 50, "{count}");
+    }
+
+    #[test]
+    fn an_object_that_is_not_current_says_why() {
+        let why = |of: &str, text: &str, conditions: &str| {
+            let (resource, group) = of.split_once('.').unwrap_or((of, ""));
+            explained(group, resource, &object(text, conditions), Some(60))
+        };
+        let seen = r#"{"metadata": {"generation": 3}, "status": {"observedGeneration": 2}}"#;
+        let loops = r#"{"status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}},
+            {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}]}}"#;
+        let message =
+            r#"{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "message": "no heartbeat"}]}}"#;
+        let some = r#"{"spec": {"replicas": 3}, "status": {"readyReplicas": 1}}"#;
+        let daemons = r#"{"status": {"desiredNumberScheduled": 5, "numberReady": 4}}"#;
+        for (of, object, conditions, word, words) in [
+            ("widgets.example.com", seen, "Ready=False:Old", "InProgress", "its controller has seen generation 2 of 3"),
+            ("widgets.example.com", "{}", "Ready=False:Waits,Stalled=True:Broken", "Failed", "Broken"),
+            ("widgets.example.com", "{}", "Ready=True:Fine", "Current", ""),
+            ("widgets.example.com", message, "", "InProgress", "no heartbeat"),
+            ("pods", loops, "Ready=False:ContainersNotReady", "Failed", "back-off 5m0s"),
+            (
+                "pods",
+                r#"{"status": {"phase": "Pending"}}"#,
+                "PodScheduled=False:Unschedulable",
+                "Failed",
+                "Unschedulable",
+            ),
+            ("pods", r#"{"status": {"phase": "Pending"}}"#, "", "InProgress", "its phase is Pending"),
+            ("pods", r#"{"metadata": {"deletionTimestamp": "x"}}"#, "Ready=False:Ends", "Terminating", ""),
+            ("deployments.apps", "{}", "Available=False:Few,Progressing=True:Updates", "InProgress", "Few"),
+            ("deployments.apps", "{}", "Available=True,Progressing=True:Updates", "InProgress", "Updates"),
+            ("replicasets.apps", some, "", "InProgress", "1 of 3 are ready"),
+            ("daemonsets.apps", daemons, "", "InProgress", "4 of 5 are ready"),
+            ("replicasets.apps", "{}", "", "InProgress", ""),
+        ] {
+            assert_eq!(why(of, object, conditions), (word, words.to_owned()), "{of} {object} {conditions}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::backend::Backend;
 use super::events::{self, About};
+use super::status::{self, Wanted};
 use crate::failure::{Failure, sentence};
 use crate::kubectl::delete;
 use crate::kubectl::ending::Problem;
@@ -60,6 +61,7 @@ pub(super) async fn act(backend: &Backend, path: &str, body: &[u8]) -> Done {
     match path {
         "/console/access" => access(backend, &parsed(body)?).await,
         "/console/events" => events(backend, &parsed(body)?).await,
+        "/console/status" => status(backend, &parsed(body)?).await,
         "/console/delete" => delete(backend, parsed(body)?).await,
         "/console/guards/pause" => pause(backend, parsed(body)?).await,
         "/console/guards/create" => create(backend, parsed(body)?).await,
@@ -136,6 +138,14 @@ async fn events(backend: &Backend, about: &About) -> Done {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, sentence));
     }
     Ok(events::about(&backend.session, about).await?)
+}
+
+async fn status(backend: &Backend, wanted: &Wanted) -> Done {
+    let Some(path) = wanted.path() else {
+        let sentence = "the group, version, resource, namespace, name and uid are not those of an object";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, sentence));
+    };
+    Ok(status::of(&backend.session, wanted, &path).await?)
 }
 
 #[derive(Deserialize)]

@@ -278,7 +278,7 @@ async fn an_address_opens_one_page() {
 async fn all_but_files_needs_the_token() {
     let bench = Bench::new(true).await;
     let guards = ["guards/pause", "guards/create", "guards/release", "guards/approve"];
-    let paths = [&["session", "access", "delete", "other"][..], &guards].concat();
+    let paths = [&["session", "access", "status", "delete", "other"][..], &guards].concat();
     let paths =
         paths.iter().map(|path| format!("/console/{path}")).chain([CALL.to_owned(), "/ownergraph.x".to_owned()]);
     for path in paths {

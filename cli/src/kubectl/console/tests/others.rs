@@ -9,7 +9,7 @@ use axum::Json;
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use http::Uri;
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
 use kube_api::{Access, Answer, Overrides, call};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -49,11 +49,24 @@ fn happened() -> Value {
     (0..25).map(event).chain([newest]).collect()
 }
 
+/// A deployment that makes no progress, and says so at length.
+fn deployment() -> Value {
+    let condition = json!({ "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "message": "é".repeat(300) });
+    json!({ "metadata": { "uid": "u" }, "spec": { "replicas": 2 }, "status": { "conditions": [condition] } })
+}
+
 /// Says who the caller is, and that each tenant may do everything in the namespace of its name.
 fn api(seen: Seen) -> axum::Router {
-    let (who, may, events) = (Arc::clone(&seen), Arc::clone(&seen), seen);
+    let [who, may, events, deployments, secrets] = std::array::from_fn(|_| Arc::clone(&seen));
     let review = |status: Value| Json(json!({ "status": status })).into_response();
     let refused = || (StatusCode::UNAUTHORIZED, Json(json!({ "message": "Unauthorized" }))).into_response();
+    let failed = |status: StatusCode, reason: &str, message: &str, details: Value| {
+        let status_of = json!({
+            "apiVersion": "v1", "kind": "Status", "reason": reason, "message": message, "details": details,
+        });
+        (status, Json(status_of)).into_response()
+    };
     axum::Router::new()
         .route(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -78,11 +91,31 @@ fn api(seen: Seen) -> axum::Router {
                     Json(json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": happened() }))
                         .into_response()
                 }
-                Some(_) => {
-                    let status = json!({ "apiVersion": "v1", "kind": "Status", "message": "events is forbidden" });
-                    (StatusCode::FORBIDDEN, Json(status)).into_response()
-                }
+                Some(_) => failed(StatusCode::FORBIDDEN, "Forbidden", "events is forbidden", Value::Null),
                 None => refused(),
+            }),
+        )
+        .route(
+            "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+            get(async move |headers: HeaderMap, uri: Uri| {
+                let Some(name) = tenant(&headers, &deployments) else { return refused() };
+                match uri.path().strip_prefix(&format!("/apis/apps/v1/namespaces/{name}/deployments/")) {
+                    Some("web") => Json(deployment()).into_response(),
+                    Some("busy") => failed(StatusCode::SERVICE_UNAVAILABLE, "", "etcd is away", Value::Null),
+                    Some(absent) => {
+                        let details = json!({ "group": "apps", "kind": "deployments", "name": absent });
+                        failed(StatusCode::NOT_FOUND, "NotFound", "not found", details)
+                    }
+                    None => failed(StatusCode::FORBIDDEN, "Forbidden", "deployments is forbidden", Value::Null),
+                }
+            }),
+        )
+        .route(
+            "/api/v1/namespaces/a/secrets/key",
+            get(async move |headers: HeaderMap| {
+                assert_eq!(tenant(&headers, &secrets).as_deref(), Some("a"));
+                assert!(headers[ACCEPT].to_str().unwrap().contains("PartialObjectMetadata"), "{headers:?}");
+                Json(json!({ "metadata": { "uid": "u" } }))
             }),
         )
         .route("/version", get(async || "{}"))
@@ -199,8 +232,8 @@ async fn a_request_without_a_token_reaches_nothing() {
     assert_eq!(shared.user("tenant-a").await, "a");
     assert_eq!(shared.call("tenant-a").await.body[..6], *b"\0\0\0\0\x01a");
     let before = shared.reached();
-    let actions =
-        ["access", "events", "delete", "guards/pause", "guards/create"].map(|path| format!("/console/{path}"));
+    let actions = ["access", "events", "status", "delete", "guards/pause", "guards/create"]
+        .map(|path| format!("/console/{path}"));
     for path in [REVIEW, CALL].into_iter().chain(actions.iter().map(String::as_str)) {
         for (name, value) in [
             ("x-none", ""),
@@ -254,6 +287,67 @@ async fn events_are_those_that_the_caller_may_list_the_newest_first() {
     for (namespace, uid) in [("a/b", "u"), ("..", "u"), ("a", "")] {
         assert_eq!(ask(namespace, uid, "tenant-a").await.0, StatusCode::BAD_REQUEST, "{namespace} {uid}");
     }
+}
+
+#[tokio::test]
+async fn a_status_is_that_of_the_object_that_was_shown_with_the_rights_of_the_caller() {
+    let shared = Shared::start().await;
+    let ask = async |object: Value, token: &str| {
+        let request = Shared::request(Method::POST, "/console/status", token);
+        let answer = shared.send(request, object.to_string().as_bytes()).await;
+        (answer.status, serde_json::from_slice::<Value>(&answer.body).unwrap())
+    };
+    let of = |namespace: &str, name: &str, uid: &str| {
+        json!({
+            "group": "apps", "version": "v1", "resource": "deployments", "namespace": namespace, "name": name,
+            "uid": uid,
+        })
+    };
+    let told = |status: &str, message: &str| (StatusCode::OK, json!({ "status": status, "message": message }));
+    let cut = format!("{}…", "é".repeat(256));
+    assert_eq!(ask(of("a", "web", "u"), "tenant-a").await, told("Failed", &cut));
+    let other = "another object has this name now: its uid is u";
+    assert_eq!(ask(of("a", "web", "v"), "tenant-a").await, told("NotFound", other));
+    let none = "the API server has no object of this name";
+    assert_eq!(ask(of("a", "db", "u"), "tenant-a").await, told("NotFound", none));
+    let denied = "you lack the right to get deployments.apps in namespace a";
+    assert_eq!(ask(of("a", "web", "u"), "tenant-b").await, told("Unknown", denied));
+    assert_eq!(ask(of("a", "web", "u"), "stranger").await.0, StatusCode::UNAUTHORIZED);
+    let (status, said) = ask(of("a", "busy", "u"), "tenant-a").await;
+    assert_eq!(status, StatusCode::BAD_GATEWAY);
+    assert!(said["error"].as_str().unwrap().contains("etcd is away"), "{said}");
+    let mut unserved = of("a", "web", "u");
+    unserved["version"] = json!("v9");
+    assert_eq!(ask(unserved, "tenant-a").await.0, StatusCode::BAD_GATEWAY);
+    let secret = json!({
+        "group": "", "version": "v1", "resource": "secrets", "namespace": "a", "name": "key", "uid": "u",
+    });
+    assert_eq!(ask(secret, "tenant-a").await, told("Current", ""));
+    let before = shared.reached();
+    for (field, value) in
+        [("uid", ""), ("name", "web/scale"), ("name", ".."), ("name", ""), ("namespace", "a/b"), ("resource", "")]
+    {
+        let mut wrong = of("a", "web", "u");
+        wrong[field] = json!(value);
+        assert_eq!(ask(wrong, "tenant-a").await.0, StatusCode::BAD_REQUEST, "{field} {value}");
+    }
+    assert_eq!(shared.reached(), before);
+}
+
+#[tokio::test]
+async fn a_snapshot_has_no_status() {
+    let cluster = Cluster::without_credentials("http://127.0.0.1:1".parse().unwrap()).unwrap();
+    let connection = Connection { from_file: Some("snapshot".into()), ..Connection::direct() };
+    let site =
+        Site::new(Door::public(&[PublicUrl::read(PAGE).unwrap()]), Backend::new(session(cluster, connection), true));
+    let object = json!({
+        "group": "", "version": "v1", "resource": "pods", "namespace": "a", "name": "b", "uid": "u",
+    });
+    let request = Shared::request(Method::POST, "/console/status", "tenant-a");
+    let answer = answer(&site, request.body(Full::new(Bytes::from(object.to_string()))).unwrap()).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let told: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(told, json!({ "status": "Unknown", "message": "a snapshot has no status of objects" }));
 }
 
 #[tokio::test]
