@@ -20,6 +20,7 @@ import {
 } from "../src/generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
 import { type ObjectRef, ObjectRefSchema } from "../src/generated/ownergraph/type/v1beta1/type_pb.ts";
 import { ItemKind, Outcome } from "../src/generated/ownergraph/work/v1beta1/work_service_pb.ts";
+import type { Status } from "../src/lib/words.ts";
 
 export interface Entry {
   node: Node;
@@ -53,6 +54,7 @@ export class Cluster {
   /** Called for each object that changes or goes, and for each event of the log. */
   watchers = new Set<(change: { entry: Entry; gone: boolean }) => void>();
   readers = new Set<(event: DecisionEvent) => void>();
+  #spoiled = new Set<string>();
   #uids = 0;
   #storm: Entry | undefined;
   #leaves: string[] = [];
@@ -220,6 +222,27 @@ export class Cluster {
       this.#remove(entry);
       this.add(entry.node.ref!.kind, entry.node.ref!.namespace, name);
     }
+  }
+
+  /** The objects of this name change, and have failed then. */
+  spoil(name: string): void {
+    for (const entry of this.entries.values()) {
+      if (entry.node.ref!.name !== name) continue;
+      this.#spoiled.add(entry.node.ref!.uid);
+      entry.node.resourceVersion += "0";
+      for (const watch of this.watchers) watch({ entry, gone: false });
+    }
+  }
+
+  /** The status of an object as the back end reads it, and why. */
+  status({ uid, resource, namespace }: { uid: string; resource: string; namespace: string }): [Status, string] {
+    if (namespace === "billing") return ["Unknown", `you lack the right to get ${resource} in namespace ${namespace}`];
+    const node = this.entries.get(uid)?.node;
+    if (!node) return ["NotFound", "the API server has no object of this name"];
+    if (node.state === NodeState.TERMINATING) return ["Terminating", ""];
+    if (this.#spoiled.has(uid)) return ["Failed", "back-off 5m0s restarting failed container"];
+    if (node.ref!.kind === "Deployment") return ["InProgress", "Deployment does not have minimum availability."];
+    return ["Current", ""];
   }
 
   /** The storm ends. */

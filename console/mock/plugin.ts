@@ -43,6 +43,7 @@ async function backend(): Promise<Connect.NextHandleFunction> {
         else if (name === "rights") choose(value);
         else if (name === "fail") cluster.fail(Number(value));
         else if (name === "anew") cluster.anew(value);
+        else if (name === "spoil") cluster.spoil(value);
         else if (name === "calm") cluster.calm();
         else if (name in faults) faults[name as keyof typeof faults] = value === "on";
       }
@@ -63,7 +64,10 @@ async function backend(): Promise<Connect.NextHandleFunction> {
     if (isCall) return services(request, response);
     void read(request).then((body) => {
       if (path === "/console/guards/pause") answer(response, 200, begin(body as never));
-      else local(path, body, response, faults);
+      else if (path === "/console/status") {
+        const [status, message] = cluster.status(body as never);
+        answer(response, 200, { status, message });
+      } else local(path, body, response, faults);
     });
   };
 }

@@ -27,7 +27,7 @@ import { admitting, candidates, parseSearch } from "../src/lib/search.ts";
 import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, ownerGaps, ownersLeft, reasonWords } from "../src/lib/why.ts";
-import { agreement, pattern, shown, stateOf, visible } from "../src/lib/words.ts";
+import { agreement, kstatus, pattern, shown, stateOf, visible } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
 function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
@@ -192,6 +192,11 @@ describe("words", () => {
       ),
     ).toEqual({ word: "blocked(2)", tone: "bad" });
     expect(stateOf(create(NodeSchema, { state: NodeState.LIVE }))).toEqual({ word: "current", tone: "ok" });
+  });
+  test("each word of kstatus has its tone", () => {
+    const words = ["Current", "InProgress", "Failed", "Terminating", "Unknown", "NotFound"] as const;
+    expect(words.map((word) => kstatus(word).tone)).toEqual(["ok", "wait", "bad", "bad", "none", "none"]);
+    expect(kstatus("InProgress").word).toBe("InProgress");
   });
   test("reasons name objects and the number of the others", () => {
     const related = ["a", "b", "c", "d"].map((name) => ({ kind: "Pod", namespace: "shop", name }));

@@ -1,7 +1,9 @@
 // Calls of the back end, and what lets this page make them: on the own machine a token that no other page has, and in a
 // cluster the token of the user.
 
+import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
 import type { Owner } from "./pauses.ts";
+import type { Status } from "./words.ts";
 
 const KEY = "ownergraph-token";
 const USER_KEY = "ownergraph-user-token";
@@ -150,6 +152,13 @@ export interface Happened {
 }
 export const events = ({ namespace, uid }: { namespace: string; uid: string }, signal: AbortSignal) =>
   call<{ events: Happened[]; more: boolean }>("/console/events", { namespace, uid }, signal);
+/** The status of an object by kstatus, and why it is not current. */
+export const status = ({ group, version, resource, namespace, name, uid }: ObjectRef, signal: AbortSignal) =>
+  call<{ status: Status; message: string }>(
+    "/console/status",
+    { group, version, resource, namespace, name, uid },
+    signal,
+  );
 export const mayI = (verb: string, group: string, resource: string, namespace: string, name: string) =>
   call<{ allowed: boolean; reason: string }>("/console/access", { verb, group, resource, namespace, name });
 export const remove = (deletion: Deletion) => call<{ accepted: boolean }>("/console/delete", deletion);

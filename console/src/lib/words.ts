@@ -52,6 +52,18 @@ export function stateOf(node: Node): State {
 /** A state without its number: `blocked(3)` and `blocked(4)` are one. */
 export const stateName = ({ word }: State): string => word.replace(/\(\d+\)/, "");
 
+const STATUSES = {
+  Current: "ok",
+  InProgress: "wait",
+  Failed: "bad",
+  Terminating: "bad",
+  Unknown: "none",
+  NotFound: "none",
+} satisfies Record<string, Tone>;
+/** The words of kstatus. */
+export type Status = keyof typeof STATUSES;
+export const kstatus = (word: Status): State => ({ word, tone: STATUSES[word] });
+
 const STANDINGS: Record<OwnerStanding, State> = {
   [OwnerStanding.UNSPECIFIED]: { word: "unknown", tone: "none" },
   [OwnerStanding.SOLID]: { word: "solid", tone: "ok" },

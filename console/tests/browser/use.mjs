@@ -266,6 +266,52 @@ await check("a deletion needs the name, also from an address by uid", async () =
   assert(version === "v1" && resource === "replicasets" && uid !== "", `${version} ${resource} ${uid}`);
   await page.waitForFunction(() => location.search.includes("page=cascade"));
 });
+const status = (words) => page.locator("main p", { hasText: `status ${words}` });
+await check("a status has its sign and its word, on the page of the object and on its card", async () => {
+  for (const [query, words] of [
+    [WEB, "◐ InProgress Deployment does not have minimum availability."],
+    [BULK, "● Current"],
+    ["kind=ConfigMap&ns=ring&name=a", "▲ Terminating"],
+    ["kind=ConfigMap&ns=shop&name=lost-owner", "○ Unknown"],
+    ["kind=ConfigMap&ns=billing&name=misplaced", "○ Unknown you lack the right to get configmaps in namespace billing"],
+  ]) {
+    await go(`?page=object&${query}&view=tree`);
+    await status(words).waitFor();
+  }
+  const found = await violations(page);
+  assert(found.length === 0, `axe-core: ${found.join("; ")}`);
+  await go(`?page=object&${WEB}&view=tree`);
+  await page.locator("[role=treegrid] [role=row]", { hasText: "api-key" }).click();
+  await page.locator("section[aria-label^='Object '] p", { hasText: "status ● Current" }).waitFor();
+});
+await check("the answer about a status moves nothing", async () => {
+  let answer;
+  const held = new Promise((resolve) => (answer = resolve));
+  await page.route("**/console/status", async (route) => (await held, route.continue()));
+  await go(`?page=object&${WEB}&view=tree`);
+  await status("…").waitFor();
+  const top = async () => (await page.locator("[aria-label=View]").boundingBox()).y;
+  const before = await top();
+  answer();
+  await status("◐ InProgress").waitFor();
+  assert((await top()) === before, `the page moves from ${before} to ${await top()}`);
+  await page.unroute("**/console/status");
+});
+await check("the status of the shown object alone is asked, and asked again when the object changes", async () => {
+  const name = "web-7f9c-zz7wl";
+  const asked = [];
+  await page.route("**/console/status", (route) => (asked.push(route.request().postDataJSON().name), route.continue()));
+  await go(`?page=object&kind=Pod&ns=shop&name=${name}&view=tree`);
+  await page.waitForFunction(() => location.search.includes("uid="));
+  await status("● Current").waitFor();
+  const before = asked.length;
+  for (let time = 0; time < 2; time += 1) await page.waitForRequest("**/ExplainObject");
+  assert(asked.length === before, `${asked.length - before} questions without a change`);
+  await mock(`spoil=${name}`, false);
+  await status("▲ Failed back-off 5m0s restarting failed container").waitFor();
+  assert(asked.length === before + 1 && asked.every((one) => one === name), asked.join());
+  await page.unroute("**/console/status");
+});
 await check("the card of an object has its Events", async () => {
   await go(PAGES["object-graph"]);
   await page.locator("g.box").first().click();
