@@ -413,8 +413,8 @@ pub struct Record {
     #[arg(long, env = "OWNERGRAPH_RECORD", value_name = "DIR")]
     pub record: Option<PathBuf>,
 
-    /// Maximum size of all recordings in the directory, such as 500MiB. A recording ends when it is reached. The oldest
-    /// recordings are deleted at the start, so that a new one gets at least half.
+    /// Maximum size of all recordings in the directory, such as 500MiB. A recording ends at half of it. The oldest
+    /// recordings are deleted at the start, so that a new one has its half. The last one stays.
     #[arg(long, env = "OWNERGRAPH_RECORD_MAX", value_name = "SIZE", default_value = "2GiB", requires = "record")]
     pub record_max: ByteSize,
 

@@ -5,7 +5,7 @@
 //! | What goes wrong | What follows |
 //! |---|---|
 //! | The directory cannot be written at the start | The service does not start |
-//! | The files have their maximum size | The recording ends, and says so in its last entry |
+//! | The files have half of the directory's maximum size | The recording ends, and says so in its last entry |
 //! | The disk is slower than the inputs | The deciding task waits up to [`PATIENCE`] for room; then the recording ends |
 //! | A file cannot be written | The recording ends, without a last entry |
 //!
@@ -140,6 +140,9 @@ impl Recorder {
         let (directory, recording) = (settings.directory.display(), header.recording.clone());
         let writer = Writer::create(&settings.directory, header, limits)
             .map_err(|error| anyhow::anyhow!("--record {directory}: cannot begin a recording: {error}"))?;
+        for (deleted, bytes) in writer.deleted() {
+            tracing::warn!(%directory, deleted, bytes, "deleted an earlier recording: all have at most --record-max");
+        }
         tracing::info!(%directory, recording, "recording the inputs of the leader");
         let (rounds, queue) = sync_channel(ROUNDS_MAX);
         let (waiting, behind) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

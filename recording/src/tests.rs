@@ -216,10 +216,12 @@ fn a_request_of_the_audit_log_has_pseudonyms() {
 #[test]
 fn a_directory_keeps_its_size_and_the_newest_recordings() {
     let directory = tempfile::tempdir().unwrap();
+    // Whether the recording is full, and which ones were deleted for it.
     let record = |recording: &str, max: u64| {
         let header = Header { recording: recording.to_owned(), ..header() };
         let limits = Limits { directory: max, segment: 2_000 };
         let mut writer = Writer::create(directory.path(), header, limits).unwrap();
+        let deleted: Vec<String> = writer.deleted().iter().map(|(recording, _)| recording.clone()).collect();
         let mut is_full = false;
         for round in story(3_000) {
             is_full = writer.round(&round).unwrap();
@@ -229,17 +231,19 @@ fn a_directory_keeps_its_size_and_the_newest_recordings() {
             }
         }
         writer.end(&if is_full { Ended::Full } else { Ended::Stopped }).unwrap();
-        is_full
+        (is_full, deleted.join(" "))
     };
-    assert!(record("1", 20_000), "it fills the directory");
     let size =
         || -> u64 { fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum() };
+    assert_eq!(record("1", 20_000), (true, String::new()));
+    assert!(size() < 12_500, "it ends at half of the directory: {}", size());
+    assert_eq!(record("2", 20_000), (true, String::new()), "the one before it stays");
     assert!(size() < 25_000, "{}", size());
-    assert!(record("2", 20_000));
+    assert_eq!(record("3", 20_000), (true, "1".to_owned()));
     assert!(size() < 25_000, "{}", size());
-    let (_, end) = read(directory.path());
-    assert_eq!(end, End::Ended(Ended::Full), "the first one is gone");
-    assert!(!record("3", 100_000_000), "two recordings are there");
+    assert_eq!(record("4", 100_000_000), (false, String::new()));
     let error = Reader::open(directory.path()).unwrap_err().to_string();
-    assert!(error.contains("has the recordings 2, 3"), "{error}");
+    assert!(error.contains("has the recordings 2, 3, 4"), "{error}");
+    assert_eq!(record("5", 20_000), (true, "2 3 4".to_owned()), "the last one is larger than the directory may be");
+    assert_eq!(read(directory.path()).1, End::Ended(Ended::Full));
 }

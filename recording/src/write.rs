@@ -14,7 +14,8 @@ const LEVEL: i32 = 1;
 /// How large a recording may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// All recordings of the directory together. Older ones are deleted for a new one, which gets at least half.
+    /// All recordings of the directory together. One ends at half of it, so that the one before it can stay: that one
+    /// may show why its process ended.
     pub directory: u64,
     /// One file.
     pub segment: u64,
@@ -28,6 +29,8 @@ pub struct Writer {
     /// Maximum of the bytes of one file, and of all files of this recording.
     segment_max: u64,
     max: u64,
+    /// Earlier recordings that were deleted, with their bytes.
+    deleted: Vec<(String, u64)>,
     file: File,
     /// Bytes of the present file, and of the files before.
     written: u64,
@@ -39,20 +42,21 @@ pub struct Writer {
 
 impl Writer {
     /// Begins a recording in a directory, which is created if it is absent. Deletes the oldest recordings of the
-    /// directory if they leave less than half of the space.
+    /// directory if they leave less than half of the space. The newest one stays if it leaves a quarter.
     ///
     /// # Errors
     /// The directory cannot be read or written, or the recording exists.
     pub fn create(directory: &Path, header: Header, limits: Limits) -> io::Result<Writer> {
         fs::create_dir_all(directory)?;
-        let kept = make_room(directory, limits.directory / 2)?;
+        let (kept, deleted) = make_room(directory, limits.directory)?;
         let header = Header { segment: 0, before: 0, ..header };
         let file = create(directory, &header)?;
         let mut writer = Writer {
             directory: directory.to_owned(),
             header,
             segment_max: limits.segment,
-            max: limits.directory.saturating_sub(kept),
+            max: limits.directory.saturating_sub(kept).min(limits.directory / 2),
+            deleted,
             file,
             written: MAGIC.len() as u64,
             before: 0,
@@ -120,6 +124,11 @@ impl Writer {
         self.before + self.written
     }
 
+    /// The earlier recordings that were deleted for this one, with their bytes.
+    pub fn deleted(&self) -> &[(String, u64)] {
+        &self.deleted
+    }
+
     /// The header is a block of its own, so that a damage of the first rounds leaves it.
     fn begin(&mut self) -> io::Result<()> {
         let header = self.header.clone();
@@ -155,8 +164,10 @@ fn create(directory: &Path, header: &Header) -> io::Result<File> {
     Ok(file)
 }
 
-/// Deletes the oldest recordings until the rest have at most `max` bytes. Returns the bytes of the rest.
-fn make_room(directory: &Path, max: u64) -> io::Result<u64> {
+/// Deletes the oldest recordings until the rest have at most half of `max` bytes. The newest one may have three
+/// quarters, because a full one has a block more than a half. Returns the bytes of the rest, and the deleted recordings
+/// with their bytes.
+fn make_room(directory: &Path, max: u64) -> io::Result<(u64, Vec<(String, u64)>)> {
     let mut recordings: BTreeMap<String, (u64, Vec<PathBuf>)> = BTreeMap::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -167,13 +178,13 @@ fn make_room(directory: &Path, max: u64) -> io::Result<u64> {
         }
     }
     let mut total: u64 = recordings.values().map(|(bytes, _)| bytes).sum();
-    // Their names begin with their time.
-    for (bytes, files) in recordings.into_values() {
-        if total <= max {
-            break;
-        }
+    let mut deleted = Vec::new();
+    while total > if recordings.len() > 1 { max / 2 } else { max - max / 4 } {
+        // Their names begin with their time.
+        let Some((recording, (bytes, files))) = recordings.pop_first() else { break };
         files.iter().try_for_each(fs::remove_file)?;
         total -= bytes;
+        deleted.push((recording, bytes));
     }
-    Ok(total)
+    Ok((total, deleted))
 }

@@ -33,7 +33,7 @@ impl RecordingMetrics {
             bytes: book.put(
                 "ownergraph_recording_bytes",
                 [],
-                ("Bytes of the files of the present recording", "At most `--record-max`."),
+                ("Bytes of the files of the present recording", "At most half of `--record-max`."),
                 Gauge::default(),
             ),
         }
