@@ -30,6 +30,8 @@ pub use audit::{Audit, NotOpened};
 
 /// Maximum duration of a Lease or renewal. A longer one is a typing error.
 const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
+/// A smaller one has no room for the first lists of a cluster. Mostly it is a number without its unit.
+const RECORD_MAX_MIN: ByteSize = ByteSize::mib(16);
 /// More than any API server handles.
 const WRITES_PER_SECOND_MAX: i64 = 1_000_000;
 
@@ -413,9 +415,16 @@ pub struct Record {
     #[arg(long, env = "OWNERGRAPH_RECORD", value_name = "DIR")]
     pub record: Option<PathBuf>,
 
-    /// Maximum size of all recordings in the directory, such as 500MiB. A recording ends at half of it. The oldest
-    /// recordings are deleted at the start, so that a new one has its half. The last one stays.
-    #[arg(long, env = "OWNERGRAPH_RECORD_MAX", value_name = "SIZE", default_value = "2GiB", requires = "record")]
+    /// Maximum size of all recordings in the directory, such as 500MiB; at least 16MiB. A recording ends at half of it.
+    /// The oldest recordings are deleted at the start, so that a new one has its half. The last one stays.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_RECORD_MAX",
+        value_name = "SIZE",
+        default_value = "2GiB",
+        value_parser = record_max,
+        requires = "record"
+    )]
     pub record_max: ByteSize,
 
     /// Whether recordings have the names of objects, namespaces, guards and executors, or pseudonyms instead. With
@@ -441,6 +450,15 @@ impl From<Record> for Option<crate::recorder::Settings> {
             },
         })
     }
+}
+
+fn record_max(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|_| "expected a size such as 500MiB or 2GiB")?;
+    if size < RECORD_MAX_MIN {
+        let said = size.display().iec();
+        return Err(format!("{said} is less than 16 MiB; give a size with its unit, such as 500MiB or 2GiB"));
+    }
+    Ok(size)
 }
 
 /// The address that other replicas give to clients. Empty if other machines cannot reach the address.

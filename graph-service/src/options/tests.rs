@@ -52,6 +52,12 @@ fn bad_flags_are_named() {
         (&["--ignore-resources", "x.io/*"], "--ignore-resources"),
         (&["--grpc-web-origins", "*"], "--grpc-web-origins"),
         (&["--grpc-web-origins", "https://a.example,https://b.example/"], "--grpc-web-origins"),
+        (
+            &["--record", "a", "--record-max", "2"],
+            "'--record-max <SIZE>': 2 B is less than 16 MiB; give a size with its",
+        ),
+        (&["--record", "a", "--record-max", "15MiB"], "15.0 MiB is less than 16 MiB"),
+        (&["--record", "a", "--record-max", "much"], "'--record-max <SIZE>': expected a size such as 500MiB"),
         (&["--audit-log", "a"], "--audit-log needs --mode observe"),
         (&["--audit-webhook", "127.0.0.1:7453"], "--audit-webhook needs --mode observe"),
         (&["--mode", "observe", "--audit-webhook-token-file", "a"], "--audit-webhook"),
