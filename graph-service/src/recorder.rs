@@ -250,7 +250,7 @@ impl Keeper {
         match ended {
             Ok(bytes) => self.bytes.store(bytes, Ordering::Relaxed),
             Err(error) => {
-                tracing::error!(%error, "the recording ends here: a file cannot be written; check the space of --record");
+                tracing::error!("the recording ends here: {}", unwritten(&error));
             }
         }
     }
@@ -284,6 +284,14 @@ impl Keeper {
             self.bytes.store(self.writer.bytes(), Ordering::Relaxed);
             self.metrics.bytes.set(i64::try_from(self.writer.bytes()).unwrap_or(i64::MAX));
         }
+    }
+}
+
+/// Why an error ends a recording, and what helps. One without a number of the system is not about the disk.
+fn unwritten(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => format!("a file cannot be written: {error}; check the space of --record"),
+        None => format!("{error}; report this"),
     }
 }
 

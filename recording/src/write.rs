@@ -144,7 +144,10 @@ impl Writer {
 /// Makes a block of these entries.
 pub(super) fn pack(raw: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
     if raw.len() > BLOCK_MAX {
-        return Err(io::Error::other("a round is larger than a block may be"));
+        return Err(io::Error::other(format!(
+            "a round with {} bytes of inputs is larger than a block may be ({BLOCK_MAX} bytes)",
+            raw.len()
+        )));
     }
     packed.clear();
     packed.resize(HEAD + zstd::zstd_safe::compress_bound(raw.len()), 0);

@@ -67,3 +67,11 @@ async fn a_full_recording_ends_and_says_so() {
     assert_eq!(read(directory.path()).1, End::Ended(Ended::Full));
     assert!(begin(Path::new("/proc/nowhere"), 1).is_err(), "no directory");
 }
+
+#[test]
+fn only_an_error_of_the_system_is_blamed_on_the_disk() {
+    let no_space = unwritten(&io::Error::from_raw_os_error(28));
+    assert!(no_space.ends_with("; check the space of --record"), "{no_space}");
+    let too_large = unwritten(&io::Error::other("a round is too large"));
+    assert_eq!(too_large, "a round is too large; report this");
+}
