@@ -9,7 +9,8 @@
 //! | The disk is slower than the inputs | The deciding task waits up to [`PATIENCE`] for room; then the recording ends |
 //! | A file cannot be written | The recording ends, without a last entry |
 //!
-//! A recording never continues after a gap: what follows could not be replayed. The collector goes on in all cases.
+//! A recording never continues after a gap: what follows could not be replayed. The collector goes on in all cases. The
+//! log, a metric and the bundles of the process say that the recording has ended.
 
 use crate::metrics::recording::RecordingMetrics;
 use engine::leader::{Config, Input};
@@ -19,11 +20,12 @@ use runtime::clock::Clock;
 use runtime::version::VERSION;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
+use tokio::sync::watch;
 
 #[cfg(test)]
 mod tests;
@@ -59,17 +61,31 @@ pub(crate) struct Recorded {
     pub(crate) directory: PathBuf,
     pub(crate) name: String,
     pub(crate) names: Names,
+    written: watch::Receiver<Written>,
+}
+
+/// How far a recording is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
     /// Bytes of all files. They end with a whole block.
-    bytes: Arc<AtomicU64>,
+    pub(crate) bytes: u64,
+    /// The time of the last round in these bytes.
+    pub(crate) last: SystemTime,
+    /// Why no further round follows, as a sentence. `None` while the process goes on to record.
+    pub(crate) ended: Option<String>,
 }
 
 impl Recorded {
-    /// The files in order, each with the bytes of its whole blocks. Blocks the thread.
+    pub(crate) fn written(&self) -> Written {
+        self.written.borrow().clone()
+    }
+
+    /// The files in order, with these bytes in all. Blocks the thread.
     ///
     /// # Errors
     /// A file is missing or cannot be read.
-    pub(crate) fn files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
-        let mut left = self.bytes.load(Ordering::Relaxed);
+    pub(crate) fn files(&self, bytes: u64) -> io::Result<Vec<(PathBuf, u64)>> {
+        let mut left = bytes;
         let mut files = Vec::new();
         for number in 0.. {
             if left == 0 {
@@ -146,15 +162,19 @@ impl Recorder {
         tracing::info!(%directory, recording, "recording the inputs of the leader");
         let (rounds, queue) = sync_channel(ROUNDS_MAX);
         let (waiting, behind) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let recorded = Recorded {
-            directory: settings.directory.clone(),
-            name: recording,
-            names: settings.names,
-            bytes: Arc::new(AtomicU64::new(writer.bytes())),
+        let begun = Written { bytes: writer.bytes(), last: SystemTime::UNIX_EPOCH + since_1970, ended: None };
+        let (written, known) = watch::channel(begun);
+        let recorded =
+            Recorded { directory: settings.directory.clone(), name: recording, names: settings.names, written: known };
+        let keeper = Keeper {
+            writer,
+            pseudonyms,
+            waiting: Arc::clone(&waiting),
+            behind: Arc::clone(&behind),
+            origin: SystemTime::UNIX_EPOCH + origin,
+            written,
+            metrics,
         };
-        let bytes = Arc::clone(&recorded.bytes);
-        let keeper =
-            Keeper { writer, pseudonyms, waiting: Arc::clone(&waiting), behind: Arc::clone(&behind), bytes, metrics };
         let thread = std::thread::Builder::new().name("recording".to_owned()).spawn(move || keeper.run(&queue))?;
         Ok(Recorder { rounds, waiting, behind, thread, recorded, calls: Vec::new(), unfinished: false })
     }
@@ -229,8 +249,9 @@ struct Keeper {
     pseudonyms: Option<Pseudonyms>,
     waiting: Arc<AtomicUsize>,
     behind: Arc<AtomicBool>,
-    /// Bytes of all files, for [`Recorded`].
-    bytes: Arc<AtomicU64>,
+    /// The time at the origin of the clock.
+    origin: SystemTime,
+    written: watch::Sender<Written>,
     metrics: RecordingMetrics,
 }
 
@@ -238,26 +259,36 @@ impl Keeper {
     /// Writes rounds until the deciding task has dropped its side, or the recording is full or cannot be written.
     fn run(mut self, queue: &Receiver<Round>) {
         self.metrics.active.set(1);
-        let ended = self.write(queue);
+        let mut last = self.written.borrow().last;
+        let ended = self.write(queue, &mut last);
         self.metrics.active.set(0);
-        let ended = ended.and_then(|why| {
-            if why == Ended::Full {
-                let bytes = self.writer.bytes();
-                tracing::warn!(bytes, "the recording ends here: it has the size of --record-max");
+        let Keeper { writer, written, metrics, .. } = self;
+        match ended.and_then(|why| Ok((writer.end(&why)?, why))) {
+            Ok((bytes, why)) => {
+                metrics.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+                let ended = match why {
+                    Ended::Stopped => None,
+                    Ended::Full => {
+                        tracing::warn!(bytes, "the recording ends here: it has the size that --record-max allows");
+                        Some("it has the size that --record-max allows")
+                    }
+                    // The deciding task has logged it.
+                    Ended::Behind => Some("the disk of --record is slower than the inputs; use a faster one"),
+                };
+                written.send_replace(Written { bytes, last, ended: ended.map(str::to_owned) });
             }
-            self.writer.end(&why)
-        });
-        match ended {
-            Ok(bytes) => self.bytes.store(bytes, Ordering::Relaxed),
             Err(error) => {
-                tracing::error!("the recording ends here: {}", unwritten(&error));
+                let why = unwritten(&error);
+                tracing::error!("the recording ends here: {why}");
+                written.send_modify(|written| written.ended = Some(why));
             }
         }
     }
 
-    fn write(&mut self, queue: &Receiver<Round>) -> io::Result<Ended> {
+    fn write(&mut self, queue: &Receiver<Round>, last: &mut SystemTime) -> io::Result<Ended> {
         let mut flushed = Instant::now();
         loop {
+            self.tell(*last);
             match next(queue) {
                 Ok(mut round) => {
                     let count = round.calls.len();
@@ -265,6 +296,7 @@ impl Keeper {
                         pseudonyms.round(&mut round);
                     }
                     let is_full = self.writer.round(&round)?;
+                    *last = self.origin + round.at.since_origin();
                     self.waiting.fetch_sub(count, Ordering::Relaxed);
                     self.metrics.calls.inc_by(count as u64);
                     if is_full {
@@ -281,9 +313,20 @@ impl Keeper {
                 self.writer.flush()?;
                 flushed = Instant::now();
             }
-            self.bytes.store(self.writer.bytes(), Ordering::Relaxed);
-            self.metrics.bytes.set(i64::try_from(self.writer.bytes()).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Tells readers of a new block. `last` is the time of the last round, which is in it.
+    fn tell(&self, last: SystemTime) {
+        let bytes = self.writer.bytes();
+        self.metrics.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.written.send_if_modified(|written| {
+            let is_new = written.bytes != bytes;
+            if is_new {
+                *written = Written { bytes, last, ended: None };
+            }
+            is_new
+        });
     }
 }
 

@@ -53,10 +53,9 @@ async fn a_round_without_calls_is_recorded_if_it_takes_what_the_last_one_left() 
     assert_eq!(read(directory.path()), (rounds, End::Ended(Ended::Stopped)));
 }
 
-#[tokio::test]
-async fn a_full_recording_ends_and_says_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut recorder = Some(begin(directory.path(), 1).unwrap());
+/// Goes on with ticks until the thread has ended.
+async fn until_ended(recorder: Recorder) {
+    let mut recorder = Some(recorder);
     for second in 0..1000 {
         let Some(mut running) = recorder.take() else { break };
         running.tick();
@@ -64,8 +63,29 @@ async fn a_full_recording_ends_and_says_so() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     assert!(recorder.is_none(), "the thread has ended");
+}
+
+#[tokio::test]
+async fn a_full_recording_ends_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = begin(directory.path(), 1).unwrap();
+    let recorded = recorder.recorded();
+    assert_eq!(recorded.written().ended, None);
+    until_ended(recorder).await;
     assert_eq!(read(directory.path()).1, End::Ended(Ended::Full));
+    assert_eq!(recorded.written().ended.unwrap(), "it has the size that --record-max allows");
     assert!(begin(Path::new("/proc/nowhere"), 1).is_err(), "no directory");
+}
+
+#[tokio::test]
+async fn a_recording_that_cannot_be_written_ends_and_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = begin(directory.path(), 1 << 30).unwrap();
+    let recorded = recorder.recorded();
+    recorder.input(&Input::TermLost { leader_endpoint: "x".repeat(65 << 20) });
+    until_ended(recorder).await;
+    let ended = recorded.written().ended.unwrap();
+    assert!(ended.contains("is larger than a block may be"), "{ended}");
 }
 
 #[test]

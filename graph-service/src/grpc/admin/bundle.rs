@@ -95,8 +95,9 @@ impl Export {
 
     /// The recording, and the files of it to send.
     async fn recording(&self, of: &Recorded) -> Result<(Option<Recording>, Vec<(PathBuf, u64)>), Status> {
-        let asked = of.clone();
-        let (mut files, problem) = match apart(move || asked.files()).await? {
+        let written = of.written();
+        let (asked, bytes) = (of.clone(), written.bytes);
+        let (mut files, problem) = match apart(move || asked.files(bytes)).await? {
             Ok(files) => (files, String::new()),
             Err(error) => (Vec::new(), error.to_string()),
         };
@@ -107,7 +108,9 @@ impl Export {
         }
         let (name, directory) = (of.name.clone(), of.directory.display().to_string());
         let pseudonyms = of.names == Names::Hashed;
-        Ok((Some(Recording { name, directory, size_bytes, pseudonyms, included, problem }), files))
+        let (ended, last_time) = (written.ended.unwrap_or_default(), Some(written.last.into()));
+        let said = Recording { name, directory, size_bytes, pseudonyms, included, problem, ended, last_time };
+        Ok((Some(said), files))
     }
 }
 

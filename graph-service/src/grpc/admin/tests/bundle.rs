@@ -10,17 +10,22 @@ use runtime::metrics::Book;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 const NO_LIMIT: u64 = u64::MAX;
 
 type Parts = BoxStream<'static, Result<ExportBundleResponse, Status>>;
 
-/// A recording of some rounds in a directory, which has ended or is still written.
-async fn recorder(directory: &Path) -> Recorder {
+fn begin(directory: &Path, max: u64) -> Recorder {
     let mut registry = prometheus_client::registry::Registry::default();
     let metrics = RecordingMetrics::register(&mut Book::new(&mut registry));
-    let settings = Settings { directory: directory.to_owned(), max: 1 << 30, names: Names::Plain };
-    let mut recorder = Recorder::start(&settings, (&config(Mode::Observe), 7), Clock::start(), metrics).unwrap();
+    let settings = Settings { directory: directory.to_owned(), max, names: Names::Plain };
+    Recorder::start(&settings, (&config(Mode::Observe), 7), Clock::start(), metrics).unwrap()
+}
+
+/// A recording of some rounds in a directory, which has ended or is still written.
+async fn recorder(directory: &Path) -> Recorder {
+    let mut recorder = begin(directory, 1 << 30);
     for second in 1..=3 {
         recorder.tick();
         recorder = recorder.round(Time::from_origin(Duration::from_secs(second)), None).await.unwrap();
@@ -71,7 +76,7 @@ async fn a_bundle_has_metrics_configuration_and_the_whole_recording() {
     recorder.stop().await;
     let (header, files) = whole(export(&world, NO_LIMIT).await.unwrap()).await.unwrap();
     let said = header.recording.unwrap();
-    assert!(said.included && !said.pseudonyms && header.version == VERSION);
+    assert!(said.included && !said.pseudonyms && said.ended.is_empty() && header.version == VERSION);
     assert_eq!(said.directory, directory.path().display().to_string());
     assert_eq!(files["configuration.json"], b"{}");
     assert!(files["metrics.txt"].ends_with(b"# EOF\n"));
@@ -79,6 +84,29 @@ async fn a_bundle_has_metrics_configuration_and_the_whole_recording() {
     assert_eq!(recorded.len() as u64, said.size_bytes);
     let mut reader = Reader::of_bytes(recorded.clone()).unwrap();
     assert_eq!((std::iter::from_fn(|| reader.round()).count(), reader.end()), (3, Some(&End::Ended(Ended::Stopped))));
+}
+
+#[tokio::test]
+async fn a_bundle_says_when_and_why_its_recording_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = begin(directory.path(), 1);
+    let world = recording_world(Some(&recorder));
+    let mut recording = Some(recorder);
+    for second in 1..1000 {
+        let Some(mut recorder) = recording.take() else { break };
+        recorder.tick();
+        recording = recorder.round(Time::from_origin(Duration::from_secs(second)), None).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(recording.is_none(), "it is full");
+    let (header, files) = whole(export(&world, NO_LIMIT).await.unwrap()).await.unwrap();
+    let said = header.recording.unwrap();
+    assert!(said.included);
+    assert_eq!(said.ended, "it has the size that --record-max allows");
+    let mut reader = Reader::of_bytes(files.last_key_value().unwrap().1.clone()).unwrap();
+    let last = std::iter::from_fn(|| reader.round()).last().unwrap().at;
+    let origin = SystemTime::UNIX_EPOCH + Duration::from_nanos(reader.header().origin);
+    assert_eq!(said.last_time, Some((origin + last.since_origin()).into()));
 }
 
 #[tokio::test]
