@@ -155,16 +155,28 @@ impl Received {
             let why = "the service records nothing; start it with --record DIR before the next report".to_owned();
             return about.lacks(RECORDING, why);
         };
+        let replica = header.meta.as_ref().map_or("", |meta| meta.replica.as_str());
+        if !recording.ended.is_empty() {
+            let (what, why) = ended(recording, replica);
+            about.lacks(&what, why);
+        }
         if !recording.problem.is_empty() {
             let advice = "check the volume of --record";
             about.lacks(RECORDING, format!("the service cannot read its recording: {}; {advice}", recording.problem));
         } else if !recording.included {
-            let replica = header.meta.as_ref().map_or("", |meta| meta.replica.as_str());
             about.lacks(RECORDING, too_large(recording, replica, self.max_recording));
         } else if self.recorded < recording.size_bytes {
             about.lacks(&format!("the end of {RECORDING}"), why);
         }
     }
+}
+
+/// What a recording lacks that has ended, and why. The report may be about just that.
+fn ended(Recording { ended, last_time, .. }: &Recording, replica: &str) -> (String, String) {
+    let text = last_time.unwrap_or_default().to_string();
+    let last = format!("{}Z", text.get(..19).unwrap_or(&text));
+    let why = format!("the recording ended at {last}: {ended}; restart replica {replica} to begin a new one");
+    (format!("{RECORDING} after {last}"), why)
 }
 
 pub(super) fn too_large(Recording { name, directory, size_bytes, .. }: &Recording, replica: &str, max: u64) -> String {
@@ -207,8 +219,10 @@ fn bar() -> ProgressBar {
 mod tests {
     use super::*;
     use crate::kubectl::bundle::readme::About;
+    use crate::kubectl::bundle::readme::Missing;
     use k8s_openapi::jiff::Timestamp;
     use proto::admin::v1beta1::GetStatusResponse;
+    use proto::r#type::v1beta1::ResponseMeta;
 
     const SEGMENT: &str = "recording/ogr-20261126T090521939Z-00000.trace";
 
@@ -243,5 +257,26 @@ mod tests {
             assert_eq!(files.len(), all.len(), "{name} stands twice in {files:?}");
             assert_eq!(refused, Some(format!("the service sent the file {name:?} twice")));
         }
+    }
+
+    #[test]
+    fn a_recording_that_has_ended_lacks_what_came_later() {
+        let recording = Recording {
+            included: true,
+            ended: "the disk of --record is slower than the inputs".to_owned(),
+            last_time: Some(prost_types::Timestamp { seconds: 59, nanos: 7 }),
+            ..Default::default()
+        };
+        let meta = Some(ResponseMeta { replica: "graph-0".to_owned(), ..Default::default() });
+        let header = Some(Header { meta, recording: Some(recording), ..Default::default() });
+        let received = Received { max_recording: 100, header, file: None, recorded: 0, bar: bar() };
+        let mut archive = Archive::new(Vec::new(), 0);
+        assert!([METRICS, CONFIGURATION].iter().all(|name| archive.add(name, b"1").is_ok()));
+        let mut about = About::new(Timestamp::UNIX_EPOCH, GetStatusResponse::default());
+        received.say_what_is_missing(None, &archive, &mut about);
+        let why = "the recording ended at 1970-01-01T00:00:59Z: the disk of --record is slower than the inputs; \
+                   restart replica graph-0 to begin a new one";
+        let what = "recording/ after 1970-01-01T00:00:59Z".to_owned();
+        assert_eq!(about.missing, [Missing { what, why: why.to_owned() }]);
     }
 }
