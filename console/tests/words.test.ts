@@ -4,6 +4,10 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../src/generated/google/rpc/error_details_pb.ts";
 import {
+  Disagreement_Class,
+  GetParityResponseSchema,
+} from "../src/generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import {
   EdgeSchema,
   ExplainObjectResponseSchema,
   ListCoverageResponse_CollectionSchema,
@@ -27,7 +31,7 @@ import { admitting, candidates, parseSearch } from "../src/lib/search.ts";
 import { csv, tsv } from "../src/lib/table.ts";
 import { parseSpan, span } from "../src/lib/time.ts";
 import { guardOf, nextStep, ownerGaps, ownersLeft, reasonWords } from "../src/lib/why.ts";
-import { agreement, kstatus, pattern, shown, stateOf, visible } from "../src/lib/words.ts";
+import { agreement, kstatus, pattern, shown, stateOf, unexplained, visible } from "../src/lib/words.ts";
 import { yaml } from "../src/lib/yaml.ts";
 
 function serviceError(code: Code, reason: string, metadata: Record<string, string> = {}): ConnectError {
@@ -403,4 +407,20 @@ test("the agreed share is rounded down, and counts where the other collector was
   expect(share(49_998n, 0n, 50_000n)).toEqual([49_998n, "99.99 %"]);
   expect(share(99_996n, 0n, 100_000n)[1]).toBe("99.99 %");
   expect(share(0n, 0n, 0n)).toEqual([0n, "-"]);
+});
+
+test("unknown disagreements beyond those of the collections are of earlier leaders", () => {
+  const of = (all: bigint, ofTerm: bigint[]) =>
+    unexplained(
+      create(GetParityResponseSchema, {
+        classes: [
+          { class: Disagreement_Class.UNKNOWN, oursOnly: all, theirsOnly: 1n },
+          { class: Disagreement_Class.TIMING, oursOnly: 9n },
+        ],
+        collections: ofTerm.map((unknown) => ({ unknown })),
+      }),
+    );
+  expect(of(2n, [1n, 1n])).toEqual([3n, 1n]);
+  expect(of(2n, [])).toEqual([3n, 3n]);
+  expect(of(2n, [5n]), "the numbers of a window are less than those of the term").toEqual([3n, 0n]);
 });

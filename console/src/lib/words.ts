@@ -12,7 +12,12 @@ import {
   PreviewDeletionResponse_Effect as Effect,
   PreviewDeletionResponse_GuardEffect as GuardEffect,
 } from "../generated/ownergraph/graph/v1beta1/graph_service_pb.ts";
-import { Cause, Disagreement_Class, Phase } from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
+import {
+  Cause,
+  Disagreement_Class,
+  type GetParityResponse,
+  Phase,
+} from "../generated/ownergraph/decision/v1beta1/decision_service_pb.ts";
 import { Guard_Kind } from "../generated/ownergraph/admin/v1beta1/admin_service_pb.ts";
 import { ItemKind } from "../generated/ownergraph/work/v1beta1/work_service_pb.ts";
 import type { ObjectRef } from "../generated/ownergraph/type/v1beta1/type_pb.ts";
@@ -151,6 +156,14 @@ export function agreement(of: { agreed: bigint; theirsFirst: bigint; comparable:
   const agreed = of.agreed + of.theirsFirst;
   if (of.comparable === 0n) return [agreed, "-"];
   return [agreed, `${(Number((agreed * 10_000n) / of.comparable) / 100).toFixed(2)} %`];
+}
+/** The unknown disagreements, and those of them that earlier leaders counted, which no list of this leader has. */
+export function unexplained(of: GetParityResponse): [bigint, bigint] {
+  const all = of.classes
+    .filter((one) => one.class === Disagreement_Class.UNKNOWN)
+    .reduce((sum, one) => sum + one.oursOnly + one.theirsOnly, 0n);
+  const ofTerm = of.collections.reduce((sum, one) => sum + one.unknown, 0n);
+  return [all, all > ofTerm ? all - ofTerm : 0n];
 }
 export const disagreement = (of: Disagreement_Class): string => phrase(Disagreement_Class as never, of);
 
