@@ -61,8 +61,11 @@ const WAIT_MIN: Duration = Duration::from_secs(30);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// The wait is this multiple of the delay of 99 % of the agreed decisions.
 const WAIT_FACTOR: u32 = 10;
-/// The least time between two events with the counts. The next leader misses the counts after the last one.
+/// The time between two events with the counts. The next leader misses the counts after the last one.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// The counts are told again after this many other events. The next leader looks for them among the newest 65,536
+/// events and 64 MiB of the decision log.
+pub(crate) const TOLD_AFTER: usize = 16_384;
 /// The longest wait for facts as of a change. Collections without changes report their position once a minute.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 /// The longest wait for the audited request of a change.
@@ -170,6 +173,9 @@ pub(crate) struct Parity {
     before: Duration,
     /// The counts of the last event, and its time.
     told: (Time, Counts),
+    /// Whether the counts have those of earlier leaders, as far as the decision log has them. Counts that lack them
+    /// must not hide them from the next leader.
+    has_earlier: bool,
 }
 
 impl Parity {
@@ -190,6 +196,7 @@ impl Parity {
             last: 0,
             before: Duration::ZERO,
             told: (now, Counts::default()),
+            has_earlier: false,
         }
     }
 
@@ -198,6 +205,7 @@ impl Parity {
         let (since, _) = self.tally.of(now, None);
         self.before = lasted.saturating_sub(now.since(since));
         self.told.1 = self.tally.inherit(earlier);
+        self.has_earlier = true;
     }
 
     /// Whether there are counts that no event has.
@@ -205,13 +213,17 @@ impl Parity {
         self.tally.of(now, None).1 != self.told.1
     }
 
-    /// The counts for an event, if there are new ones and the last event is old enough.
-    pub(crate) fn tell(&mut self, now: Time) -> Option<ParityView> {
-        if now.since(self.told.0) < TOLD_EVERY || !self.has_news(now) {
+    /// The counts for an event. There are new ones, and the last event is old enough or the term is about to end; or
+    /// [`TOLD_AFTER`] of these other events came after the last one.
+    pub(crate) fn tell(&mut self, now: Time, events: usize, is_last: bool) -> Option<ParityView> {
+        let is_crowded = events >= TOLD_AFTER;
+        let is_due = now.since(self.told.0) >= TOLD_EVERY || self.has_earlier && (is_crowded || is_last);
+        if !is_due || !is_crowded && !self.has_news(now) {
             return None;
         }
         let view = self.view(now, None);
         self.told = (now, view.counts.clone());
+        self.has_earlier = true;
         Some(view)
     }
 

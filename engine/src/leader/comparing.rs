@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::parity::{
     AUDITED_WITHIN, Actor, Audited, AuditedVerb, Case, Change, Class, Counts, Deed, Disagreement, Lately, OWNERS_MAX,
-    Open, Outcome, Owner, Parity, SETTLED_WITHIN, YOUNG,
+    Open, Outcome, Owner, Parity, SETTLED_WITHIN, TOLD_AFTER, YOUNG,
 };
 use crate::verdict::{Standing, own_hold, standings};
 use crate::view::{EdgeView, OwnerStanding, Undecided};
@@ -68,6 +68,23 @@ impl Leader {
             self.parity.decided(self.cx.now, uid.clone(), open);
             self.look_again(LOOK_EVERY);
         }
+        self.tell_counts_in_a_crowd();
+    }
+
+    /// Tells the counts if many events came after the last ones. Large cascades have that many between two looks.
+    fn tell_counts_in_a_crowd(&mut self) {
+        if self.cx.events_since_compared >= TOLD_AFTER {
+            self.tell_counts(false);
+        }
+    }
+
+    /// Tells the next leader the counts. `is_last`: the term is about to end.
+    pub(super) fn tell_counts(&mut self, is_last: bool) {
+        if self.cx.compares()
+            && let Some(view) = self.parity.tell(self.cx.now, self.cx.events_since_compared, is_last)
+        {
+            self.cx.event(Event::Compared(Box::new(view)));
+        }
     }
 
     /// The queued decision about this object, as a new one to compare.
@@ -95,6 +112,7 @@ impl Leader {
     pub(super) fn compare_withdrawal(&mut self, uid: &Uid) {
         if self.cx.compares() {
             self.parity.withdrawn(self.cx.now, uid);
+            self.tell_counts_in_a_crowd();
         }
     }
 
@@ -329,9 +347,7 @@ impl Leader {
             self.decision_overdue(&uid, &open);
             reported += 1;
         }
-        if let Some(view) = self.parity.tell(self.cx.now) {
-            self.cx.event(Event::Compared(Box::new(view)));
-        }
+        self.tell_counts(false);
         if self.parity.waits() || self.parity.has_news(self.cx.now) {
             self.look_again(if reported < REPORTED_AT_ONCE { LOOK_EVERY } else { REPORTED_EVERY });
         }

@@ -18,6 +18,8 @@ pub(super) struct Context {
     pub(super) now: Time,
     pub(super) outputs: VecDeque<Output>,
     pub(super) timers: Timers<Timer>,
+    /// The number of events since the last one with the counts of the comparison.
+    pub(super) events_since_compared: usize,
     /// The term of this replica; `None` while this replica does not lead.
     pub(super) term: Option<Term>,
     /// The address of the leading replica, as far as this replica knows.
@@ -33,6 +35,7 @@ impl Context {
             now: Time::ZERO,
             outputs: VecDeque::new(),
             timers: Timers::default(),
+            events_since_compared: 0,
             term: None,
             leader_endpoint: String::new(),
             stopping: false,
@@ -45,6 +48,10 @@ impl Context {
     }
 
     pub(super) fn event(&mut self, event: Event) {
+        self.events_since_compared += 1;
+        if matches!(event, Event::Compared(_)) {
+            self.events_since_compared = 0;
+        }
         self.outputs.push_back(Output::Event(event));
     }
 

@@ -194,8 +194,8 @@ pub enum Input {
 
     /// A request from the API server's audit log. Only mode `observe` uses it.
     Audited(Box<Audited>),
-    /// The counts of earlier leaders in the log, which began to count this long ago. The input arrives once per term if
-    /// the log outlives leaders.
+    /// The counts of earlier leaders in the log, which began to count this long ago; zeros if there are none. The input
+    /// arrives once per term if the log outlives leaders and its end can be read.
     ComparedBefore { counts: Box<Counts>, lasted: Duration },
 
     /// A message on the stream of an executor. The first message must be a hello.

@@ -312,7 +312,7 @@ pub enum Event {
     },
     /// A decision has no counterpart of the other collector, or a change of it has no decision.
     Disagreed(Box<Disagreement>),
-    /// The counts of the comparison with another collector, at most once a minute.
+    /// The counts of the comparison with another collector, for the next leader.
     Compared(Box<ParityView>),
     /// The leader ignored an invalid input.
     Rejected {

@@ -46,6 +46,7 @@ impl Leader {
 
     pub(super) fn stop(&mut self) {
         self.cx.stopping = true;
+        self.tell_counts(true);
         self.send_all_away(GoAwayCause::ShuttingDown);
     }
 

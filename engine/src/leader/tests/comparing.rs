@@ -8,6 +8,7 @@ mod earlier;
 mod flattery;
 mod races;
 mod requests;
+mod telling;
 
 const A_MOMENT: Duration = Duration::from_secs(2);
 
@@ -450,31 +451,6 @@ fn a_change_after_the_end_of_its_comparison_is_not_unknown() {
     bench.deleted("configmaps", "a", 104);
     bench.pass(A_MOMENT);
     assert_eq!(bench.disagreements(), Vec::<String>::new());
-}
-
-#[test]
-fn a_leader_counts_on_from_the_log() {
-    let mut bench = family();
-    bench.deleted("things", "o", 103);
-    bench.deleted("configmaps", "a", 104);
-    let told = |bench: &Bench| bench.events.iter().filter(|event| matches!(event, Event::Compared(_))).count();
-    bench.pass(Duration::from_secs(59));
-    assert_eq!(told(&bench), 0);
-    bench.pass(A_MOMENT);
-    assert_eq!(told(&bench), 1);
-    bench.pass(Duration::from_secs(600));
-    assert_eq!(told(&bench), 1, "nothing new is told");
-
-    let mut next = family();
-    let mut counts = alloc::boxed::Box::new(bench.counts());
-    counts.theirs_first = 7;
-    next.input(Input::ComparedBefore { counts, lasted: Duration::from_secs(1000) });
-    next.deleted("things", "o", 103);
-    next.deleted("configmaps", "a", 104);
-    let view = next.leader.queries().parity(None).unwrap();
-    assert_eq!((view.counts.agreed, view.counts.theirs_first, view.before), (2, 7, Duration::from_secs(1000)));
-    let recent = next.leader.queries().parity(Some(Duration::from_secs(3600))).unwrap();
-    assert_eq!((recent.counts.agreed, recent.before), (1, Duration::ZERO), "a window has only this term");
 }
 
 #[test]
