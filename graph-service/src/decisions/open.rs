@@ -36,8 +36,8 @@ pub(crate) async fn hand_over(
             if !open.is_empty() && control.send(Control::Input(Input::OpenAtTermStart(open))).await.is_err() {
                 return Ok(());
             }
-            let earlier = compared.and_then(|numbers| counts(&numbers, wire(clock).calendar));
-            if let Some((counts, lasted)) = earlier {
+            if let Some(numbers) = compared {
+                let (counts, lasted) = counts(&numbers, wire(clock).calendar).unwrap_or_default();
                 let input = Input::ComparedBefore { counts: Box::new(counts), lasted };
                 if control.send(Control::Input(input)).await.is_err() {
                     return Ok(());
@@ -51,11 +51,10 @@ pub(crate) async fn hand_over(
 }
 
 /// Decisions of earlier terms without a final step, in the order of their last steps, and the last numbers of their
-/// comparison with another collector.
+/// comparison with another collector: zeros if there are none, and `None` if the end of the log is not known.
 async fn left_open(log: &DecisionLog, term: &Term) -> (Vec<Logged>, Option<GetParityResponse>) {
-    log.read_to_the_end().await;
+    let mut compared = log.read_to_the_end().await.then(GetParityResponse::default);
     let Some(extent) = log.extent() else { return (Vec::new(), None) };
-    let mut compared = None;
     let mut open = Open::default();
     let mut at = Position { log_id: extent.log_id, sequence: extent.in_memory.saturating_sub(1) };
     while at.sequence < extent.newest {
@@ -126,7 +125,8 @@ impl Open {
 
 impl DecisionLog {
     /// Waits, for a bounded time, until this replica has read everything that the stream had at the time of the call.
-    async fn read_to_the_end(&self) {
+    /// Returns whether it has.
+    async fn read_to_the_end(&self) -> bool {
         let begun = Instant::now();
         let mut changes = self.changes();
         loop {
@@ -135,11 +135,11 @@ impl DecisionLog {
                 let kept = self.kept();
                 let is_there = kept.end.is_some_and(|(asked, end)| asked >= begun && kept.newest() >= end);
                 if is_there && kept.extent().is_some() {
-                    return;
+                    return true;
                 }
             }
             if timeout_at(begun + READ_WITHIN, changes.changed()).await.is_err() {
-                return;
+                return false;
             }
         }
     }
@@ -268,6 +268,12 @@ mod tests {
         read_to_its_end(&log);
         let (open, numbers) = left_open(&log, &term(2)).await;
         assert_eq!((open.len(), numbers.map(|numbers| numbers.agreed)), (2, Some(5)));
+        let log = mirror(vec![event(1, Phase::Proposed, 1), compared(7, 2)]);
+        let (open, numbers) = left_open(&log, &term(2)).await;
+        assert_eq!((open.len(), numbers), (1, None), "the end of the log is not read, and may have numbers");
+        read_to_its_end(&log);
+        let (_, numbers) = left_open(&log, &term(2)).await;
+        assert_eq!(numbers, Some(GetParityResponse::default()), "there are none");
     }
 
     #[tokio::test(start_paused = true)]
@@ -284,7 +290,10 @@ mod tests {
         read_to_its_end(&log);
         let Some(Control::Input(Input::OpenAtTermStart(open))) = orders.recv().await else { panic!("no order") };
         assert_eq!(open.iter().map(|logged| logged.decision).collect::<Vec<_>>(), [1, 2]);
-        assert!(orders.try_recv().is_err(), "there are no numbers");
+        let Some(Control::Input(Input::ComparedBefore { counts, .. })) = orders.recv().await else {
+            panic!("no earlier leader has counted, which the leader must know")
+        };
+        assert_eq!(*counts, Default::default());
         log.change(|kept| kept.push(Record::Event(compared(5, 2).encode_to_vec().into()), EVENTS_MAX));
         read_to_its_end(&log);
         leadership.send_modify(|leadership| leadership.problem = Some("x".to_owned()));
