@@ -4,6 +4,7 @@ use crate::counted::{counted, grouped};
 use crate::kubectl::decisions::record::{action_word, class_word};
 use crate::kubectl::naming::{listing, shown};
 use crate::kubectl::tree::table::standing;
+use crate::name::command;
 use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::get_parity_response::CollectionCount;
 use proto::decision::v1beta1::{DecisionEvent, GetParityResponse};
@@ -53,6 +54,12 @@ pub(super) fn needs_a_look(numbers: &GetParityResponse) -> bool {
 pub(super) fn disagreed(numbers: &GetParityResponse, wanted: impl Fn(Class) -> bool) -> u64 {
     let counts = numbers.classes.iter().filter(|count| wanted(count.class()));
     counts.map(|count| count.ours_only.saturating_add(count.theirs_only)).fold(0, u64::saturating_add)
+}
+
+/// The unknown disagreements of earlier leaders. The numbers have them, and those by collection and the list do not.
+fn unknown_earlier(numbers: &GetParityResponse) -> u64 {
+    let of_term = numbers.collections.iter().map(|of| of.unknown).fold(0, u64::saturating_add);
+    unknown(numbers).saturating_sub(of_term)
 }
 
 /// Whether nothing has been compared yet.
@@ -140,6 +147,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         (false, _) => "by facts: no audit log".to_owned(),
     };
     let earlier = disagreed(numbers, |class| class == Class::Earlier);
+    let not_listed = unknown_earlier(numbers);
     let open = format!(
         "{} for the other collector, each up to {wait}; {} for facts",
         waits(numbers.open, "decision"),
@@ -155,6 +163,15 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
                 grouped_noun(earlier, "decision")
             ),
             earlier > 0,
+        ),
+        (
+            "not listed",
+            format!(
+                "{} of earlier leaders: {} decisions -A --oldest --verdict disagreed",
+                grouped_noun(not_listed, "unknown disagreement"),
+                command()
+            ),
+            not_listed > 0,
         ),
         ("open", open, true),
         (

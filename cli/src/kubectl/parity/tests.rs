@@ -159,6 +159,23 @@ fn text_of_a_cluster_stays_text() {
 }
 
 #[test]
+fn unknown_disagreements_of_earlier_leaders_are_named_with_the_command_that_lists_them() {
+    let mut report = report("a");
+    report.numbers.classes[0].ours_only = 2;
+    report.disagreements.clear();
+    let hint = "2 unknown disagreements of earlier leaders: ";
+    let table = |report: &Report| table::text(report, table::SHORT, true);
+    let text = table(&report);
+    let (_, command) = text.split_once(hint).expect("a hint");
+    let command = command.lines().next().unwrap();
+    let found = crate::args::command().try_get_matches_from(command.split(' '));
+    assert!(found.is_ok(), "{command}: {found:?}");
+    assert!(html::page(&report).contains(hint));
+    report.numbers.collections[2].unknown = 3;
+    assert!(!table(&report).contains("earlier leaders") && !html::page(&report).contains("earlier leaders"));
+}
+
+#[test]
 fn the_share_is_never_rounded_up_to_all() {
     let share = |agreed, comparable| {
         summary(&GetParityResponse { agreed, comparable, ..Default::default() }).split(',').next().unwrap().to_owned()
