@@ -28,13 +28,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 mod differences;
 mod object;
+#[cfg(test)]
+mod tests;
 
 const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
+/// The only form of all events.
+const EVENT_FORMATS: [Format; 1] = [Format::Ndjson];
 /// The log of a replay, in positions of its events.
 const LOG: &str = "replay";
 
 pub(super) fn run(flags: &flags::Replay) -> Answered {
-    let printer = Printer::of(flags.output.clone(), &FORMATS)?;
+    let formats: &[Format] = if flags.decisions { &EVENT_FORMATS } else { &FORMATS };
+    let printer = Printer::of(flags.output.clone(), formats)?;
     let trace = Trace::open(&flags.trace)?;
     let replay = Replay::open(&trace.path, flags.until)?;
     match (flags.decisions, &flags.why, &flags.against) {
