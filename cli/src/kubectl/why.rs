@@ -12,6 +12,7 @@ use super::tree::table::standing;
 use crate::counted::are;
 use crate::name::{command, command_here};
 use namespace::Condition;
+use proto::decision::v1beta1::DecisionEvent;
 use proto::graph::v1beta1::reason::Code;
 use proto::graph::v1beta1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
 use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
@@ -154,6 +155,18 @@ fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
 /// The answer about an object of a recording, `now` in seconds of the Unix epoch.
 pub(super) fn recorded(answer: &ExplainObjectResponse, now: i64) -> String {
     text(answer, &[], &[], &[], now)
+}
+
+/// Why a decision was made: its reasons, and the owners of its object as they were.
+pub(super) fn decided(event: &DecisionEvent) -> String {
+    let mut text = String::new();
+    event.reasons.iter().for_each(|reason| line(&mut text, "because", &reason_words(reason)));
+    event.owners.iter().for_each(|edge| line(&mut text, "owner", &owner_words(edge)));
+    let more = (event.owner_count as usize).saturating_sub(event.owners.len());
+    if more > 0 {
+        line(&mut text, "owner", &format!("and {more} more"));
+    }
+    text
 }
 
 /// The whole answer. `waiting` has the cascades that wait for approvals. `now` is in seconds of the Unix epoch.

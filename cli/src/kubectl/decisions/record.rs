@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 #[cfg(test)]
 mod tests;
 
-const EVENT: &str = "ownergraph.decision.v1beta1.DecisionEvent";
+pub(in crate::kubectl) const EVENT: &str = "ownergraph.decision.v1beta1.DecisionEvent";
 const GAP: &str = "ownergraph.decision.v1beta1.WatchDecisionsResponse.Gap";
 
 /// One entry of the log.

@@ -6,6 +6,7 @@
 
 use super::{Document, Kind, Problem, Replay, Schema, object, seconds_since_1970, why};
 use crate::counted::counted;
+use crate::kubectl::decisions::record::EVENT;
 use engine::object::Uid;
 use engine::time::Time;
 use proto::convert::Clock;
@@ -23,6 +24,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
+#[cfg(test)]
+mod tests;
+
 /// Maximum number of differences of one side that are printed.
 const LISTED_MAX: usize = 100;
 /// Maximum length of a line of the file.
@@ -39,6 +43,8 @@ struct Decision {
     target: ObjectRef,
     /// Nanoseconds since 1970.
     at: i128,
+    /// The event, of the first decisions that only this version makes.
+    event: Option<Box<DecisionEvent>>,
 }
 
 /// Decisions of one side that the other side has not made so far.
@@ -47,6 +53,8 @@ pub(super) struct Differences {
     there: BTreeMap<Key, Decision>,
     here: BTreeMap<Key, Decision>,
     same: usize,
+    /// The number of decisions with their event.
+    kept: usize,
 }
 
 /// One line of the file, as `--decisions` writes it.
@@ -113,7 +121,7 @@ impl Differences {
                 .map_err(|_| failed(format!("line {number} has no eventTime such as 2026-01-01T12:00:00Z")))?;
             let related = reasons.into_iter().flat_map(|ground| ground.related).map(|owner| owner.uid);
             let action = action(&kind, &propagation_policy);
-            let decision = Decision { action, target: target.into(), at: at.as_nanosecond() };
+            let decision = Decision { action, target: target.into(), at: at.as_nanosecond(), event: None };
             there.insert(decision.key(decision_id, related), decision);
         }
         Ok(Differences { there, ..Differences::default() })
@@ -127,10 +135,16 @@ impl Differences {
         let target = event.target.clone().unwrap_or_default();
         let at = event.event_time.map_or(0, |at| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos));
         let action = action(event.kind().as_str_name(), event.propagation_policy().as_str_name());
-        let decision = Decision { action, target, at };
+        let decision = Decision { action, target, at, event: None };
         let related = event.reasons.iter().flat_map(|reason| &reason.related).map(|owner| owner.uid.clone());
         let key = decision.key(event.decision_id.clone(), related);
-        self.here.entry(key).or_insert(decision);
+        if self.here.contains_key(&key) {
+            return;
+        }
+        let is_kept = self.kept < LISTED_MAX && !self.there.contains_key(&key);
+        self.kept += usize::from(is_kept);
+        let event = is_kept.then(|| Box::new(event.clone()));
+        self.here.insert(key, Decision { event, ..decision });
     }
 
     /// Explains the differences. A second replay says why this version did not decide what the other one has decided.
@@ -150,7 +164,8 @@ impl Differences {
         let is_replayed = |decision: &Decision| until.is_none_or(|until| decision.at <= until);
         let mut only_there: Vec<Decision> = self.there.into_values().filter(is_replayed).collect();
         only_there.sort_by_key(|decision| decision.at);
-        only_here.sort_by_key(|decision| decision.at);
+        // Of decisions of the same time, those with their event come first.
+        only_here.sort_by_key(|decision| (decision.at, decision.event.is_none()));
         let mut told = Vec::new();
         if !only_there.is_empty() {
             let mut replay = again()?;
@@ -190,9 +205,7 @@ impl Explained {
             let _infallible = writeln!(text, "only in {other}: {}", decision.words());
             let why = answer.as_ref().map(|answer| why::recorded(answer, seconds_since_1970(clock.calendar)));
             let why = why.unwrap_or_else(|| "the object is not in the recording at that time\n".to_owned());
-            why.lines().for_each(|line| {
-                let _infallible = writeln!(text, "    {line}");
-            });
+            indented(&mut text, &why);
         }
         let more = self.there - self.told.len();
         if more > 0 {
@@ -200,6 +213,7 @@ impl Explained {
         }
         for decision in self.here.iter().take(LISTED_MAX) {
             let _infallible = writeln!(text, "only here: {}", decision.words());
+            indented(&mut text, &decision.event.as_deref().map(why::decided).unwrap_or_default());
         }
         if let Some(more) = self.here.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             let _infallible = writeln!(text, "only here: {more} more");
@@ -215,13 +229,26 @@ impl Explained {
             value["explanation"] = json!(says);
             there.push(value);
         }
-        let here: Vec<_> = self.here.iter().take(LISTED_MAX).map(Decision::value).collect();
+        let mut here = Vec::new();
+        for decision in self.here.iter().take(LISTED_MAX) {
+            let event = decision.event.as_deref();
+            let event = event.map(|event| schema.message(EVENT, event));
+            let mut value = decision.value();
+            value["event"] = json!(event.transpose()?);
+            here.push(value);
+        }
         let document = Document::new(Kind::Replay).with("same", json!(self.same)).with("onlyThere", json!(there));
         Ok(document
             .with("onlyThereCount", json!(self.there))
             .with("onlyHere", json!(here))
             .with("onlyHereCount", json!(self.here.len())))
     }
+}
+
+fn indented(text: &mut String, lines: &str) {
+    lines.lines().for_each(|line| {
+        let _infallible = writeln!(text, "    {line}");
+    });
 }
 
 impl Decision {
