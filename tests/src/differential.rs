@@ -6,6 +6,7 @@
 //! differ among themselves, our end may be a different one, as long as the rules allow every write of our collector. In
 //! any case, each of our writes must obey the rules, and our end must leave no work undone.
 
+mod audit;
 mod beside;
 mod differences;
 mod end;
@@ -22,6 +23,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use audit::{Audit, Source};
 pub use beside::{Beside, Compared};
 pub use differences::{DIFFERENCES, Difference};
 pub use end::{Change, End, State, Writes};

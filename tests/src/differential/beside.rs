@@ -1,6 +1,7 @@
 //! Our collector in mode observe beside upstream's, on one control plane: users keep both busy, and our collector
 //! compares itself with upstream.
 
+use super::audit::{Audit, Feed};
 use super::execute::{REQUESTS_PER_SECOND, SOON, crd, perform};
 use super::generate;
 use super::user::User;
@@ -10,28 +11,19 @@ use crate::load::{delete, families, namespace, until};
 use crate::process::{Directory, free_port};
 use crate::proxy::{Lie, Proxy};
 use crate::service::{Programs, Service};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use futures::future::try_join_all;
 use http::request::Parts;
 use kube::Client;
-use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::decision::v1beta1::disagreement::Class;
 use proto::decision::v1beta1::{DecisionEvent, GetParityRequest, GetParityResponse, ListDisagreementsRequest};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
-use std::{fmt, fs};
 use tonic::Code;
 
 /// The user of all controllers of kube-controller-manager.
 const UPSTREAM: &str = "system:kube-controller-manager";
-const AUDIT_POLICY: &str = "\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - level: RequestResponse
-    verbs: [delete, deletecollection, patch, update]
-";
 /// Users pause this long between the phases of their programs.
 const BETWEEN_PHASES: Duration = Duration::from_millis(1_500);
 /// The objects of one spike of load.
@@ -48,6 +40,7 @@ pub struct Beside<'a> {
     programs: &'a Programs,
     upstream: Option<UpstreamCollector>,
     ours: Service,
+    feed: Feed,
     flags: Vec<String>,
     grpc: String,
     directory: Directory,
@@ -70,36 +63,33 @@ impl fmt::Debug for Beside<'_> {
 }
 
 impl<'a> Beside<'a> {
-    /// Starts a control plane with both collectors. Ours reads the audit log. `users` have all rights, and `flags` are
+    /// Starts a control plane with both collectors. Ours gets the audit log. `users` have all rights, and `flags` are
     /// further flags of ours.
     pub async fn start(
         binaries: &Binaries,
         programs: &'a Programs,
+        audit: &Audit,
         users: &[&str],
         flags: &[String],
     ) -> anyhow::Result<Beside<'a>> {
         let directory = Directory::create()?;
-        let [policy, log] = ["policy.yaml", "audit.log"].map(|file| directory.path().join(file));
-        fs::write(&policy, AUDIT_POLICY)?;
+        let mut feed = audit.set_up(directory.path())?;
         let all_rights = |name: &&str| Account { name: (*name).to_owned(), groups: vec!["system:masters".to_owned()] };
         let options = Options {
-            apiserver_flags: vec![
-                format!("--audit-policy-file={}", policy.display()),
-                format!("--audit-log-path={}", log.display()),
-            ],
+            apiserver_flags: feed.apiserver.clone(),
             users: [UPSTREAM].iter().chain(users).map(all_rights).collect(),
             ..Options::default()
         };
         let plane = ControlPlane::start_with(binaries, options).await?;
+        feed.call_as_admin(&plane).await?;
         let client = plane.client().await?;
         crd(&client, "widgets", "Widget", "Namespaced").await?;
         crd(&client, "realms", "Realm", "Cluster").await?;
         let grpc = format!("127.0.0.1:{}", free_port()?);
         let upstream = Some(upstream(&plane).await?);
-        let mut all = vec![format!("--audit-log={}", log.display())];
-        all.extend_from_slice(flags);
-        let ours = observer(plane.kubeconfig(), programs, &directory, &grpc, &all, 0).await?;
-        Ok(Beside { plane, client, programs, upstream, ours, flags: all, grpc, directory, proxy: None, started: 1 })
+        let flags = [&feed.ours[..], flags].concat();
+        let ours = observer(plane.kubeconfig(), programs, &directory, &grpc, &feed, &flags, 0).await?;
+        Ok(Beside { plane, client, programs, upstream, ours, feed, flags, grpc, directory, proxy: None, started: 1 })
     }
 
     pub fn client(&self) -> &Client {
@@ -137,7 +127,8 @@ impl<'a> Beside<'a> {
         self.ours.process.kill()?;
         self.ours.process.ended(SOON).await?;
         let kubeconfig = self.proxy.as_ref().map_or(self.plane.kubeconfig(), Proxy::kubeconfig);
-        self.ours = observer(kubeconfig, self.programs, &self.directory, &self.grpc, &self.flags, self.started).await?;
+        let (programs, directory, grpc) = (self.programs, &self.directory, &self.grpc);
+        self.ours = observer(kubeconfig, programs, directory, grpc, &self.feed, &self.flags, self.started).await?;
         self.started += 1;
         Ok(())
     }
@@ -195,8 +186,7 @@ impl<'a> Beside<'a> {
 
     /// The comparison now.
     pub async fn compared(&self) -> anyhow::Result<Compared> {
-        let url = format!("http://{}", self.grpc);
-        let mut decisions = DecisionServiceClient::connect(url).await.context("our collector's gRPC")?;
+        let mut decisions = self.feed.decisions(&self.grpc).await?;
         let numbers = decisions.get_parity(GetParityRequest::default()).await?.into_inner();
         let request = ListDisagreementsRequest { page_size: 1000, ..Default::default() };
         let disagreements = decisions.list_disagreements(request).await?.into_inner().events;
@@ -280,6 +270,7 @@ async fn observer(
     programs: &Programs,
     directory: &Directory,
     grpc: &str,
+    feed: &Feed,
     flags: &[String],
     number: usize,
 ) -> anyhow::Result<Service> {
@@ -288,16 +279,15 @@ async fn observer(
     arguments.extend(flags.iter().map(String::as_str));
     let mut service =
         Service::start(programs, "graph-service", &format!("observer-{number}"), directory.path(), &arguments)?;
-    service.ready().await?;
+    feed.ready(&mut service, directory.path()).await?;
     // The Lease of a killed predecessor has to expire.
-    until("our collector leads", LEADS_WITHIN, || numbers(grpc), Option::is_some).await?;
+    until("our collector leads", LEADS_WITHIN, || numbers(feed, grpc), Option::is_some).await?;
     Ok(service)
 }
 
 /// The numbers of the comparison; `None` while our collector does not lead.
-async fn numbers(grpc: &str) -> anyhow::Result<Option<GetParityResponse>> {
-    let mut decisions =
-        DecisionServiceClient::connect(format!("http://{grpc}")).await.context("our collector's gRPC")?;
+async fn numbers(feed: &Feed, grpc: &str) -> anyhow::Result<Option<GetParityResponse>> {
+    let mut decisions = feed.decisions(grpc).await?;
     match decisions.get_parity(GetParityRequest::default()).await {
         Ok(numbers) => Ok(Some(numbers.into_inner())),
         Err(status) if status.code() == Code::Unavailable => Ok(None),
