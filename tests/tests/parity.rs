@@ -81,7 +81,7 @@ async fn assess(beside: &Beside<'_>) -> anyhow::Result<()> {
     let compared = beside.settled().await?;
     write!(io::stderr(), "{compared}")?;
     ensure!(compared.numbers.comparable > worlds() * COMPARED_EACH, "too little to compare");
-    ensure!(compared.unknown().is_empty(), "no known difference explains {} disagreements", compared.unknown().len());
+    compared.ensure_explained()?;
     // In a short run, a few changes that the collectors saw at different times weigh more than one in a thousand.
     let least = AGREED_LEAST.min(100.0 - 100.0 * TIMING_FEW / compared.numbers.comparable as f64);
     ensure!(compared.agreed() >= least, "{:.3} % agreed, of at least {least:.3} %", compared.agreed());
@@ -140,8 +140,7 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
         let agreed = |compared: &Compared| compared.numbers.agreed + compared.numbers.theirs_first >= 6;
         until("the scenes are played", SOON, compared, agreed).await?;
         let compared = beside.compared().await?;
-        ensure!(compared.unknown().is_empty(), "{compared}");
-        return Ok(());
+        return compared.ensure_explained();
     }
     let unknown = |compared: &Compared| !compared.unknown().is_empty();
     let compared = until("the bug disagrees", Duration::from_secs(60), || beside.compared(), unknown).await?;

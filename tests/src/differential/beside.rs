@@ -184,13 +184,20 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// The comparison now.
+    /// The comparison now, with all disagreements that are kept.
     pub async fn compared(&self) -> anyhow::Result<Compared> {
         let mut decisions = self.feed.decisions(&self.grpc).await?;
         let numbers = decisions.get_parity(GetParityRequest::default()).await?.into_inner();
-        let request = ListDisagreementsRequest { page_size: 1000, ..Default::default() };
-        let disagreements = decisions.list_disagreements(request).await?.into_inner().events;
-        Ok(Compared { numbers, disagreements })
+        let mut request = ListDisagreementsRequest { page_size: 1000, ..Default::default() };
+        let mut disagreements = Vec::new();
+        loop {
+            let page = decisions.list_disagreements(request.clone()).await?.into_inner();
+            disagreements.extend(page.events);
+            if page.next_page_token.is_empty() {
+                return Ok(Compared { numbers, disagreements });
+            }
+            request.page_token = page.next_page_token;
+        }
     }
 
     /// The comparison, once nothing waits for the facts of a change.
@@ -213,6 +220,18 @@ impl Compared {
     pub fn of(&self, class: Class) -> Vec<&DecisionEvent> {
         let of = |event: &&DecisionEvent| event.disagreement.as_ref().is_some_and(|found| found.class() == class);
         self.disagreements.iter().filter(of).collect()
+    }
+
+    /// Fails if nothing explains a disagreement. The numbers also count those that the list has dropped.
+    pub fn ensure_explained(&self) -> anyhow::Result<()> {
+        let unknown = self.numbers.classes.iter().filter(|of| of.class() == Class::Unknown);
+        let counted: u64 = unknown.map(|of| of.ours_only + of.theirs_only).sum();
+        let listed = self.unknown().len();
+        ensure!(
+            counted == 0 && listed == 0,
+            "nothing explains {counted} disagreements, of which the list has {listed}:\n{self}"
+        );
+        Ok(())
     }
 
     /// The share of equal decisions among those that both could make, in percent.

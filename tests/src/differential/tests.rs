@@ -1,9 +1,13 @@
+use super::beside::Compared;
 use super::end::{Change, End, Held, Owner, State, Writes};
 use super::execute::Course;
 use super::generate;
 use super::judge::{Judgement, judge};
 use super::law::breaches;
 use super::world::{Flaw, Kind, Object, Operation, Program, Reference, Slot, Step};
+use proto::decision::v1beta1::GetParityResponse;
+use proto::decision::v1beta1::disagreement::Class;
+use proto::decision::v1beta1::get_parity_response::ClassCount;
 
 /// Returns a program in which ConfigMap 0 owns ConfigMap 1.
 fn family() -> Program {
@@ -358,4 +362,17 @@ fn an_object_that_upstream_puts_off_has_raced() {
     };
     assert_eq!(judged(dependent(true)).raced, [1]);
     assert_eq!(judged(dependent(false)).different, [1], "there was no work to put off");
+}
+
+#[test]
+fn an_unknown_disagreement_counts_although_the_list_has_dropped_it() {
+    let count = |class: Class| ClassCount { class: class.into(), ours_only: 1, theirs_only: 1000 };
+    let explained = |classes: &[Class]| {
+        let classes = classes.iter().copied().map(count).collect();
+        Compared { numbers: GetParityResponse { classes, ..Default::default() }, disagreements: Vec::new() }
+            .ensure_explained()
+            .is_ok()
+    };
+    assert!(explained(&[Class::Timing, Class::OwnChange]));
+    assert!(!explained(&[Class::Unknown, Class::OwnChange]));
 }
