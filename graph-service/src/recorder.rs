@@ -279,7 +279,7 @@ impl Keeper {
             }
             Err(error) => {
                 let why = unwritten(&error);
-                tracing::error!("the recording ends here: {why}");
+                tracing::error!(why, "the recording ends here");
                 written.send_modify(|written| written.ended = Some(why));
             }
         }

@@ -410,7 +410,7 @@ mod tests {
             "* **background cascade, objects/s**",
             "  Only just.",
             "| beside.p99 | 5.00 |",
-            "| rate | 4.00 (3.00–4.00) |",
+            "| rate | 3.50 (3.00–4.00) |",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
