@@ -3,6 +3,8 @@
 
 #[path = "sim/corpus.rs"]
 mod corpus;
+#[path = "sim/story.rs"]
+mod story;
 
 use engine::work::{ActionKind, Outcome};
 use std::io::Write;
