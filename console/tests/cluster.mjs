@@ -90,8 +90,8 @@ const OF_TENANT = Object.fromEntries(
     overview: ["?page=overview", "You may not list executors in all namespaces. Ask for the role ownergraph-operate"],
     "object-timeline": [`?page=object&${orders}&view=timeline`, "The log has no decision about this object"],
     decisions: ["?page=decisions", "doomed-0-"],
-    guards: ["?page=guards", "You may not get status in all namespaces. Ask for the role ownergraph-operate"],
-    parity: ["?page=parity", "You may not get status in all namespaces. Ask for the role ownergraph-operate"],
+    guards: ["?page=guards", "Ask for the role ownergraph-operate, by a ClusterRoleBinding."],
+    parity: ["?page=parity", "Ask for the role ownergraph-operate, by a ClusterRoleBinding."],
   }).map(([of, [query, words]]) => [of, [`${query}&in=shop`, words]]),
 );
 

@@ -451,14 +451,19 @@ await check("a plot is exported", async () => {
     return { width, height, colours: new Set(new Uint32Array(data.buffer)).size };
   }, bytes.toString("base64"));
   assert(width === 1040 && height === 440 && colours > 2, `${width} x ${height} pixels of ${colours} colours`);
-  const [head, ...rows] = (await exported("CSV")).toString().trimEnd().split("\r\n");
-  assert(head === "series,time,per second", head);
-  const values = rows.map((row) => row.split(","));
-  const wrong = values.filter(
-    ([name, at, value]) => name === "" || Number.isNaN(Date.parse(at)) || !(Number(value) >= 0),
-  );
-  assert(wrong.length === 0, `no series, time and value: ${wrong[0]}`);
-  assert(values.length > 10 && values.some(([, , value]) => Number(value) > 0), `${values.length} rows of nothing`);
+  // The curve begins with the page, and the mock deletes something every few seconds.
+  for (let attempt = 1; ; attempt += 1) {
+    const [head, ...rows] = (await exported("CSV")).toString().trimEnd().split("\r\n");
+    assert(head === "series,time,per second", head);
+    const values = rows.map((row) => row.split(","));
+    const wrong = values.filter(
+      ([name, at, value]) => name === "" || Number.isNaN(Date.parse(at)) || !(Number(value) >= 0),
+    );
+    assert(wrong.length === 0, `no series, time and value: ${wrong[0]}`);
+    if (values.length > 1 && values.some(([, , value]) => Number(value) > 0)) break;
+    assert(attempt < 30, `${values.length} rows of nothing`);
+    await page.waitForTimeout(1000);
+  }
   await figure.locator('button:text-is("PromQL")').click();
   assert((await figure.locator("pre").innerText()).includes("ownergraph_objects_removed_total"), "no PromQL");
 });
