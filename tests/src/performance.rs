@@ -73,15 +73,17 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
     Ok(folded(text.trim_end()))
 }
 
-/// Breaks long lines at spaces. An item of a list continues below its text.
-fn folded(text: &str) -> String {
-    let mut folded = String::new();
+/// Breaks long lines of a page at spaces, but no code and no row of a table. An item of a list continues below its text.
+pub fn folded(text: &str) -> String {
+    let (mut folded, mut is_code) = (String::new(), false);
     for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        let is_free = !is_code && !line.starts_with('|');
         let indent = if line.starts_with("* ") || line.starts_with("  ") { "  " } else { "" };
         let mut column = 0;
         for (at, word) in line.split(' ').enumerate() {
             let length = word.chars().count();
-            if at > 0 && column + 1 + length > COLUMNS && !line.starts_with('|') {
+            if at > 0 && column + 1 + length > COLUMNS && is_free {
                 folded.push('\n');
                 folded.push_str(indent);
                 column = indent.len();

@@ -33,10 +33,12 @@ mod wire;
 use anyhow::{Context as _, ensure};
 use std::fs;
 use tests::chart::root;
+use tests::performance::folded;
 
 /// Compares a file of the tree with its sources, or writes the file with `BLESS=1`.
 fn same(file: &str, made: &str) -> anyhow::Result<()> {
     let path = root().join(file);
+    let made = if file.ends_with(".md") { &folded(made) } else { made };
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
         return fs::write(&path, made).with_context(|| format!("writing {file}"));
     }

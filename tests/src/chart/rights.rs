@@ -195,9 +195,10 @@ const INTRODUCTION: &str = "# Rights
 
 <!-- Generated from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test together chart::the_table`. -->
 
-The rights that the chart grants to both services, to callers (every authenticated user) and to the pods of `audit` at the API server, the reason for
-each, and the symptom if one is missing. A test removes each right of a service and checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or a dependent. Its answers
-to a caller are limited by the caller's own rights.
+The rights that the chart grants to both services, to callers (every authenticated user) and to the pods of `audit` at
+the API server, the reason for each, and the symptom if one is missing. A test removes each right of a service and
+checks that a log line or an answer names it. The graph service reads everything, because any object can be an owner or
+a dependent. Its answers to a caller are limited by the caller's own rights.
 ";
 
 impl Rule {
