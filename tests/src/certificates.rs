@@ -2,7 +2,9 @@
 //! Secret.
 
 use anyhow::Context;
+use kube_api::{Access, Cluster, connect};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -87,6 +89,24 @@ impl Mounted {
         let next = self.path.join("..next");
         symlink(&version, &next)?;
         fs::rename(&next, self.path.join(DATA)).with_context(|| format!("changing {}", self.path.display()))
+    }
+
+    /// Connects to a server at this address, with the certificate of the Secret or without one.
+    pub async fn connect(&self, address: &str, shows_certificate: bool) -> anyhow::Result<Cluster> {
+        let user = match shows_certificate {
+            true => json!({ "client-certificate": self.file("tls.crt"), "client-key": self.file("tls.key") }),
+            false => json!({}),
+        };
+        let cluster = json!({ "server": format!("https://{address}"), "certificate-authority": self.file("ca.crt") });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "admin",
+            "clusters": [{ "name": "admin", "cluster": cluster }],
+            "users": [{ "name": "admin", "user": user }],
+            "contexts": [{ "name": "admin", "context": { "cluster": "admin", "user": "admin" } }],
+        });
+        let file = tempfile::NamedTempFile::new()?;
+        fs::write(file.path(), kubeconfig.to_string())?;
+        Ok(connect(&Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() }).await?)
     }
 
     /// Returns the path of one file.

@@ -2,7 +2,7 @@
 
 use crate::certificates::{Authority, Mounted};
 use crate::chart::root;
-use crate::controlplane::{ControlPlane, client};
+use crate::controlplane::ControlPlane;
 use crate::load::until;
 use crate::process::free_port;
 use crate::service::Service;
@@ -11,7 +11,6 @@ use executor_service::{Channel, dial};
 use http::Request;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use runtime::tls::{Caller, CallerFlags};
-use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -107,7 +106,7 @@ impl Audit {
 /// The block of YAML on the page with this text.
 fn on_the_page(text: &str) -> anyhow::Result<String> {
     let page = fs::read_to_string(root().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
-    let mut blocks = page.split("```yaml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let mut blocks = page.split("```").filter_map(|block| block.strip_prefix("yaml\n"));
     let block = blocks.find(|block| block.contains(text));
     block.map(str::to_owned).with_context(|| format!("{PAGE} has no block of YAML with {text:?}"))
 }
@@ -133,20 +132,9 @@ impl Feed {
     }
 
     /// Waits until ours is ready.
-    pub(super) async fn ready(&self, service: &mut Service, directory: &Path) -> anyhow::Result<()> {
+    pub(super) async fn ready(&self, service: &mut Service) -> anyhow::Result<()> {
         let Some(tls) = &self.tls else { return service.ready().await };
-        let cluster = json!({
-            "server": format!("https://{}", service.admin()), "certificate-authority": tls.file("ca.crt")
-        });
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "admin",
-            "clusters": [{ "name": "admin", "cluster": cluster }],
-            "users": [{ "name": "admin", "user": {} }],
-            "contexts": [{ "name": "admin", "context": { "cluster": "admin", "user": "admin" } }],
-        });
-        let file = directory.join("admin.kubeconfig");
-        fs::write(&file, kubeconfig.to_string())?;
-        let admin = client(&file).await?;
+        let admin = tls.connect(service.admin(), false).await?.client;
         let ask = || async { Ok(admin.request_text(Request::get("/readyz").body(Vec::new())?).await.is_ok()) };
         let ready = until("our collector is ready", READY_WITHIN, ask, |ready| *ready).await;
         ready.map(drop).with_context(|| service.process.log_tail())

@@ -298,7 +298,7 @@ async fn observer(
     arguments.extend(flags.iter().map(String::as_str));
     let mut service =
         Service::start(programs, "graph-service", &format!("observer-{number}"), directory.path(), &arguments)?;
-    feed.ready(&mut service, directory.path()).await?;
+    feed.ready(&mut service).await?;
     // The Lease of a killed predecessor has to expire.
     until("our collector leads", LEADS_WITHIN, || numbers(feed, grpc), Option::is_some).await?;
     Ok(service)

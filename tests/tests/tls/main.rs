@@ -10,9 +10,8 @@ mod token;
 
 use anyhow::{Context, ensure};
 use http::Request;
-use kube_api::{Access, call, connect};
+use kube_api::call;
 use runtime::tls::{Caller, CallerFlags};
-use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 use tests::certificates::Mounted;
@@ -58,25 +57,11 @@ impl Secured {
 
     /// Returns status and body of a GET at the admin server, with the certificate of a Secret or without one.
     async fn get(&self, path: &str, mounted: &Mounted, shows_certificate: bool) -> anyhow::Result<(u16, String)> {
-        let user = match shows_certificate {
-            true => json!({ "client-certificate": mounted.file("tls.crt"), "client-key": mounted.file("tls.key") }),
-            false => json!({}),
-        };
-        let server = format!("https://{}", self.admin);
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "admin",
-            "clusters": [{ "name": "admin", "cluster": { "server": server, "certificate-authority": mounted.file("ca.crt") } }],
-            "users": [{ "name": "admin", "user": user }],
-            "contexts": [{ "name": "admin", "context": { "cluster": "admin", "user": "admin" } }],
-        });
-        let file = tempfile::NamedTempFile::new()?;
-        std::fs::write(file.path(), kubeconfig.to_string())?;
-        let access = Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() };
-        let cluster = connect(&access).await?;
+        let cluster = mounted.connect(&self.admin, shows_certificate).await?;
         let request = Request::get(path).body(Vec::new())?;
         let answer = call(&cluster.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN)
             .await
-            .with_context(|| format!("GET {server}{path}; {}", self.process.log_tail()))?;
+            .with_context(|| format!("GET https://{}{path}; {}", self.admin, self.process.log_tail()))?;
         Ok((answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned()))
     }
 
