@@ -29,9 +29,9 @@ const BETWEEN_PHASES: Duration = Duration::from_millis(1_500);
 /// The objects of one spike of load.
 const SPIKE: usize = 400;
 const LEADS_WITHIN: Duration = Duration::from_secs(60);
-/// Everything is compared this long after the last write. Collections without changes report their position once a
-/// minute.
-const COMPARED_WITHIN: Duration = Duration::from_secs(240);
+/// Everything is compared this long after the last write: our collector waits for a change at most 600 s, the longer
+/// the slower upstream is, and collections without changes report their position once a minute.
+const COMPARED_WITHIN: Duration = Duration::from_secs(720);
 
 /// Both collectors, on one control plane.
 pub struct Beside<'a> {
