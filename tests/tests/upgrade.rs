@@ -230,9 +230,9 @@ async fn releases_replace_each_other_during_cascades_and_nothing_is_lost_or_wron
     world.ensure_spoken(new, "all are of the new release").await?;
     // The downgrade replaces replicas in the order in which executors of the new release meet a leader of the old one.
     let leads = held(&world.client).await?.holder.context("one of ours leads")?;
-    for graph in [leads, 1 - leads] {
-        world.replace(Replica::Graph(graph), Release::This).await?;
-    }
+    world.replace(Replica::Graph(leads), Release::This).await?;
+    world.ensure_spoken(new, "all but a standby are of the new release").await?;
+    world.replace(Replica::Graph(1 - leads), Release::This).await?;
     world.ensure_spoken(old, "old leader, new executors").await?;
     for executor in executors {
         world.replace(executor, Release::This).await?;

@@ -51,6 +51,9 @@ impl Endings {
                 // There was no stream: the executor connected to the port of a process that ended before it accepted
                 // the connection.
                 () if why.ends_with("connection reset") => *self.refusals.entry("no connection").or_default() += 1,
+                // The leader of a busy machine answers later than the executor waits. `ensure_spoken` waits for the
+                // attempt that gets an answer.
+                () if why.contains("no welcome within") => *self.refusals.entry("no answer").or_default() += 1,
                 () => self.wrong.push(format!("{process}: no session: {why}")),
             },
             "executor stopped after all leases ended" => *self.sessions.entry("drained").or_default() += 1,
