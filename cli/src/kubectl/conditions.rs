@@ -3,6 +3,7 @@
 
 use super::columns::now;
 use super::session::Session;
+use engine::object::GroupResource;
 use futures::{StreamExt as _, stream};
 use http::{Request, StatusCode};
 use kube_api::call;
@@ -81,8 +82,8 @@ async fn read_place(session: &Session, place: &Place, objects: &[(String, String
             conditions.insert(uid.to_owned(), condition(group, resource, object, now()));
         }
     };
-    let dot = if group.is_empty() { "" } else { "." };
-    let unread = |why: String| format!("the state of {resource}{dot}{group} in {namespace:?} cannot be read: {why}");
+    let of = GroupResource { group: group.as_str().into(), resource: resource.as_str().into() };
+    let unread = |why: String| format!("the state of {of} in {namespace:?} cannot be read: {why}");
     if objects.len() <= SINGLE_MAX {
         for (_, name) in objects {
             match get(session, &format!("{path}/{name}")).await {

@@ -3,7 +3,7 @@
 
 use super::backend::Backend;
 use super::events::{self, About};
-use super::status::{self, Wanted};
+use super::status::{self, Coordinates};
 use crate::failure::{Failure, sentence};
 use crate::kubectl::delete;
 use crate::kubectl::ending::Problem;
@@ -140,7 +140,7 @@ async fn events(backend: &Backend, about: &About) -> Done {
     Ok(events::about(&backend.session, about).await?)
 }
 
-async fn status(backend: &Backend, wanted: &Wanted) -> Done {
+async fn status(backend: &Backend, wanted: &Coordinates) -> Done {
     let Some(path) = wanted.path() else {
         let sentence = "the group, version, resource, namespace, name and uid are not those of an object";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, sentence));
@@ -150,13 +150,8 @@ async fn status(backend: &Backend, wanted: &Wanted) -> Done {
 
 #[derive(Deserialize)]
 struct Deletion {
-    group: String,
-    version: String,
-    resource: String,
-    /// Empty for cluster scope.
-    namespace: String,
-    name: String,
-    uid: String,
+    #[serde(flatten)]
+    object: Coordinates,
     policy: Cascade,
     digest: String,
 }
@@ -165,7 +160,8 @@ struct Deletion {
 async fn delete(backend: &Backend, wanted: Deletion) -> Done {
     let mut service = writable(backend).await?;
     let session = &backend.session;
-    let Deletion { group, version, resource, namespace, name, uid, policy, digest } = wanted;
+    let Deletion { object, policy, digest } = wanted;
+    let Coordinates { group, version, resource, namespace, name, uid } = object;
     let catalogue = Catalogue::ask(session).await?;
     let is_it = |(of, at, called): (&str, &str, &str)| (of, at, called) == (&*group, &*version, &*resource);
     let served = catalogue.0.into_iter().find(|served| is_it((&served.group, &served.version, &served.resource)));

@@ -6,7 +6,7 @@ use crate::kubectl::naming::refusal;
 use crate::kubectl::reviews;
 use crate::kubectl::session::Session;
 use anyhow::Context as _;
-use engine::object::clip;
+use engine::object::{GroupResource, clip};
 use http::{Method, StatusCode};
 use kube_api::path::object_path;
 use kube_api::{NotFound, classify_not_found, media, request};
@@ -17,22 +17,23 @@ const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// Maximum number of bytes of a message that the card shows.
 const MESSAGE_MAX_BYTES: usize = 512;
 
+/// An object as the page names it.
 #[derive(Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct Coordinates {
     /// Empty for the core group.
-    group: String,
-    version: String,
-    resource: String,
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) resource: String,
     /// Empty for cluster scope.
-    namespace: String,
-    name: String,
-    uid: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
 }
 
-impl Wanted {
-    /// `None` if these are not the coordinates of an object.
+impl Coordinates {
+    /// `None` if no object can have these.
     pub(super) fn path(&self) -> Option<String> {
-        let Wanted { group, version, resource, namespace, name, uid } = self;
+        let Coordinates { group, version, resource, namespace, name, uid } = self;
         object_path(group, version, resource, namespace, name).filter(|_| !uid.is_empty())
     }
 }
@@ -41,8 +42,8 @@ impl Wanted {
 ///
 /// # Errors
 /// The API server does not answer, or refuses for another reason.
-pub(super) async fn of(session: &Session, wanted: &Wanted, path: &str) -> Result<Value, Problem> {
-    let Wanted { group, resource, namespace, name, uid, .. } = wanted;
+pub(super) async fn of(session: &Session, wanted: &Coordinates, path: &str) -> Result<Value, Problem> {
+    let Coordinates { group, resource, namespace, name, uid, .. } = wanted;
     let told = |status: &str, message: &str| {
         let shown = clip(message, MESSAGE_MAX_BYTES);
         let cut = if shown.len() < message.len() { "…" } else { "" };
@@ -59,9 +60,9 @@ pub(super) async fn of(session: &Session, wanted: &Wanted, path: &str) -> Result
     match answer.status {
         StatusCode::OK => {}
         StatusCode::FORBIDDEN => {
-            let dot = if group.is_empty() { "" } else { "." };
+            let of = GroupResource { group: group.as_str().into(), resource: resource.as_str().into() };
             let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
-            return told("Unknown", &format!("you lack the right to get {resource}{dot}{group}{place}"));
+            return told("Unknown", &format!("you lack the right to get {of}{place}"));
         }
         _ if classify_not_found(&answer, group, resource, name) == Some(NotFound::ThisObject) => {
             return told("NotFound", "the API server has no object of this name");
