@@ -6,6 +6,7 @@
 
 mod access;
 mod audited;
+mod compared;
 mod large;
 mod older;
 mod world;
