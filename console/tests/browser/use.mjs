@@ -45,6 +45,22 @@ await check("the keys of views, help and search work", async () => {
   await page.waitForFunction(() => location.search.includes("web-7f9c-2xk8q"));
   await page.waitForFunction(() => document.querySelector("[role=search] a") === null);
 });
+await check("a frame that comes late leaves the focus where the reader has moved it", async () => {
+  await go("?page=stuck");
+  await page.evaluate(() => {
+    window.late = [];
+    window.requestAnimationFrame = (run) => window.late.push(run);
+  });
+  const focused = () => page.evaluate(() => document.activeElement.outerHTML);
+  await page.focus("nav a:text-is('Decisions')");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.activeElement?.id === "title", undefined, { polling: 20 });
+  await page.keyboard.press("Tab");
+  const chosen = await focused();
+  const frames = await page.evaluate(() => window.late.splice(0).map((run) => run(performance.now())).length);
+  assert(frames > 0, "no frame was asked for");
+  assert((await focused()) === chosen, `the focus is on ${await focused()}, and not on ${chosen}`);
+});
 await check("a search takes any kind of the cluster, and looks into each namespace of the scope", async () => {
   const search = async (typed, query) => {
     await go(query);
