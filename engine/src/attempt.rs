@@ -15,7 +15,9 @@
 //! preconditions. After a 409 the target is read, and the DELETE is sent again at the new version if the facts of the
 //! decision are unchanged, at most three times. A patch of references is a strategic merge patch if the kind supports
 //! it and the uid is enough. Otherwise it is a merge patch or a JSON Patch at the version that was read. A finalizer is
-//! removed at the version of the decision, without a read.
+//! removed at the version of the decision, without a read, and after a lost race at the version that was read. The
+//! finalizer `orphan` is removed at the version of the decision only: a later deletion of the same owner also orphans the
+//! dependents that came between.
 //!
 //! # When a write may be sent
 //!

@@ -26,7 +26,7 @@ const DEAF: [u64; 3] = [28, 661, 845];
 /// without list from the only two reads. Four other worlds accused the collector falsely: of a DELETE that crossed a
 /// restore, of the deletion of an object that was created after a read showed the end of its orphaning owner, of a
 /// guard that a stopped leader called effective, and of a question that ended with the term before its answer arrived.
-const FAILED: [u64; 16] = [
+const FAILED: [u64; 17] = [
     707_912,
     2_018_405,
     5_003_705,
@@ -35,6 +35,7 @@ const FAILED: [u64; 16] = [
     60_021_604,
     60_057_194,
     60_062_756,
+    70_003_909,
     2_000_015_376,
     2_000_020_365,
     2_000_081_907,

@@ -5,7 +5,7 @@ use super::{
     Answer, Attempt, CONFLICT_RETRIES_MAX, Ending, Entry, FailureKind, Live, MERGE_ONLY_MAX, Patch, Reference, Request,
     Seen, State, seen,
 };
-use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::object::{GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::work::{Action, Outcome, Preconditions, PropagationPolicy};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 const NOT_AS_DECIDED: &str = "the facts of the decision have changed";
+const CHANGED: &str = "the object has changed since the decision";
 const TOO_FAST: &str = "the object changes faster than it can be patched";
 
 /// The next step of an attempt.
@@ -342,6 +343,11 @@ impl<W: Clone> Attempt<W> {
         }
         if self.preconditions().must_be_terminating && !live.sighting.facts.terminating {
             return ended(Outcome::Conflict, "the object is not being deleted", live);
+        }
+        // A user may have deleted the owner again since the decision. The orphaning then covers the dependents that
+        // came between, and they still have their references.
+        if finalizer == ORPHAN_FINALIZER && live.sighting.resource_version != self.preconditions().resource_version {
+            return ended(Outcome::Conflict, CHANGED, live);
         }
         let rest = live.sighting.facts.finalizers.iter().filter(|name: &&Name| ***name != *finalizer);
         let list = rest.map(|name| name.to_string()).collect();

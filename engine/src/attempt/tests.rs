@@ -187,11 +187,12 @@ fn each_action_asks_for_what_its_answers_call_for() {
     let owner = || vec![Uid::parse("o").unwrap()];
     let remove = |entries| Action::RemoveOwnerReferences { owner_uids: owner(), entries };
     let unblock = || Action::UnblockOwnerReferences { entries: vec![entry("o", Some(true))] };
-    let finalizer = || Action::RemoveFinalizer { finalizer: Name::from("orphan") };
+    let finalizer = || Action::RemoveFinalizer { finalizer: Name::from("foregroundDeletion") };
+    let orphan = || Action::RemoveFinalizer { finalizer: Name::from("orphan") };
     let first = |action| WorkLease { previous_attempt_ambiguous: true, ..lease(1, action) };
     let empty = || reply(200, Some(live("c1", "6", Facts::default())));
     let finalized = |version| {
-        let finalizers = ["a", "orphan", "b"].map(Name::from);
+        let finalizers = ["a", "foregroundDeletion", "orphan"].map(Name::from);
         reply(200, Some(live("c1", version, Facts { finalizers: Box::new(finalizers), ..Facts::default() })))
     };
     let delete = || Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: vec![] };
@@ -245,42 +246,67 @@ fn each_action_asks_for_what_its_answers_call_for() {
         (
             lease(1, finalizer()),
             vec![reply(415, None), finalized("6"), ok()],
-            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
+            &["drop foregroundDeletion at 5", "get c1", "finalizers [\"a\", \"orphan\"] at 6"],
             Outcome::Done,
         ),
-        (lease(1, finalizer()), vec![shows("c1", "6")], &["drop orphan at 5"], Outcome::Done),
+        (lease(1, finalizer()), vec![shows("c1", "6")], &["drop foregroundDeletion at 5"], Outcome::Done),
         (
             lease(1, finalizer()),
             vec![reply(409, None), finalized("6"), ok()],
-            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
+            &["drop foregroundDeletion at 5", "get c1", "finalizers [\"a\", \"orphan\"] at 6"],
             Outcome::Done,
         ),
         (
             lease(1, finalizer()),
             vec![reply(409, None), finalized("5")],
-            &["drop orphan at 5", "get c1"],
+            &["drop foregroundDeletion at 5", "get c1"],
             Outcome::AdmissionFailed,
         ),
         (
             lease(1, finalizer()),
             vec![reply(409, None), shows("c1", "6")],
-            &["drop orphan at 5", "get c1"],
+            &["drop foregroundDeletion at 5", "get c1"],
             Outcome::Unchanged,
         ),
         (
             lease(1, finalizer()),
             vec![finalized("6"), finalized("6"), ok()],
-            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
+            &["drop foregroundDeletion at 5", "get c1", "finalizers [\"a\", \"orphan\"] at 6"],
             Outcome::Done,
         ),
         (
             lease(1, finalizer()),
             vec![reply(422, None), finalized("5"), reply(422, None), finalized("7")],
-            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 5", "get c1"],
+            &["drop foregroundDeletion at 5", "get c1", "finalizers [\"a\", \"orphan\"] at 5", "get c1"],
             Outcome::Invalid,
         ),
-        (first(finalizer()), vec![finalized("6"), ok()], &["get c1", "finalizers [\"a\", \"b\"] at 6"], Outcome::Done),
+        (
+            first(finalizer()),
+            vec![finalized("6"), ok()],
+            &["get c1", "finalizers [\"a\", \"orphan\"] at 6"],
+            Outcome::Done,
+        ),
         (first(finalizer()), vec![shows("c1", "6")], &["get c1"], Outcome::Unchanged),
+        (
+            lease(1, orphan()),
+            vec![reply(415, None), finalized("5"), ok()],
+            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"foregroundDeletion\"] at 5"],
+            Outcome::Done,
+        ),
+        (
+            lease(1, orphan()),
+            vec![reply(415, None), finalized("6")],
+            &["drop orphan at 5", "get c1"],
+            Outcome::Conflict,
+        ),
+        (
+            lease(1, orphan()),
+            vec![reply(409, None), finalized("6")],
+            &["drop orphan at 5", "get c1"],
+            Outcome::Conflict,
+        ),
+        (first(orphan()), vec![finalized("6")], &["get c1"], Outcome::Conflict),
+        (first(orphan()), vec![shows("c1", "6")], &["get c1"], Outcome::Unchanged),
         (lease(1, delete()), vec![failure(FailureKind::NoCredentials)], &["delete c1 at 5"], Outcome::Unauthenticated),
     ];
     for (lease, answers, expected, outcome) in cases {

@@ -205,7 +205,7 @@ fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
 /// Judges the removal of a finalizer.
 ///
 /// A user may delete the owner in another way and then in this way again. Each deletion is a new mark. The collector
-/// may still act on a decision about the first mark.
+/// may still act on a decision about the first mark, except where dependents would lose their owner by it.
 pub(super) fn finalizer(
     truth: &Truth,
     before: &Life,
@@ -220,7 +220,7 @@ pub(super) fn finalizer(
     let decided_before =
         |mark: u64| decided_at.is_some_and(|decided| decided.is_before(&ResourceVersion::parse(&mark.to_string())));
     let marks = [before.waiting_since, before.orphaning.map(|orphaning| orphaning.since)];
-    if marks.into_iter().flatten().any(decided_before) {
+    if finalizer != ORPHAN_FINALIZER && marks.into_iter().flatten().any(decided_before) {
         return Ok(());
     }
     for (dependent, reference) in truth.dependents(before) {
