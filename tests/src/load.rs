@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 /// The number of requests in flight.
 const IN_FLIGHT: usize = 24;
@@ -173,6 +173,31 @@ async fn until_every<T: Debug, F: Future<Output = anyhow::Result<T>>>(
         shown.truncate(shown.floor_char_boundary(2000));
         ensure!(Instant::now() < deadline, "not in {within:?}: {what}; last: {shown}");
     }
+}
+
+/// Returns the longest time without a change of the number of objects, until this many are left. Unlike the time of the
+/// whole, this time does not depend on the speed of the machine.
+pub async fn longest_stall(
+    client: &Client,
+    collection: &str,
+    wanted: usize,
+    within: Duration,
+) -> anyhow::Result<Duration> {
+    let (mut before, mut since, mut longest) = (usize::MAX, Instant::now(), Duration::ZERO);
+    let begun = Instant::now();
+    let mut looks = interval(ASK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while before > wanted {
+        ensure!(begun.elapsed() < within, "{before} objects are left after {within:?}, and {wanted} should be");
+        looks.tick().await;
+        let left = count(client, collection).await?;
+        // A slow answer counts too.
+        longest = longest.max(since.elapsed());
+        if left != before {
+            (before, since) = (left, Instant::now());
+        }
+    }
+    Ok(longest)
 }
 
 /// Waits until at most this many objects of a collection are left, for benchmarks. The next count follows after a third

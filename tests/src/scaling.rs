@@ -1,7 +1,7 @@
 //! Measures one executor, then eight, then one again, in a cascade on an API server with slow writes.
 
 use crate::controlplane::{Binaries, ControlPlane};
-use crate::load::{self, configmaps, count, delete, families, until};
+use crate::load::{self, configmaps, count, delete, families, longest_stall, until};
 use crate::proxy::Proxy;
 use crate::replicas::Replicas;
 use crate::service::Programs;
@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use kube::Client;
 use std::fmt;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::Instant;
 
 const EXECUTORS: usize = 8;
 const CONCURRENCY: &str = "4";
@@ -91,7 +91,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     };
     let rest = async {
         let left = count(&client, &maps).await?;
-        let stall = longest_stall(&client, &maps).await?;
+        let stall = longest_stall(&client, &maps, 0, CASCADE_WITHIN).await?;
         anyhow::Ok((left as f64 / begun.elapsed().as_secs_f64(), stall))
     };
     let (gone_after, (alone_again, longest_stall)) = tokio::try_join!(ends, rest)?;
@@ -115,24 +115,6 @@ async fn rate(client: &Client, maps: &str, from: usize, to: usize) -> anyhow::Re
     let to = until("it goes on", CASCADE_WITHIN, || count(client, maps), |left| *left <= to).await?;
     let done = from.checked_sub(to).context("nothing comes back")?;
     Ok(done as f64 / begun.elapsed().as_secs_f64())
-}
-
-/// Returns the longest time without a change of the number of objects, until no object is left.
-async fn longest_stall(client: &Client, maps: &str) -> anyhow::Result<Duration> {
-    let (mut before, mut since, mut longest) = (usize::MAX, Instant::now(), Duration::ZERO);
-    let begun = Instant::now();
-    let mut looks = interval(Duration::from_millis(20));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while before > 0 {
-        ensure!(begun.elapsed() < CASCADE_WITHIN, "{before} objects are left after {CASCADE_WITHIN:?}");
-        looks.tick().await;
-        let left = count(client, maps).await?;
-        if left != before {
-            (before, since) = (left, Instant::now());
-        }
-        longest = longest.max(since.elapsed());
-    }
-    Ok(longest)
 }
 
 impl fmt::Display for Figures {

@@ -273,7 +273,7 @@ impl Fleet {
     /// Kills the graph service, and starts another one at the same address.
     pub async fn replace_graph(&mut self) -> anyhow::Result<()> {
         self.graph.process.kill()?;
-        self.graph.process.ended(Duration::from_secs(5)).await?;
+        self.graph.process.ended(Duration::from_secs(60)).await?;
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
         let (programs, directory) = (&self.programs, self.directory.path());
         self.graph = start_graph_with(programs, &self.kubeconfig, directory, &self.grpc, self.started, &flags)?;

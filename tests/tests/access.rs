@@ -158,7 +158,9 @@ impl Dial {
     async fn get(&self, token: &str, namespace: &str, name: &str) -> anyhow::Result<Result<(), Status>> {
         let (resource, namespace, name) = ("configmaps".to_owned(), namespace.to_owned(), name.to_owned());
         let object = ObjectRef { resource, namespace, name, ..ObjectRef::default() };
-        let consistency = Some(Consistency { requirement: Some(Requirement::Latest(true)), max_wait: None });
+        // The longest wait that a service grants, for a busy machine.
+        let max_wait = Some(prost_types::Duration { seconds: 10, nanos: 0 });
+        let consistency = Some(Consistency { requirement: Some(Requirement::Latest(true)), max_wait });
         let request = by(token, GetObjectRequest { r#ref: Some(object), consistency, ..GetObjectRequest::default() })?;
         Ok(GraphServiceClient::new(self.channel().await?).get_object(request).await.map(|_| ()))
     }

@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 
 mod plans;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// After this time, the executors of an earlier leader cannot write any more, so guards become effective.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(90);
 const DEPENDENTS: usize = 5;

@@ -232,7 +232,11 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     let (deletes, left) = (world.deletes()?, world.left().await?);
     ensure!(left > 0, "there is something left to be done");
     is_reported_to_each_client(&world).await?;
-    world.says(0, "decision log: unreachable for 10 s").await?;
+    let away = |body: &String| {
+        let seconds = body.split_once("decision log: unreachable for ").and_then(|(_, rest)| rest.split_once(" s"));
+        seconds.and_then(|(seconds, _)| seconds.parse().ok()).is_some_and(|seconds: u64| seconds >= 10)
+    };
+    until("the log is away for 10 s", SOON, || world.readyz(0), away).await?;
     ensure!((world.deletes()?, world.left().await?) == (deletes, left), "another client has written meanwhile");
 
     world.nats_mut()?.again().await?;

@@ -7,7 +7,7 @@ use tests::load::{configmap, configmaps, count, create, delete, families, refere
 use tests::process::Directory;
 use tests::service::{Programs, Service};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {

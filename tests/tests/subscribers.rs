@@ -17,7 +17,7 @@ use tests::usage::{forget_most_memory, memory_mib, most_memory_mib};
 
 const DEPENDENTS: usize = 1000;
 const KILLS: usize = 10;
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_one_in_rust_goes_on_where_it_was_killed() -> anyhow::Result<()> {

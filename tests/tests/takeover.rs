@@ -130,7 +130,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Result<()> {
-    let _turn = crate::turn().await?;
+    let _turn = crate::every_turn().await?;
     let Some(mut world) = World::start().await? else { return Ok(()) };
     for (number, how) in ["SIGTERM", "SIGSTOP", "SIGKILL"].into_iter().enumerate() {
         let maps = world.half_a_cascade(&how.to_lowercase()).await?;

@@ -106,7 +106,7 @@ impl World {
 
     /// Creates one owner for each policy with its dependents, and some dependents that another owner keeps. Deletes the
     /// owners. Returns the number of objects that must go or lose a reference.
-    async fn begin_cascade(&mut self) -> anyhow::Result<()> {
+    async fn begin_cascade(&mut self) -> anyhow::Result<usize> {
         let maps = configmaps(SPACE);
         let prefix = format!("c{}", self.cascades);
         self.cascades += 1;
@@ -125,10 +125,11 @@ impl World {
                 self.expect(&object, Vec::new());
             }
         }
+        let all = self.left().await?;
         for (owner, policy) in dying.iter().zip(POLICIES) {
             delete(&self.client, &format!("{maps}/{owner}"), policy).await?;
         }
-        Ok(())
+        Ok(all)
     }
 
     fn expect(&mut self, object: &Value, owners: Vec<String>) {
@@ -154,8 +155,7 @@ impl World {
 
     /// Stops a replica in the middle of a cascade, and starts the other release in its place, as a rolling update does.
     async fn replace(&mut self, replica: Replica, release: Release) -> anyhow::Result<()> {
-        self.begin_cascade().await?;
-        let all = self.left().await?;
+        let all = self.begin_cascade().await?;
         until("the cascade has begun", SOON, || self.left(), |left| *left < all).await?;
         let began = Instant::now();
         let left = self.left().await?;
@@ -197,7 +197,7 @@ impl World {
 
     /// Checks that every object is in the state that its owners' deletion demands, and that all others are unchanged.
     async fn ensure_right(&self) -> anyhow::Result<()> {
-        until("all cascades end", SOON * 2, || self.left(), |left| *left == 0).await?;
+        until("all cascades end", SOON * 5, || self.left(), |left| *left == 0).await?;
         let found: Expected = list(&self.client, configmaps(SPACE))
             .await?
             .iter()

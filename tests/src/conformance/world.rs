@@ -23,7 +23,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const ANSWER_MAX_BYTES: usize = 16 << 20;
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(150);
-const KIND_WITHIN: Duration = Duration::from_secs(20);
+const KIND_WITHIN: Duration = Duration::from_secs(60);
 const MERGE: &str = "application/merge-patch+json";
 /// No process listens on this port.
 const DEAD_WEBHOOK: &str = "https://127.0.0.1:1/convert";

@@ -24,9 +24,9 @@ const QUIET_AT_THE_END: Duration = Duration::from_millis(6_500);
 /// The time without writes after upstream's restart. Upstream then judges everything at once.
 const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
 /// The maximum time for which a collector may write while no other client writes. More time means a loop.
-const QUIET_WITHIN: Duration = Duration::from_secs(90);
+const QUIET_WITHIN: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-pub(super) const SOON: Duration = Duration::from_secs(15);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// The client limits of upstream, so high that they have no effect.
 pub(super) const REQUESTS_PER_SECOND: u32 = 5_000;

@@ -19,8 +19,6 @@ use tests::process::Directory;
 const PUBLISHED: &str = "/api/v1/namespaces/kube-public/configmaps/ownergraph";
 /// The name of the leader's pod: `Site::graph` gives its Lease and its pod one name.
 const LEADER: &str = "ownergraph";
-/// All that is said about a pause where no executor works.
-const PENDING: &str = "note: not effective yet";
 
 fn binding(kind: &str, name: &str, namespace: Option<&str>, role: &str, subject: Value) -> Value {
     json!({
@@ -157,7 +155,8 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
 
     let (tree, why, plan) =
         (["tree", "cm/owner-0", "--no-status"], ["why", "cm/owner-0"], ["plan", "delete", "cm/owner-0"]);
-    let pause = ["pause", "--kind", "secrets", "--for", "1m", "--reason", "a test"];
+    // A pause that is not effective yet has a note, except where its name alone is asked for.
+    let pause = ["pause", "--kind", "secrets", "--for", "1m", "--reason", "a test", "-o", "name"];
     let protect = ["protect", "keep", "--kind", "secrets", "--reason", "a test"];
     let budget = ["budget", "few", "--max", "5", "--per", "1m", "--on-exceeded", "hold", "--reason", "a test"];
     let as_operator = ["--as", "system:serviceaccount:ownergraph:operator"];
@@ -165,15 +164,15 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
     for (who, kubeconfig, words, code, says) in [
         ("administrator", &callers.administrator, [&why[..], &shop].concat(), 0, ""),
         ("administrator", &callers.administrator, [&plan[..], &bank].concat(), 0, ""),
-        ("administrator", &callers.administrator, pause.to_vec(), 0, PENDING),
+        ("administrator", &callers.administrator, pause.to_vec(), 0, ""),
         ("chief", &callers.chief, [&tree[..], &bank].concat(), 0, ""),
         ("chief", &callers.chief, [&why[..], &shop].concat(), 0, ""),
         ("chief", &callers.chief, [&plan[..], &bank].concat(), 0, ""),
-        ("chief", &callers.chief, pause.to_vec(), 0, PENDING),
+        ("chief", &callers.chief, pause.to_vec(), 0, ""),
         ("operator", &callers.operator, [&tree[..], &bank].concat(), 0, ""),
         ("operator", &callers.operator, [&why[..], &bank].concat(), 0, ""),
         ("operator", &callers.operator, [&plan[..], &shop].concat(), 0, ""),
-        ("operator", &callers.operator, pause.to_vec(), 0, PENDING),
+        ("operator", &callers.operator, pause.to_vec(), 0, ""),
         ("operator", &callers.operator, protect.to_vec(), 0, ""),
         ("operator", &callers.operator, vec!["release", "protection/keep", "--yes"], 0, "protection/keep holds "),
         ("operator", &callers.operator, budget.to_vec(), 0, ""),
@@ -199,7 +198,6 @@ async fn a_kubeconfig_is_enough_for_every_question() -> anyhow::Result<()> {
         let (ended, answer, said) = site.person(kubeconfig, &words).await?;
         ensure!(ended == code && said.contains(says), "{who} {words:?}: {ended} instead of {code}: {answer}{said}");
         ensure!(!says.is_empty() || said.is_empty(), "{who} {words:?}: a fallback: {said}");
-        ensure!(says != PENDING || said.lines().count() == 1, "{who} {words:?}: a fallback: {said}");
     }
     ensure!(issuer.refreshed() >= 4, "the issuer gave {} tokens", issuer.refreshed());
     the_commands_for_k9s_run(&site, &callers.chief).await?;

@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, SemaphorePermit};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(600);
-const LEASES: [&str; 6] = ["--lease-duration", "4s", "--renew-deadline", "3s", "--retry-period", "1s"];
+const LEASES: [&str; 6] = ["--lease-duration", "8s", "--renew-deadline", "6s", "--retry-period", "1s"];
 const OWNERS: usize = 10;
 const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = "\

@@ -13,6 +13,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_subscribers_follow_over_tls_with_a_certificate() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     let programs = Programs::build()?;
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;

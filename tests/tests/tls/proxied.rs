@@ -105,6 +105,7 @@ pub(super) async fn sandbox(programs: &Programs, directory: &Path) -> anyhow::Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_and_both_services_go_by_the_proxy() -> anyhow::Result<()> {
+    let _turn = crate::turn().await?;
     for (protocol, name) in PROTOCOLS {
         let behind = Behind::start(protocol).await?;
         let fleet = Fleet::start(&behind.programs, &behind.kubeconfig, 1).await?;
