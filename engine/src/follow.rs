@@ -22,7 +22,8 @@
 //!
 //! * *The list fails.* The leader gets [`Tell::ListFailed`]. It learns of a new list only when the server answers
 //!   again, so that the failure stays visible. Before the objects of the new list the leader gets another
-//!   [`Tell::ListBegun`].
+//!   [`Tell::ListBegun`]. A watch-list that ends before its time counts as a broken connection: a restore of the store
+//!   ends lists too.
 //! * *A page fails.* The pages before it stay valid as long as their continue token. So only the failed page is
 //!   requested again, if it is not the first.
 //! * *The server has no watch-list.* It says so, or it ignores the parameter: it sends no bookmark, or a plain one.
@@ -461,7 +462,9 @@ impl Follow {
             Input::Ended => {
                 self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
                 let why = format!("{}: the list ended before its last bookmark", self.config.name);
-                self.list_failed(now, Failure::senseless(why));
+                // The end of a server or of its watch of the store ends a list too, and another history may follow.
+                let early = stream.is_early(now);
+                self.list_failed(now, if early { Failure::transport(why) } else { Failure::senseless(why) });
             }
             Input::Failed(failure) if failure.refuses_watch_list() => self.list_in_pages(),
             Input::Failed(failure) => self.list_failed(now, failure),

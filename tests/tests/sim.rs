@@ -15,9 +15,9 @@ use tests::sim::{self, Peril, Search, Tally};
 const WORLDS_MIN: u64 = 150;
 /// Worlds with occurrences that are too rare for the first worlds: a restore as a watch reaches its limit, a withheld
 /// write, a target that another object has replaced, and a write that crosses a restore.
-const RARE: [u64; 4] = [417, 780, 3117, 3849];
+const RARE: [u64; 4] = [417, 780, 228, 3849];
 /// Worlds in which a leader that is told of no early end of a watch acts on a store that was restored behind such ends.
-const DEAF: [u64; 3] = [28, 661, 845];
+const DEAF: [u64; 3] = [661, 760, 845];
 /// Worlds that failed once. In this order, a list without a position took three owners behind an APIService for absent.
 /// A leader missed a restore that only a failed list showed. A server that lagged for long made a leader forget an
 /// orphaning, or stop for ever. A leader took an orphaning of a lost history for a present one. Reads of two seconds
@@ -25,8 +25,10 @@ const DEAF: [u64; 3] = [28, 661, 845];
 /// once took a third of a minute for a minute. Two servers that lagged, two minutes apart, hid an owner of a kind
 /// without list from the only two reads. Four other worlds accused the collector falsely: of a DELETE that crossed a
 /// restore, of the deletion of an object that was created after a read showed the end of its orphaning owner, of a
-/// guard that a stopped leader called effective, and of a question that ended with the term before its answer arrived.
-const FAILED: [u64; 17] = [
+/// guard that a stopped leader called effective, and of a question that ended with the term before its answer arrived. In
+/// the last two, an attempt removed the finalizer `orphan` at a later version than that of its decision, and a leader
+/// missed a restore that only the early end of a list showed.
+const FAILED: [u64; 18] = [
     707_912,
     2_018_405,
     5_003_705,
@@ -35,7 +37,6 @@ const FAILED: [u64; 17] = [
     60_021_604,
     60_057_194,
     60_062_756,
-    70_003_909,
     2_000_015_376,
     2_000_020_365,
     2_000_081_907,
@@ -44,6 +45,8 @@ const FAILED: [u64; 17] = [
     1_797_020_047,
     1_795_587_473,
     1_795_709_925,
+    70_003_909,
+    70_023_230,
 ];
 const FAULTS: [&str; 54] = [
     "backup or restore",

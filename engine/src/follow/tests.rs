@@ -227,6 +227,23 @@ fn a_list_that_the_server_cuts_short_is_given_more_time() {
 }
 
 #[test]
+fn a_list_that_ends_before_its_time_is_doubt() {
+    for (early, is_doubt) in [(10, true), (3, true), (2, false), (0, false)] {
+        let mut bench = Bench::new(false);
+        let asked: Vec<Output> = core::iter::from_fn(|| bench.follow.poll()).collect();
+        let Some(Output::Ask(Ask::WatchList { seconds })) = asked.last() else { panic!("{asked:?}") };
+        bench.says(Input::Opened);
+        bench.now = bench.now + Duration::from_secs(seconds - early);
+        bench.follow.handle(bench.now, Input::Ended);
+        let told = core::iter::from_fn(|| bench.follow.poll()).find_map(|output| match output {
+            Output::Tell(Tell::ListFailed(failure)) => Some(failure.is_transport()),
+            _ => None,
+        });
+        assert_eq!(told, Some(is_doubt), "{early} s before its time");
+    }
+}
+
+#[test]
 fn a_lost_watch_is_told_once_and_goes_on_where_it_was() {
     let mut bench = Bench::watching();
     bench.follow.pass(false, Some(version(11)));

@@ -151,7 +151,7 @@ pub enum Input {
     /// The list is complete at this version. The watch starts there.
     ListEnded { collection: GroupResource, resource_version: ResourceVersion },
     /// The list failed. The shell retries without a request. `broke` is true if the connection broke, could not be
-    /// made, or brought no answer.
+    /// made, or brought no answer, and if the server ended a watch-list before its time.
     ListFailed { collection: GroupResource, error: String, broke: bool },
     /// An ADDED or MODIFIED event.
     Seen { collection: GroupResource, object: Object },
