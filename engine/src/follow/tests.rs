@@ -235,9 +235,9 @@ fn a_list_that_ends_before_its_time_is_doubt() {
         bench.says(Input::Opened);
         bench.now = bench.now + Duration::from_secs(seconds - early);
         bench.follow.handle(bench.now, Input::Ended);
-        let told = core::iter::from_fn(|| bench.follow.poll()).find_map(|output| match output {
-            Output::Tell(Tell::ListFailed(failure)) => Some(failure.is_transport()),
-            _ => None,
+        let told = core::iter::from_fn(|| bench.follow.poll()).find_map(|output| {
+            let Output::Tell(Tell::ListFailed(failure)) = output else { return None };
+            Some(failure.is_transport())
         });
         assert_eq!(told, Some(is_doubt), "{early} s before its time");
     }
