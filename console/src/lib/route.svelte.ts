@@ -7,7 +7,8 @@ const REST_MS = 200;
 
 class Route {
   query = $state.raw(new URLSearchParams(location.search));
-  page = $derived(pageOf(this.query));
+  /** No `$derived`: the page that is shown would be made anew, without its focus, when the page completes its address. */
+  page = $state(pageOf(this.query));
   /** Changes with each visit and with the subject of the page, and not with what the page itself learns about it. */
   key = $state(0);
   /** What the address bar has. */
@@ -63,11 +64,13 @@ class Route {
   #visit(): void {
     this.#written = location.search;
     this.query = new URLSearchParams(location.search);
+    this.page = pageOf(this.query);
     this.key += 1;
   }
 
   #change(next: URLSearchParams): void {
     this.query = next;
+    this.page = pageOf(next);
     this.#rest();
     this.#timer = setTimeout(() => this.flush(), REST_MS);
   }

@@ -61,6 +61,20 @@ await check("a frame that comes late leaves the focus where the reader has moved
   assert(frames > 0, "no frame was asked for");
   assert((await focused()) === chosen, `the focus is on ${await focused()}, and not on ${chosen}`);
 });
+await check("a page goes on when its address learns the uid", async () => {
+  await go("?page=overview");
+  await page.evaluate(() => {
+    window.titles = 0;
+    const count = (node) => (window.titles += node.querySelector?.("#title") ? 1 : 0);
+    const look = (records) => records.forEach(({ addedNodes }) => addedNodes.forEach(count));
+    new MutationObserver(look).observe(document.querySelector("main"), { childList: true });
+  });
+  await page.fill("#search", "deployments/web -n shop");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.search.includes("uid="));
+  const titles = await page.evaluate(() => window.titles);
+  assert(titles === 1, `the page was made ${titles} times`);
+});
 await check("a search takes any kind of the cluster, and looks into each namespace of the scope", async () => {
   const search = async (typed, query) => {
     await go(query);
