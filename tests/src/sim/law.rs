@@ -205,7 +205,8 @@ fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
 /// Judges the removal of a finalizer.
 ///
 /// A user may delete the owner in another way and then in this way again. Each deletion is a new mark. The collector
-/// may still act on a decision about the first mark, except where dependents would lose their owner by it.
+/// may still remove `foregroundDeletion` by a decision about the first mark, and not `orphan`: dependents that came
+/// between the two would keep their references to an owner that is gone.
 pub(super) fn finalizer(
     truth: &Truth,
     before: &Life,
