@@ -23,12 +23,13 @@ const DEAF: [u64; 3] = [661, 760, 845];
 /// orphaning, or stop for ever. A leader took an orphaning of a lost history for a present one. Reads of two seconds
 /// stopped the deletion of an object with more waiting owners than are read at once. A leader that saw three rewinds at
 /// once took a third of a minute for a minute. Two servers that lagged, two minutes apart, hid an owner of a kind
-/// without list from the only two reads. Four other worlds accused the collector falsely: of a DELETE that crossed a
+/// without list from the only two reads. Five other worlds accused the collector falsely: of a DELETE that crossed a
 /// restore, of the deletion of an object that was created after a read showed the end of its orphaning owner, of a
-/// guard that a stopped leader called effective, and of a question that ended with the term before its answer arrived. In
-/// the last two, an attempt removed the finalizer `orphan` at a later version than that of its decision, and a leader
-/// missed a restore that only the early end of a list showed.
-const FAILED: [u64; 18] = [
+/// guard that a stopped leader called effective, of a question that ended with the term before its answer arrived, and
+/// (the last one) of a grant after the end of the term, which a leader was not told before. In the two before it, an
+/// attempt removed the finalizer `orphan` at a later version than that of its decision, and a leader missed a restore
+/// that only the early end of a list showed.
+const FAILED: [u64; 19] = [
     707_912,
     2_018_405,
     5_003_705,
@@ -47,6 +48,7 @@ const FAILED: [u64; 18] = [
     1_795_709_925,
     70_003_909,
     70_023_230,
+    80_014_056,
 ];
 const FAULTS: [&str; 54] = [
     "backup or restore",

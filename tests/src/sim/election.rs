@@ -30,6 +30,8 @@ pub(super) struct Candidate {
     pub(super) cut_until: u64,
     /// The replica leads no more. Its process ends when the Lease is handed over.
     pub(super) leaves: bool,
+    /// The leader was told of the beginning of a term, and not of its end.
+    announced: bool,
 }
 
 impl Candidate {
@@ -40,7 +42,13 @@ impl Candidate {
             renew_deadline: Duration::from_secs(12),
             retry_period: Duration::from_secs(2),
         };
-        Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false }
+        Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false, announced: false }
+    }
+
+    /// The leader is about to be told this.
+    pub(super) fn is_told(&mut self, input: &leader::Input) {
+        let ends = matches!(input, leader::Input::TermLost { .. });
+        self.announced = !ends && (self.announced || matches!(input, leader::Input::TermGained(_)));
     }
 }
 
@@ -131,9 +139,12 @@ impl World {
 
     /// Ends a term whose time is over, as the driver does before each round: the elector's message may still be on its way.
     pub(super) fn end_overdue_term(&mut self, at: usize) {
-        let local = self.replicas[at].local(self.now);
-        let until = self.replicas[at].candidate.as_ref().and_then(|candidate| candidate.elector.valid_until());
-        if until.is_some_and(|until| until <= local) {
+        let replica = &self.replicas[at];
+        let local = replica.local(self.now);
+        let is_over = |candidate: &Candidate| {
+            candidate.announced && candidate.elector.valid_until().is_none_or(|until| until <= local)
+        };
+        if replica.candidate.as_ref().is_some_and(is_over) {
             self.tell(at, leader::Input::TermLost { leader_endpoint: String::new() });
         }
     }

@@ -193,6 +193,9 @@ impl World {
         if matches!(input, Input::TermLost { .. }) {
             self.answers_end(at);
         }
+        if let Some(candidate) = &mut self.replicas[at].candidate {
+            candidate.is_told(&input);
+        }
         let now = self.now;
         let local = self.replicas[at].local(now);
         self.record(at, local, || Call::Input(input.clone()));

@@ -374,6 +374,7 @@ impl World {
             | Happening::GuardShown { replica: at, .. }
             | Happening::GuardsListed { replica: at, .. }
             | Happening::GateAnswers { replica: at, .. }
+            | Happening::EngineSays { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }
@@ -399,7 +400,6 @@ impl World {
             | Happening::Crowd { .. }
             | Happening::Chaos
             | Happening::GuardActs
-            | Happening::EngineSays { .. }
             | Happening::Calm
             | Happening::Look => 0,
         };
