@@ -12,7 +12,7 @@ use executor_service::{Channel, connect_through, innermost};
 use http::HeaderValue;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ApiResource, ListParams, Object};
 use kube_api::{Cluster, ClusterUidError, cluster_uid};
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
@@ -21,6 +21,7 @@ use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
 use published::{Published, Unpublished};
 use runtime::tls::{Caller, CallerFlags, Held};
+use serde::Deserialize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -296,9 +297,10 @@ impl Way {
         let client = self.cluster()?.client.clone();
         let published = self.published();
         let published = published.as_ref().map(|published| &published.namespace);
-        let pods: Api<Pod> = match self.connection.port_forward_namespace.as_ref().or(published) {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
+        let resource = ApiResource::erase::<Pod>(&());
+        let pods: Api<Listed> = match self.connection.port_forward_namespace.as_ref().or(published) {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
         };
         let labelled = ListParams::default().labels(SELECTOR);
         let listed = timeout(self.connection.request_timeout, pods.list(&labelled)).await;
@@ -427,9 +429,44 @@ fn note_once(text: String) {
     }
 }
 
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+/// A listed pod. The decoders of all fields of a pod would be a fortieth of the program.
+type Listed = Object<PodSpec, PodStatus>;
+
+#[derive(Clone, Debug, Deserialize)]
+struct PodSpec {
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Container {
+    #[serde(default)]
+    ports: Vec<ContainerPort>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerPort {
+    name: Option<String>,
+    container_port: u16,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct PodStatus {
+    #[serde(default)]
+    conditions: Vec<PodCondition>,
+    #[serde(default, rename = "podIP")]
+    pod_ip: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PodCondition {
+    r#type: String,
+    status: String,
+}
+
+fn is_ready(pod: &Listed) -> bool {
+    let mut conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let ready = conditions.any(|condition| condition.r#type == "Ready" && condition.status == "True");
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
@@ -443,12 +480,11 @@ struct Place {
 }
 
 impl Place {
-    fn of(pod: &Pod) -> Option<Place> {
-        let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-        let mut ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
+    fn of(pod: &Listed) -> Option<Place> {
+        let mut ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
         let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
-        let port = named.map_or(Some(PORT), |port| u16::try_from(port.container_port).ok())?;
-        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default();
+        let port = named.map_or(PORT, |port| port.container_port);
+        let ip = pod.status.as_ref().map(|status| status.pod_ip.clone()).unwrap_or_default();
         Some(Place { namespace: pod.metadata.namespace.clone()?, name: pod.metadata.name.clone()?, ip, port })
     }
 
@@ -466,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_hint_leads_to_the_pod_whose_address_it_is() {
-        let pod = |name: &str, ip: &str, ports: serde_json::Value| -> Pod {
+        let pod = |name: &str, ip: &str, ports: serde_json::Value| -> Listed {
             let containers = json!([{ "name": "graph", "ports": ports }]);
             let metadata = json!({ "namespace": "kube-system", "name": name });
             serde_json::from_value(
