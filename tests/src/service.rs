@@ -53,8 +53,8 @@ impl Programs {
         // A benchmark measures the programs in the form in which the images have them.
         cargo_build(&["--bins", "--profile", "dist", "-p", "graph-service", "-p", "executor-service", "-p", "cli"])?;
         if let Some(client) = client {
-            // The profile of images would link each client for minutes.
-            cargo_build(&["--release", "-p", "tests", "--bin", client])?;
+            // The profile of images would link each client for minutes, and `release` would build slower clients.
+            cargo_build(&["--profile", "bench", "-p", "tests", "--bin", client])?;
         }
         Ok(Programs { clients: directory.clone(), directory: directory.with_file_name("dist") })
     }

@@ -1,4 +1,4 @@
-//! Runs simulated worlds for ten seconds. `SEED=n` replays one world. `cargo run --release -p tests --bin sim` runs
+//! Runs simulated worlds for ten seconds. `SEED=n` replays one world. `cargo run --profile bench -p tests --bin sim` runs
 //! worlds without an end.
 
 #[path = "sim/corpus.rs"]
