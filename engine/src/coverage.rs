@@ -1,4 +1,5 @@
-//! The served kinds, and the completeness and position of each collection. The states of one kind are in `kind`.
+//! The served kinds, and the completeness and position of each collection (`monitors` of upstream). The states of one
+//! kind are in `kind`.
 
 use crate::object::{GroupResource, Name, ResourceVersion, ServedKind};
 use crate::time::Time;

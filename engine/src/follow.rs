@@ -211,7 +211,7 @@ pub enum Output {
     Tell(Tell),
 }
 
-/// A request to the API server. Each one except [`Ask::Nothing`] must be answered; the shell limits its duration.
+/// A request to the API server. The shell answers each one except [`Ask::Nothing`], and limits the duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Wait for the next deadline.
@@ -296,7 +296,7 @@ impl Stream {
         Stream { asked: now, seconds, quiet_since: None }
     }
 
-    /// Whether the server ends it too early. The server counts from receiving the request, so a regular end is never
+    /// Whether the server ends the stream too early. The server counts from receiving the request, so a regular end is never
     /// early.
     fn is_early(&self, now: Time) -> bool {
         now.since(self.asked) + EARLY_AT_LEAST < Duration::from_secs(self.seconds)
@@ -342,7 +342,7 @@ impl Follow {
         }
     }
 
-    /// Says how to pass on the object of an event of the open stream, with its `version`.
+    /// Takes an event with an object of this `version`. Returns how the shell passes on the object.
     pub fn pass(&mut self, deleted: bool, version: Option<ResourceVersion>) -> Pass {
         match &mut self.state {
             // The server may send events of the watch between the initial events and their bookmark.
@@ -359,7 +359,7 @@ impl Follow {
         }
     }
 
-    /// Records that all data of the open stream was passed on and the shell starts to wait. Silence counts from here.
+    /// Records that the shell has passed on all received data and waits. Silence counts from here.
     pub fn waits(&mut self, now: Time) {
         if let State::Initial(stream) | State::Watching { stream, .. } = &mut self.state
             && stream.quiet_since.is_some()
@@ -485,7 +485,7 @@ impl Follow {
         self.rest(now + wait, Next::List);
     }
 
-    /// Handles an unusable answer. Pending outputs are void.
+    /// Handles an unusable answer, and drops the pending outputs. Ignores the answer if no request is open.
     fn give_up(&mut self, now: Time, why: String) {
         match mem::replace(&mut self.state, State::Between) {
             State::Opening { watch, .. } | State::Watching { watch, .. } => {

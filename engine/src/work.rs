@@ -200,8 +200,7 @@ pub enum Outcome {
     Ambiguous,
     /// The lease or the session expired before the write was sent.
     Abandoned,
-    /// 401, or no credentials were available. Nothing was done, and nothing is known about the target. Another executor
-    /// may succeed.
+    /// The API server answers 401, or the executor has no credentials. Another executor may succeed.
     Unauthenticated,
 }
 

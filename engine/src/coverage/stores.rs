@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 impl Kind {
-    /// Whether the collection was seen at or past the highest version known of the main store, and counts as part of it.
+    /// Whether the collection is part of the main store, and has reached the highest known version of that store.
     pub(crate) fn keeps_up(&self) -> bool {
         matches!(self.placement, Placement::Main { keeps_up: true, .. })
     }

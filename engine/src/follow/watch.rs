@@ -1,4 +1,4 @@
-//! A watch of a collection. It continues over several streams.
+//! A watch of a collection, over several streams.
 
 use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell, WatchEnd};
 use crate::object::ResourceVersion;

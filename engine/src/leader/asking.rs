@@ -204,7 +204,7 @@ impl Questions {
         }
     }
 
-    /// Returns the next node to ask about.
+    /// Takes the next node to ask about, and records `probe` as its question in progress.
     pub(super) fn next(&mut self, now: Time, probe: ProbeId) -> Option<(KindId, NodeId)> {
         if self.under_way >= UNDER_WAY_MAX {
             return None;

@@ -137,7 +137,7 @@ impl Leader {
                 if seen.is_some_and(|seen| version.is_before(&seen)) {
                     self.world.freshen(kind, id, false);
                     if has_selectors {
-                        // Its marks may be of earlier selectors.
+                        // The marks of the node may come from earlier selectors.
                         self.world.forget_marks(id);
                     }
                 } else if node.is_observed() {
@@ -298,7 +298,7 @@ impl Leader {
                     if shown {
                         self.world.freshen(kind, id, was_fresh);
                         if !was_fresh && has_selectors {
-                            // Its marks may be of earlier selectors.
+                            // The marks of the node may come from earlier selectors.
                             self.world.forget_marks(id);
                         }
                     }

@@ -301,7 +301,7 @@ impl Leader {
         self.compare_withdrawal(uid);
     }
 
-    /// Asks for an owner that its collection does not show, if the question is due.
+    /// Withdraws the decision about an owner that no list shows. Asks about the owner if the question is due.
     fn judge_owner(&mut self, id: NodeId) {
         let node = self.world.graph().node(id);
         let kind = self.world.coverage().kind(node.kind());

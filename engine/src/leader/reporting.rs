@@ -38,7 +38,7 @@ const TRANSIENT_MIN: Duration = Duration::from_millis(100);
 /// Maximum wait after a transient failure. The bound lets all work finish within ten seconds of the recovery of a
 /// server.
 const TRANSIENT_MAX: Duration = Duration::from_secs(5);
-/// Time for which an item waits if no other executor has room.
+/// Wait of an item after an unauthenticated attempt, if no other executor has room.
 const UNAUTHENTICATED: Duration = Duration::from_secs(1);
 /// Time for which the API server receives no requests if its 429 answer names no time.
 const THROTTLED: Duration = Duration::from_secs(1);

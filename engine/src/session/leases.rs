@@ -259,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Why this executor refuses a granted lease. The term of the lease counts in any case.
+    /// Returns why this executor refuses a granted lease. A valid term counts even if the executor refuses the lease.
     fn unwanted(&mut self, lease: &WorkLease) -> Option<ReturnCause> {
         let stale = self
             .term

@@ -125,7 +125,7 @@ impl CycleSearch {
         }
     }
 
-    /// Returns the groups of objects that form a cycle, by uid. The call needs no queries.
+    /// Returns the groups of objects in cycles, as sorted uids. The call does not read the leader.
     pub fn components(self) -> Vec<Vec<Uid>> {
         let ids: Vec<NodeId> = self.linked.keys().copied().collect();
         let place: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(at, &id)| (id, at)).collect();
