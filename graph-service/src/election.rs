@@ -261,11 +261,11 @@ impl Election {
     }
 
     /// Logs one warning for each change of the reason.
-    fn failed(&mut self, what: &'static str, why: String) {
+    fn failed(&mut self, operation: &'static str, why: String) {
         self.metrics.election_failures.inc();
-        let problem = format!("{what}: {why}");
+        let problem = format!("{operation}: {why}");
         if self.leadership.borrow().problem.as_ref() != Some(&problem) {
-            tracing::warn!(what, why, "cannot access the election Lease");
+            tracing::warn!(operation, why, "cannot access the election Lease");
             self.leadership.send_modify(|known| known.problem = Some(problem));
         }
     }

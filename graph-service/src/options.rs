@@ -67,8 +67,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_CLUSTER_CLIENT_CA", value_parser = BoolishValueParser::new())]
     pub cluster_client_ca: bool,
 
-    /// File with the authorities of --tls-cert, as PEM. Its certificates are written to key ca.crt of ConfigMap
-    /// kube-public/ownergraph, in which kubectl ownergraph looks for them.
+    /// File with the authorities of --tls-cert, as PEM. The service writes them to key ca.crt of ConfigMap
+    /// kube-public/ownergraph, where kubectl ownergraph looks for them.
     #[arg(long, env = "OWNERGRAPH_PUBLISH_CA", value_name = "FILE", requires = "tls_cert")]
     pub publish_ca: Option<PathBuf>,
 
@@ -179,7 +179,7 @@ pub struct Policy {
     #[arg(long, env = "OWNERGRAPH_INVALID_REFERENCES", value_enum, default_value = "delete")]
     pub invalid_references: InvalidReferences,
 
-    /// What to do after the store of the API server was restored to an earlier state and all objects are listed again:
+    /// Reaction to a restore of the API server's store to an earlier state, once all objects are listed again:
     /// `continue` resumes after a minute of consistent reads, `hold` grants nothing until this process restarts.
     #[arg(long, env = "OWNERGRAPH_ON_STORE_REWIND", value_enum, default_value = "continue")]
     pub on_store_rewind: OnStoreRewind,

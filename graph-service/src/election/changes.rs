@@ -34,7 +34,7 @@ pub(crate) async fn follow(
     let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
     loop {
         if let Err(why) = watch(&client, &options, &changes, &mut backoff).await {
-            tracing::debug!(why, "cannot watch the election Lease; reading it at the retry period instead");
+            tracing::debug!(why, "cannot watch the election Lease; this replica reads the Lease every retry period");
         }
         tokio::time::sleep(backoff.next_delay()).await;
     }

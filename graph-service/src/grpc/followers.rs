@@ -144,7 +144,7 @@ impl End {
         // If there is room for another message, the reader has taken the last one.
         let taken = timeout(FAREWELL_WITHIN, messages.reserve()).await;
         if let (Err(_), Some(connection)) = (taken, self.connection) {
-            tracing::info!("closing a connection whose peer does not read");
+            tracing::info!("closed the connection of a client that does not read its answers");
             connection.cut();
         }
     }

@@ -206,7 +206,7 @@ impl Session {
         self.visibility.require_object(&hello.gate).await?;
         let joined = self.shared.gates.join(&hello.gate, hello.max_inflight, &hello.policy_revision);
         let joined = joined.map_err(|why| status::not_joined(why, &hello.gate))?;
-        tracing::info!(gate = hello.gate, instance = hello.instance, "an instance of a policy engine is connected");
+        tracing::info!(gate = hello.gate, instance = hello.instance, "a policy engine instance joined the gate");
         let rule = &joined.configured.rule;
         let welcome = wire::Welcome {
             term: self.shared.leadership().term.map(Into::into),

@@ -215,7 +215,7 @@ impl StreamReader {
         if timeout(UNREAD_FOR, over.requested()).await.is_err()
             && let Some(connection) = self.connection
         {
-            tracing::info!("closing a connection whose peer does not read");
+            tracing::info!(stream = self.stream.0, "closed the connection of an executor that does not read");
             connection.cut();
         }
     }

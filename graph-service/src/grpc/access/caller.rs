@@ -161,10 +161,10 @@ impl Claims {
         self.aud != Audiences::default() && !self.names(audience)
     }
 
-    /// The time until the token expires; `None` if it has expired.
+    /// Returns the time until the token expires, and zero if it has expired. Returns `None` without an expiry.
     pub(super) fn left(&self) -> Option<Duration> {
         let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.exp?))?;
-        // A year counts as unlimited, because every clock can represent it.
+        // The result is at most one year, because every clock can represent one year.
         let far = Duration::from_secs(365 * 24 * 3600);
         Some(end.duration_since(SystemTime::now()).unwrap_or_default().min(far))
     }

@@ -112,7 +112,7 @@ async fn follow(client: kube::Client, tls: Arc<ServerTls>) -> anyhow::Result<()>
             Err(why) if trouble.is_new(&why) => {
                 tracing::warn!(
                     why,
-                    "cannot read the cluster's client authority; its client certificates may be refused"
+                    "cannot load the client CA of the cluster; this replica may refuse client certificates of the cluster"
                 );
             }
             Err(_) => {}

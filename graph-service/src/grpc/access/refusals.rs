@@ -34,7 +34,7 @@ impl Refusals {
         self.metrics.refuse(reason);
         if self.is_news(reason, user) {
             let user = clip(user, USER_MAX_BYTES);
-            tracing::warn!(reason, user, rpc, why = status.message(), "refused a caller");
+            tracing::warn!(reason, user, rpc, why = status.message(), "refused a call");
         }
     }
 

@@ -85,7 +85,7 @@ impl Reviews for Oracle {
         let known = self.0.users.lock().unwrap_or_else(PoisonError::into_inner).contains(&token);
         self.answer(match known {
             true => TokenAnswer::Accepted(caller(&token)),
-            false => TokenAnswer::Refused("nobody knows it".to_owned()),
+            false => TokenAnswer::Refused("the token is unknown".to_owned()),
         })
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// A walk in progress, and its results that no page has contained yet.
+/// A walk in progress, and the results that are not on a page yet.
 #[derive(Debug)]
 pub(super) struct Dependents {
     shared: Arc<Shared>,
