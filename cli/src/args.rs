@@ -73,8 +73,7 @@ pub(crate) fn as_text(program: &clap::Command, found: &ArgMatches) -> graph_serv
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what the collector does and why. Runs an API server in memory, a graph service and executors in this
-    /// process.
+    /// Demonstrates the collector in one process: an API server in memory, a graph service and executors.
     #[command(after_help = DEMO_CODES)]
     Demo(Demo),
     /// Runs an in-memory Kubernetes API server that kubectl and any client can talk to.
@@ -131,7 +130,7 @@ pub(crate) struct Demo {
     #[command(flatten)]
     pub(crate) output: Output,
 
-    /// The format of log lines.
+    /// Format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
 
@@ -250,7 +249,7 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) audit: graph_service::options::Audit,
 
-    /// The format of log lines.
+    /// Format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
 

@@ -67,13 +67,13 @@ pub(crate) enum Command {
     /// Deletes exactly the objects of a plan, if the plan still holds.
     #[command(after_help = EXIT_CODES)]
     Delete(Delete),
-    /// Lists objects that are terminating or to be deleted, and make no progress.
+    /// Lists objects on which the collector makes no progress.
     #[command(after_help = EXIT_CODES)]
     Stuck(Stuck),
     /// Lists objects that own each other.
     #[command(after_help = EXIT_CODES)]
     Cycles(Cycles),
-    /// Counts objects without owners by kind, lists them with -o wide or -o name, or lists objects whose owners are gone.
+    /// Counts objects without owners by kind. With --dangling, lists objects with an owner that is gone.
     #[command(after_help = EXIT_CODES)]
     Orphans(Orphans),
     /// Checks every owner reference.
@@ -112,10 +112,10 @@ pub(crate) enum Command {
     /// Lists cascades that wait for an approval, or approves one.
     #[command(after_help = EXIT_CODES)]
     Approve(Approve),
-    /// Ends what a guard holds: deletes a pause or protection, bypasses a gate, or begins a new window of a budget.
+    /// Ends the hold of a guard: deletes a pause or protection, bypasses a gate, or begins a new window of a budget.
     #[command(after_help = EXIT_CODES)]
     Release(Release),
-    /// Lists gates, with what waits for their policy engines.
+    /// Lists gates, and the decisions that wait for their policy engines.
     #[command(after_help = EXIT_CODES)]
     Gates(Gates),
     /// Serves the web console on this machine, with your credentials, until it is interrupted. Prints its address.
@@ -282,7 +282,7 @@ pub(crate) struct Delete {
     /// Wait until the named objects are gone. kubectl delete waits by default, this command does not.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
-    /// Maximum time of --wait. After it the command ends with exit code 124. 0s means no limit.
+    /// Maximum time of --wait. Then the command ends with exit code 124. 0s means no limit.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = spans::limit)]
     pub(crate) timeout: Duration,
     #[command(flatten)]

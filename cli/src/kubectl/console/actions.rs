@@ -199,9 +199,9 @@ async fn delete(backend: &Backend, wanted: Deletion) -> Done {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NewPause {
-    /// With `kinds` empty too, and without `owner`: everything.
+    /// The namespaces to pause. The pause covers everything if all fields of the scope are empty.
     namespaces: Vec<String>,
-    /// Such as `pods` or `deployments.apps`.
+    /// The kinds to pause, such as `pods` or `deployments.apps`.
     kinds: Vec<String>,
     /// Only this object and all objects below it.
     owner: Option<Owner>,

@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     /// Group to act as a member of; may be repeated.
     #[arg(long = "as-group", value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
-    /// Uid to act as.
+    /// UID to impersonate.
     #[arg(long = "as-uid", value_name = "UID")]
     pub(crate) impersonate_uid: Option<String>,
     /// Name that the API server's certificate must have.
@@ -156,7 +156,7 @@ pub(crate) struct Form {
     pub(crate) template: Option<Template>,
 }
 
-/// Reads formats.
+/// Parses the value of `--output`.
 #[derive(Clone, Debug)]
 struct Forms;
 

@@ -50,7 +50,7 @@ pub(crate) struct Others {
     /// File with the TLS certificate of the page and its chain, as PEM. Reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "listen", requires = "serve_key")]
     pub(crate) serve_cert: Option<PathBuf>,
-    /// File with the key of that certificate, as PEM.
+    /// File with the private key of --serve-cert, as PEM.
     #[arg(long, value_name = "FILE", requires = "serve_cert")]
     pub(crate) serve_key: Option<PathBuf>,
     /// Allow plaintext at a --listen that is not loopback, for a proxy that ends TLS. Other machines on the way from the

@@ -67,7 +67,7 @@ pub(crate) struct Protect {
         conflicts_with_all = ["kind", "namespace", "names", "selector", "namespace_selector", "owner"]
     )]
     pub(crate) preset: Vec<Preset>,
-    /// Reason for the protection. `status`, `why` and the resource show it.
+    /// Reason for the protection. `status`, `why` and the resource show the reason.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
     /// Lifetime of the protection, such as 12h or 30d. Default: it does not expire.

@@ -118,7 +118,7 @@ pub(crate) struct Decisions {
     /// Only decisions in this phase; may be repeated.
     #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
     pub(crate) verdicts: Vec<Verdict>,
-    /// Only decisions with this reason; may be repeated.
+    /// Only decisions with this cause; may be repeated.
     #[arg(long = "cause", alias = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
     pub(crate) reasons: Vec<Reason>,
     /// Only decisions with this action; may be repeated.
@@ -151,8 +151,9 @@ pub(crate) struct Decisions {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Sink")]
 pub(crate) struct Sink {
-    /// POST each event to this http:// or https:// URL, as a CloudEvent 1.0 in structured mode. Each event arrives at
-    /// least once; events of one object arrive in order. Default start: the oldest kept event.
+    /// POST each event to this http:// or https:// URL, as a CloudEvent 1.0 in structured mode. The
+    /// receiver gets each event at least once, unless the event becomes a dead letter. Events of one object arrive in
+    /// order. Default start: the oldest kept event.
     #[arg(long, value_name = "URL", requires = "follow", conflicts_with_all = ["since", "last", "form"])]
     pub(crate) sink: Option<String>,
     /// File with the authorities of the receiver's certificate, as PEM. Reloaded when it changes. Default: the
@@ -200,7 +201,7 @@ pub(crate) struct Progress {
     /// Uid of the object whose deletion began the cascade.
     #[arg(long, value_name = "UID")]
     pub(crate) root: Option<String>,
-    /// Maximum time. After it the command ends with exit code 124, and the cascade continues. 0s means no limit.
+    /// Maximum time to wait. Then the command ends with exit code 124, and the cascade continues. 0s means no limit.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = limit)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
