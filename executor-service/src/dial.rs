@@ -24,7 +24,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// HTTP/2 windows. They are large enough that one unread stream does not stop the connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// Interval of HTTP/2 pings. A vanished peer is detected after this time and the timeout below.
+/// Interval of HTTP/2 pings. The client detects a vanished peer after at most this interval and the timeout below.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 const KEEPALIVE_WITHIN: Duration = Duration::from_secs(10);
 

@@ -4,7 +4,7 @@
 use clap::Args;
 use engine::session::Concurrency;
 
-/// Maximum value.
+/// Maximum value of both flags.
 const MOST: i64 = 1024;
 /// Default for a fixed number. It keeps an API server on two cores busy.
 const FIXED: u32 = 16;
