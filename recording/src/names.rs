@@ -1,10 +1,10 @@
 //! Pseudonyms: a recording for others, without names.
 //!
 //! Names of objects, namespaces, guards and executors become pseudonyms, and texts for people are left out. Kinds,
-//! groups, finalizers, label keys and uids stay: decisions depend on them, and they name no one. Equal names have equal
-//! pseudonyms within a recording, so the verdicts stay the same. The order of names does not: where the collector goes
-//! by it (barrier rounds in several namespaces, several gates, blockers), a replay may ask in another order, and the
-//! recorded answers then belong to other questions. The ids of decisions depend on names too.
+//! groups, finalizers, label keys and uids stay: decisions depend on them, and they do not identify applications. Equal
+//! names have equal pseudonyms within a recording, so the verdicts stay the same. The order of names does not: where
+//! the collector goes by it (barrier rounds in several namespaces, several gates, blockers), a replay may ask in
+//! another order, and the recorded answers then belong to other questions. The ids of decisions depend on names too.
 
 use super::{Call, Header, Names, Round};
 use engine::guard::{Answered, Approval, Approved, BREAKER_AUTHOR, Gate, Guard, GuardId, Rule};
