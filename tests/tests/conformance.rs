@@ -91,7 +91,7 @@ async fn what_is_otherwise_than_it_should_be_is_noticed() -> anyhow::Result<()> 
         Expect::Owners("owner", vec!["child"]),
         Expect::Finalizers("child", vec!["orphan"]),
         Expect::Event("child", "OwnerRefInvalidNamespace"),
-        Expect::Readiness("nobody has this name"),
+        Expect::Readiness("no such message"),
         Expect::Component(vec!["owner"], vec!["owner"]),
         Expect::Forgotten("owner"),
     ];
