@@ -30,7 +30,7 @@ export class Asked<A> {
     // What the question reads must not start it again: an effect that starts it names its own reasons.
     this.#running = true;
     untrack(() => void this.ask());
-    // A question that is repeated needs nobody to revive it.
+    // A repeated question needs no update to start again.
     const leave = this.#every === undefined ? updates.join(this) : () => {};
     return () => {
       leave();

@@ -92,7 +92,7 @@ let direct = false;
 /** Whether the back end found no graph service, and lists the cluster itself. */
 export const listsItself = (): boolean => direct;
 
-/** Whether a header can carry this token. A copied one can have characters that nobody sees. */
+/** Whether a header can carry this token. A copied token can have invisible characters. */
 export const isToken = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
 
 /** Keeps the token of the user for this tab. */
