@@ -219,7 +219,9 @@ fn short(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<(
         let over: Vec<_> = of(left, id).into_iter().filter(|(_, figure)| !limit.holds(figure[0])).collect();
         for (left, figure) in &over {
             any = true;
-            writeln!(text, "* **{what}**, {}: {} {unit}, and should be {limit}.", size(left), shown(*figure))?;
+            let size = size(left);
+            let comma = if size.is_empty() { "" } else { ", " };
+            writeln!(text, "* **{what}**{comma}{size}: {} {unit}, and should be {limit}.", shown(*figure))?;
         }
         if let Some(why) = why(directory, id)?.filter(|_| !over.is_empty()) {
             writeln!(text, "  {why}")?;
@@ -231,14 +233,16 @@ fn short(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<(
 
 /// Another run may miss a budget that one run keeps by little.
 fn barely(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<()> {
-    writeln!(text, "## Kept in this run, and not in every one\n")?;
+    let mut found = String::new();
     for Budget { id, what, limit, .. } in BUDGETS {
         let kept = of(left, id).iter().all(|(_, figure)| limit.holds(figure[0]));
         if let Some(why) = why(directory, id)?.filter(|_| kept) {
-            writeln!(text, "* **{what}**\n  {why}")?;
+            writeln!(found, "* **{what}**\n  {why}")?;
         }
     }
-    writeln!(text)?;
+    if !found.is_empty() {
+        writeln!(text, "## Kept in this run, and not in every one\n\n{found}")?;
+    }
     Ok(())
 }
 
