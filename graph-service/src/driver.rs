@@ -261,7 +261,7 @@ impl Driver {
             }
         }
         // The message that the term is over may still be in the queue.
-        if self.validity.is_over(self.clock) {
+        if self.validity.is_over(self.clock) && leader.queries().leads() {
             apply(&mut leader, Input::TermLost { leader_endpoint: String::new() });
         }
         for stream in self.overflowed.drain(..) {

@@ -184,19 +184,19 @@ impl Election {
                         known.holder = None;
                         known.endpoint = String::new();
                     });
-                    self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await;
+                    // The write that took the Lease from this replica may have shown the new holder.
+                    let leader_endpoint = self.elector.holder().map_or_else(String::new, |it| self.endpoint_of(it));
+                    self.order(leader::Input::TermLost { leader_endpoint }).await;
                 }
                 Output::Follows { holder, term } => {
-                    // The holder may be this replica itself, from before the process was suspended. Its address is no
-                    // hint for clients.
-                    let is_own = holder == self.identity;
-                    let endpoint = if is_own { String::new() } else { self.access.endpoint_of(&holder) };
-                    tracing::info!(holder, endpoint, term = term.number, "another replica leads");
+                    let leader_endpoint = self.endpoint_of(&holder);
+                    tracing::info!(holder, endpoint = leader_endpoint, term = term.number, "another replica leads");
                     self.leadership.send_modify(|known| {
                         known.term = Some(term);
                         known.holder = Some(holder);
-                        known.endpoint = endpoint;
+                        known.endpoint.clone_from(&leader_endpoint);
                     });
+                    self.order(leader::Input::TermLost { leader_endpoint }).await;
                 }
                 Output::Released => {
                     tracing::info!("released the election Lease");
@@ -206,6 +206,12 @@ impl Election {
                 Output::Failed { what, why } => self.failed(what, why),
             }
         }
+    }
+
+    /// The address of this holder. The holder may be this replica itself, from before the process was suspended. Then
+    /// its address is no hint for clients.
+    fn endpoint_of(&self, holder: &str) -> String {
+        if holder == self.identity { String::new() } else { self.access.endpoint_of(holder) }
     }
 
     async fn order(&self, input: leader::Input) {

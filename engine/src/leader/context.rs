@@ -22,7 +22,7 @@ pub(super) struct Context {
     pub(super) events_since_compared: usize,
     /// The term of this replica; `None` while this replica does not lead.
     pub(super) term: Option<Term>,
-    /// The address of the leading replica, as far as this replica knows.
+    /// The address of another replica that leads; empty if this replica does not know one.
     pub(super) leader_endpoint: String,
     pub(super) stopping: bool,
 }

@@ -212,7 +212,8 @@ pub enum Input {
     /// [`LOGGED_MAX`](crate::leader::LOGGED_MAX) entries count. The input arrives once per term if the log outlives
     /// leaders.
     OpenAtTermStart(Vec<Logged>),
-    /// This replica does not lead any more.
+    /// This replica does not lead, and another replica leads at this address; empty if unknown. The input comes again
+    /// when the leader changes.
     TermLost { leader_endpoint: String },
     /// The process that runs the leader withholds all grants for this reason. `None` permits grants again.
     Withhold { why: Option<String> },

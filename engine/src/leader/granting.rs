@@ -26,6 +26,7 @@ const NO_TAKER: Duration = Duration::from_secs(5);
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.cx.term = Some(term.clone());
+        self.cx.leader_endpoint.clear();
         self.dispatcher.begin_term();
         self.begin_guards();
         self.restart_barrier();

@@ -61,6 +61,11 @@ pub struct Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
+    /// Whether this replica leads.
+    pub fn leads(&self) -> bool {
+        self.cx.term.is_some()
+    }
+
     /// Returns the counts of the leader.
     pub fn status(&self) -> Status {
         let waits = self.dispatcher.queue().waits(self.cx.now);

@@ -20,7 +20,7 @@ pub(super) const RESOURCE: &str = "leases";
 /// Maximum size of a Lease. A Lease of this service has less than 1 KiB.
 const ANSWER_MAX: usize = 256 * 1024;
 /// Annotation with the address of the holder, as a hint for clients.
-const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
+pub(super) const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
 
 /// The location of the Lease, and its last state.
 pub(super) struct Access {

@@ -120,6 +120,40 @@ async fn about_terms(orders: &mut mpsc::Receiver<Control>) -> Option<Control> {
     }
 }
 
+/// The address of the leader in the order that ends a term.
+fn end_of_term(order: Option<Control>) -> String {
+    let Some(Control::Input(Input::TermLost { leader_endpoint })) = order else { panic!("{order:?}") };
+    leader_endpoint
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_was_taken_names_the_replica_that_took_it() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut old = replica("old", &store);
+    let release = old.release.clone();
+    let story = async {
+        let order = about_terms(&mut old.orders).await;
+        assert!(matches!(order, Some(Control::Input(Input::TermGained(_)))), "{order:?}");
+        {
+            let mut store = store.lock().unwrap();
+            store.version += 1;
+            let version = json!(store.version.to_string());
+            let lease = store.lease.as_mut().unwrap();
+            lease["metadata"]["resourceVersion"] = version;
+            lease["metadata"]["annotations"][super::lease::ENDPOINT_ANNOTATION] = json!("new:7450");
+            lease["spec"]["holderIdentity"] = json!("new");
+            lease["spec"]["leaseTransitions"] = json!(7);
+        }
+        assert_eq!(end_of_term(about_terms(&mut old.orders).await), "new:7450");
+        release.request();
+        // The driver ends before the election does.
+        drop(old.orders);
+    };
+    let all = async { tokio::join!(old.election.run(old.release), story) };
+    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
+    ended.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_leads_and_hands_over_on_release() {
     let store = Arc::new(Mutex::new(Store::default()));
@@ -138,6 +172,7 @@ async fn the_first_leads_and_hands_over_on_release() {
         let holder = |known: &Leadership| known.holder.as_deref() == Some("first");
         let hint = second.leadership.wait_for(holder).await.unwrap().endpoint.clone();
         assert_eq!(hint, "first:7450");
+        assert_eq!(end_of_term(about_terms(&mut second.orders).await), "first:7450", "the driver knows the leader");
         let spec = store.lock().unwrap().lease.clone().unwrap()["spec"].clone();
         for stamp in ["acquireTime", "renewTime"] {
             let stamp = spec[stamp].as_str().unwrap();

@@ -386,6 +386,8 @@ fn a_deposed_leader_grants_nothing() {
     let mut bench = with_work();
     bench.take("a");
     bench.input(Input::TermLost { leader_endpoint: "there:1".to_string() });
+    let names = |message: &ToExecutor| matches!(message, ToExecutor::GoAway { leader_endpoint, .. } if leader_endpoint == "there:1");
+    assert!(bench.sent.iter().any(|(_, message)| names(message)), "{:?}", bench.sent);
     bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.grants(), NOTHING);
