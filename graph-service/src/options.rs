@@ -158,7 +158,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     Enforce,
-    /// Decide and count; grant only existence checks.
+    /// Decide, publish and count; grant nothing.
     Observe,
 }
 
