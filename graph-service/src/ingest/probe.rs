@@ -4,7 +4,7 @@ use super::request;
 use super::{Clients, existence};
 use crate::ingest::questions::{Span, Stand, Texts};
 use engine::follow::Failure;
-use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
+use engine::leader::{CheckBy, Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion};
 use kube_api::media;
 use kube_api::metadata::{self, Decoder, Event};
@@ -172,25 +172,23 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
 }
 
 async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {
-    if let Some(named) = &probe.object {
-        let asked = timeout(ANSWER_WITHIN, existence::answer(clients, probe, named)).await;
-        return match asked {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(failure)) => {
-                sleep(failure.retry_after.unwrap_or_default().min(TURNED_AWAY_MAX)).await;
-                Err(failure)
-            }
-            Err(_) => Err(late(probe)),
-        };
+    let asked = async {
+        match &probe.object {
+            Some(named) => existence::answer(clients, probe, named).await,
+            None => pages(clients, page_size, probe).await,
+        }
+    };
+    let answer = timeout(ANSWER_WITHIN, asked).await.unwrap_or_else(|_| Err(late(probe)));
+    if let (Some(_), Err(failure)) = (&probe.object, &answer) {
+        sleep(failure.retry_after.unwrap_or_default().min(TURNED_AWAY_MAX)).await;
     }
-    match timeout(ANSWER_WITHIN, pages(clients, page_size, probe)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(late(probe)),
-    }
+    answer
 }
 
 fn late(probe: &Probe) -> Failure {
-    Failure::transport(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs()))
+    let is_read = probe.object.as_ref().is_some_and(|named| named.by == CheckBy::Read);
+    let verb = if is_read { "get" } else { "list" };
+    Failure::transport(format!("{verb} {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs()))
 }
 
 async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {

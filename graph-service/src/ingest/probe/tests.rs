@@ -1,5 +1,6 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, bookmark, event, object, ok, page, refuse, routed, server_in};
+use engine::leader::Named;
 use engine::object::GroupResource;
 use kube_api::metadata::Encoding;
 use std::sync::Arc;
@@ -80,6 +81,13 @@ async fn failures_are_sentences() {
     }
     let silent = ask(probe(1, None, None), Vec::new()).await.0.unwrap_err();
     assert_eq!(silent, "list things.apps: no answer within 30 s");
+    for (by, expected) in [
+        (CheckBy::List, "list things.apps: no answer within 30 s"),
+        (CheckBy::Read, "get things.apps: no answer within 30 s"),
+    ] {
+        let named = Probe { object: Some(Named { name: "a".into(), by }), ..probe(1, None, None) };
+        assert_eq!(ask(named, Vec::new()).await.0, Err(expected.to_owned()));
+    }
     let (strange, asked) = ask(probe(1, Some("../x"), None), Vec::new()).await;
     assert!(strange.unwrap_err().contains("not a valid namespace") && asked.is_empty());
 }
