@@ -2,6 +2,7 @@
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use http::Extensions;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use runtime::tls::{Peer, Protocol, ServerTls};
@@ -53,6 +54,13 @@ pub struct Link {
     pub peer: Peer,
     /// Whether the other end is in this process.
     pub(crate) within: bool,
+}
+
+impl Link {
+    /// Whether a call comes from this process.
+    pub(super) fn is_within(extensions: &Extensions) -> bool {
+        extensions.get::<Link>().is_some_and(|link| link.within)
+    }
 }
 
 /// The handle that closes one connection.

@@ -303,7 +303,7 @@ impl StreamReader {
 
 /// The origin of a call: this process, an authenticated caller, or any other.
 fn origin(extensions: &Extensions) -> Origin {
-    if extensions.get::<Link>().is_some_and(|link| link.within) {
+    if Link::is_within(extensions) {
         return Origin::Process;
     }
     extensions.get::<Origin>().cloned().unwrap_or_default()

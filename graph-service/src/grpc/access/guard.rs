@@ -13,7 +13,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
-use runtime::tls::Peer;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -72,7 +71,8 @@ where
             let Some(row) = rights::of_path(request.uri().path()) else {
                 return Ok(status::method_unknown().into_http());
             };
-            if is_within_the_process(&request) {
+            // Such as an executor in the same process.
+            if Link::is_within(request.extensions()) {
                 request.extensions_mut().insert(Visibility::default());
                 return inner.call(request).await;
             }
@@ -92,12 +92,6 @@ where
             Ok(response.map(|inner| Body::new(Watched::new(inner, visit, admitted))))
         })
     }
-}
-
-/// With an authenticator, all listeners use TLS. So a plaintext call comes from a pipe of this process, such as that of
-/// an executor in the same process.
-fn is_within_the_process(request: &Request<Body>) -> bool {
-    request.extensions().get::<Link>().is_some_and(|link| link.peer == Peer::Plaintext)
 }
 
 /// One call.

@@ -38,14 +38,18 @@ impl Opened {
 
 /// Calls a service whose handler requires `namespace`, if given.
 async fn open(authenticator: &Arc<Authenticator>, path: &str, token: &str, namespace: Option<&'static str>) -> Opened {
-    open_by(authenticator, path, Some(token), Peer::Tls(None), namespace).await
+    open_by(authenticator, path, Some(token), link(Peer::Tls(None), false), namespace).await
+}
+
+fn link(peer: Peer, within: bool) -> Link {
+    Link { cut: Default::default(), peer, within }
 }
 
 async fn open_by(
     authenticator: &Arc<Authenticator>,
     path: &str,
     token: Option<&str>,
-    peer: Peer,
+    link: Link,
     namespace: Option<&'static str>,
 ) -> Opened {
     let (messages, receiver) = mpsc::channel(1);
@@ -68,7 +72,7 @@ async fn open_by(
         request = request.header("authorization", format!("Bearer {token}"));
     }
     let mut request = request.body(Body::empty()).unwrap();
-    request.extensions_mut().insert(Link { cut: Default::default(), peer, within: false });
+    request.extensions_mut().insert(link);
     let answer = GuardLayer(Some(Arc::clone(authenticator))).layer(service).oneshot(request).await.unwrap();
     assert!(answer.headers().get("grpc-status").is_none(), "{answer:?}");
     Opened { body: answer.into_body(), messages, at: Instant::now() }
@@ -128,7 +132,7 @@ async fn a_stream_ends_with_the_certificate_it_came_by() {
     let authenticator = Oracle::default().allows("executor", "lease", "workitems", "").authenticator();
     let not_after = Instant::now() + Duration::from_secs(90);
     let certificate = PeerCertificate { user: "executor".to_owned(), groups: Vec::new(), not_after };
-    let work = open_by(&authenticator, WORK, None, Peer::Tls(Some(Arc::new(certificate))), None).await;
+    let work = open_by(&authenticator, WORK, None, link(Peer::Tls(Some(Arc::new(certificate))), false), None).await;
     let (ended, after) = work.ended().await;
     assert_eq!((ended.code(), reason(&ended).as_str()), (Code::Unauthenticated, "CREDENTIALS_INVALID"));
     assert!(after >= Duration::from_secs(90) && after < Duration::from_secs(90) + AGAIN_SOON, "{after:?}");
@@ -137,6 +141,6 @@ async fn a_stream_ends_with_the_certificate_it_came_by() {
 #[tokio::test(start_paused = true)]
 async fn pipes_of_this_process_need_nothing() {
     let authenticator = Oracle::default().authenticator();
-    let mut work = open_by(&authenticator, WORK, None, Peer::Plaintext, Some("anywhere")).await;
+    let mut work = open_by(&authenticator, WORK, None, link(Peer::Plaintext, true), Some("anywhere")).await;
     assert!(tokio::time::timeout(2 * AGAIN_EVERY, work.body.frame()).await.is_err());
 }
