@@ -86,6 +86,8 @@ const HEADERS_MAX_BYTES: u32 = 64 * 1024;
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of long reads at once.
 const LONG_READS_MAX: usize = 4;
+/// Time span over which clients reconnect whose streams end at the same time.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum time for connections to close after a request to stop. It is below the limit of the whole process.
 const CLOSE_WITHIN: Duration = Duration::from_secs(7);
 
@@ -100,6 +102,11 @@ fn spread(from: Duration, width: Duration) -> Duration {
     // Without random numbers the times are not spread.
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+/// The delay before a client reconnects whose stream ends.
+fn reconnect_after() -> Option<prost_types::Duration> {
+    spread(Duration::ZERO, RECONNECT_WITHIN).try_into().ok()
 }
 
 /// Runs work that blocks or takes long, and needs no graph, on a thread of its own, away from the driver.
@@ -149,6 +156,12 @@ impl Shared {
 
     fn leadership(&self) -> Leadership {
         self.leadership.borrow().clone()
+    }
+
+    /// Why a stream ends without an error, and when its client calls again.
+    fn going_away(&self) -> (String, Option<prost_types::Duration>) {
+        let reason = if self.shutdown.is_requested() { "this replica is stopping" } else { "the stream is renewed" };
+        (reason.to_owned(), reconnect_after())
     }
 
     /// What the caller may see. A call that did not pass the authenticator sees nothing, if there is an authenticator.

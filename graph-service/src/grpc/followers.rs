@@ -63,6 +63,38 @@ pub(super) enum NotTaken {
     Slow,
 }
 
+/// Why a stream ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The reader is gone.
+    Gone,
+    Failed(Status),
+}
+
+impl From<Status> for Stop {
+    fn from(status: Status) -> Stop {
+        Stop::Failed(status)
+    }
+}
+
+impl Stop {
+    /// A message was not sent. `slow` is the status for a reader that reads nothing.
+    pub(super) fn untaken(why: NotTaken, slow: impl FnOnce() -> Status) -> Stop {
+        match why {
+            NotTaken::Gone => Stop::Gone,
+            NotTaken::Slow => Stop::Failed(slow()),
+        }
+    }
+
+    /// The status of the stream.
+    pub(super) fn ended(with: Result<(), Stop>) -> Result<(), Status> {
+        match with {
+            Ok(()) | Err(Stop::Gone) => Ok(()),
+            Err(Stop::Failed(status)) => Err(status),
+        }
+    }
+}
+
 impl<T: Weighed> Reader<T> {
     /// Waits for room, and sends a message.
     pub(super) async fn send(&self, message: T) -> Result<(), NotTaken> {

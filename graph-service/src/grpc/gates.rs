@@ -5,7 +5,7 @@
 //! its own stream only.
 
 use super::access::Visibility;
-use super::{Shared, renewal_age, spread, status};
+use super::{Shared, reconnect_after, renewal_age, status};
 use crate::gates::stream::{Joined, Out, STRAYS_MAX};
 use crate::messages::Leadership;
 use engine::guard::{Answer, FailurePolicy, Question};
@@ -35,8 +35,6 @@ const VERDICTS_MAX: usize = 1000;
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// Time from the announcement of a renewal to the end of the stream. Verdicts still count in between.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// The range of delays before an instance connects again.
-const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// The version of the protocol.
 const PROTOCOL: u32 = 1;
 
@@ -237,7 +235,7 @@ impl Session {
         ToEngine::GoAway(wire::GoAway {
             reason: reason.to_owned(),
             leader_endpoint: Some(leadership.endpoint).filter(|_| !leadership.leading).unwrap_or_default(),
-            reconnect_after: prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok(),
+            reconnect_after: reconnect_after(),
         })
     }
 }

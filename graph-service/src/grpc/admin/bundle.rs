@@ -1,6 +1,6 @@
 //! Streams what only this process can add to a bug report: its metrics, its configuration and its recording.
 
-use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
 use crate::grpc::{Shared, apart, status};
 use crate::recorder::{Recorded, unread};
 use proto::admin::v1beta1::export_bundle_response::{File, Header, Part, Recording};
@@ -17,34 +17,6 @@ use tonic::Status;
 
 /// Maximum number of bytes in one message.
 const CHUNK_BYTES: usize = 256 * 1024;
-
-/// Why a bundle has no further parts.
-enum Cut {
-    /// The reader is gone.
-    Gone,
-    Failed(Status),
-}
-
-impl From<NotTaken> for Cut {
-    fn from(why: NotTaken) -> Cut {
-        match why {
-            NotTaken::Gone => Cut::Gone,
-            NotTaken::Slow => Cut::Failed(status::bundle::slow_reader()),
-        }
-    }
-}
-
-impl From<Status> for Cut {
-    fn from(status: Status) -> Cut {
-        Cut::Failed(status)
-    }
-}
-
-impl From<io::Error> for Cut {
-    fn from(error: io::Error) -> Cut {
-        Cut::Failed(status::bundle::unread(&error))
-    }
-}
 
 /// The export of one bundle.
 pub(super) struct Export {
@@ -67,13 +39,10 @@ impl Export {
             () = self.shared.shutdown.requested() => return Err(status::stopping()),
             () = tokio::time::sleep(STREAM_AGE) => return Err(status::too_slow(STREAM_AGE)),
         };
-        match sent {
-            Ok(()) | Err(Cut::Gone) => Ok(()),
-            Err(Cut::Failed(status)) => Err(status),
-        }
+        Stop::ended(sent)
     }
 
-    async fn send_all(&self, reader: &Reader<ExportBundleResponse>) -> Result<(), Cut> {
+    async fn send_all(&self, reader: &Reader<ExportBundleResponse>) -> Result<(), Stop> {
         let (recording, files) = match &self.shared.recorded {
             Some(of) => self.recording(of).await?,
             None => (None, Vec::new()),
@@ -114,11 +83,12 @@ impl Export {
     }
 }
 
-async fn send(reader: &Reader<ExportBundleResponse>, part: Part) -> Result<(), NotTaken> {
-    reader.send(ExportBundleResponse { part: Some(part) }).await
+async fn send(reader: &Reader<ExportBundleResponse>, part: Part) -> Result<(), Stop> {
+    let sent = reader.send(ExportBundleResponse { part: Some(part) }).await;
+    sent.map_err(|why| Stop::untaken(why, status::bundle::slow_reader))
 }
 
-async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: &str) -> Result<(), NotTaken> {
+async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: &str) -> Result<(), Stop> {
     send(reader, Part::File(File { name: name.to_owned(), size_bytes: text.len() as u64 })).await?;
     for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
         send(reader, Part::Data(chunk.to_vec())).await?;
@@ -127,10 +97,10 @@ async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: &str
 }
 
 /// Sends the first bytes of a file. The recorder appends to it meanwhile.
-async fn send_file(reader: &Reader<ExportBundleResponse>, path: &Path, bytes: u64) -> Result<(), Cut> {
+async fn send_file(reader: &Reader<ExportBundleResponse>, path: &Path, bytes: u64) -> Result<(), Stop> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     send(reader, Part::File(File { name: format!("recording/{name}"), size_bytes: bytes })).await?;
-    let failed = |error: io::Error| unread(path, &error);
+    let failed = |error: io::Error| status::bundle::unread(&unread(path, &error));
     let opened = path.to_owned();
     // A slow disk must not stop the streams of other readers.
     let mut file = apart(move || fs::File::open(opened)).await?.map_err(failed)?;

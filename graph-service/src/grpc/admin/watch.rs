@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
-use crate::grpc::{renewal_age, spread, status};
+use crate::grpc::{renewal_age, status};
 use proto::admin::v1beta1::watch_status_response::{Event, GoingAway};
 use proto::admin::v1beta1::{GetStatusResponse, WatchStatusRequest, WatchStatusResponse};
 use proto::r#type::v1beta1::ResponseMeta;
@@ -14,8 +14,6 @@ use tonic::Status;
 /// Bounds of the interval between two messages.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Time span over which clients reconnect whose streams end at the same time.
-const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The request of a reader.
 #[derive(Debug)]
@@ -62,10 +60,8 @@ impl Watch {
     }
 
     fn going_away(&self) -> WatchStatusResponse {
-        let stops = self.state.shared.shutdown.is_requested();
-        let reason = if stops { "this replica is stopping" } else { "the stream is renewed" };
-        let reconnect_after = spread(Duration::ZERO, RECONNECT_WITHIN).try_into().ok();
-        WatchStatusResponse { event: Some(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after })) }
+        let (reason, reconnect_after) = self.state.shared.going_away();
+        WatchStatusResponse { event: Some(Event::GoingAway(GoingAway { reason, reconnect_after })) }
     }
 }
 

@@ -10,9 +10,9 @@ use crate::clock::wire;
 use crate::decisions::{Extent, Logged, Missing, Tail};
 use crate::grpc::access::Visibility;
 use crate::grpc::access::redact::{self, Shown};
-use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
 use crate::grpc::stream::Encoded;
-use crate::grpc::{Shared, renewal_age, spread, status};
+use crate::grpc::{Shared, renewal_age, status};
 use engine::object::Uid;
 use prometheus_client::metrics::gauge::Gauge;
 use prost::bytes::{Bytes, BytesMut};
@@ -24,9 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
-
-/// Time span over which clients reconnect whose streams end at the same time.
-const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Maximum time for which filters run before other tasks get a turn.
 const AT_A_TIME: Duration = Duration::from_millis(5);
@@ -115,13 +112,6 @@ pub(super) struct Follow {
     pub(super) accept_gaps: bool,
 }
 
-/// Why a stream ends.
-#[derive(Debug)]
-enum Stop {
-    Gone,
-    Failed(Status),
-}
-
 /// The progress of the stream.
 struct Sent {
     reader: Reader<Encoded>,
@@ -151,10 +141,7 @@ impl Follow {
     pub(super) async fn run(self, start: Start, reader: Reader<Encoded>) -> Result<(), Status> {
         let _counted = Counted::new(&self.shared.metrics.log.followers);
         let sent = Sent { reader, position: None, is_first: true, at: Instant::now() };
-        match self.follow(start, sent).await {
-            Ok(()) | Err(Stop::Gone) => Ok(()),
-            Err(Stop::Failed(status)) => Err(status),
-        }
+        Stop::ended(self.follow(start, sent).await)
     }
 
     async fn follow(&self, start: Start, mut sent: Sent) -> Result<(), Stop> {
@@ -183,7 +170,7 @@ impl Follow {
                     at = self.go_on(gap, &mut sent).await?;
                     continue;
                 }
-                Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
+                Err(Missing::Compacted(_)) => return Err(Stop::Failed(self.too_slow(&sent))),
                 // If this replica is stopping, its log ends for that reason.
                 Err(Missing::Replaced) if self.shared.shutdown.is_requested() => {
                     return self.send_away(&at, &mut sent).await;
@@ -316,15 +303,13 @@ impl Follow {
     }
 
     async fn send_away(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
-        let reason =
-            if self.shared.shutdown.is_requested() { "this replica is stopping" } else { "the stream is renewed" };
-        let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
-        self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), Some(at), sent).await
+        let (reason, reconnect_after) = self.shared.going_away();
+        self.send(Event::GoingAway(GoingAway { reason, reconnect_after }), Some(at), sent).await
     }
 
-    fn too_slow(&self, sent: &Sent) -> Stop {
+    fn too_slow(&self, sent: &Sent) -> Status {
         self.shared.metrics.log.slow_followers.inc();
-        Stop::Failed(status::slow_consumer(sent.position.as_ref()))
+        status::slow_consumer(sent.position.as_ref())
     }
 
     async fn send(&self, event: Event, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
@@ -347,11 +332,7 @@ impl Follow {
 
     async fn hand_over(&self, message: Encoded, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
         let message = if self.gzip { message.compressed() } else { message };
-        match sent.reader.send(message).await {
-            Ok(()) => {}
-            Err(NotTaken::Gone) => return Err(Stop::Gone),
-            Err(NotTaken::Slow) => return Err(self.too_slow(sent)),
-        }
+        sent.reader.send(message).await.map_err(|why| Stop::untaken(why, || self.too_slow(sent)))?;
         if let Some(position) = position {
             sent.position = Some(position.clone());
         }

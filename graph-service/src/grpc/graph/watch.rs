@@ -8,10 +8,10 @@
 use super::{Graph, WALK_MAX, lookup, named};
 use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Sieve;
-use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
 use crate::grpc::freshness::About;
 use crate::grpc::pages::Question;
-use crate::grpc::{Shared, pages, renewal_age, spread, status};
+use crate::grpc::{Shared, pages, renewal_age, status};
 use engine::leader::{Linked, Queries};
 use engine::object::Uid;
 use engine::view::LISTED_MAX;
@@ -43,8 +43,6 @@ const BYTES_MAX: usize = 512 * 1024;
 const BOOKMARK_DEFAULT: Duration = Duration::from_secs(10);
 const BOOKMARK_MIN: Duration = Duration::from_secs(1);
 const BOOKMARK_MAX: Duration = Duration::from_secs(60);
-/// Time span over which clients reconnect whose streams end at the same time.
-const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a stream starts with a new snapshot.
 const UNKNOWN: &str = "this replica does not know the resume_token: another replica issued it, or it has expired";
@@ -64,13 +62,6 @@ pub(super) struct Watch {
     bookmark_interval: Duration,
     /// The request without the fields that may differ between a stream and its successor.
     question: Question,
-}
-
-/// Why a stream ends.
-#[derive(Debug)]
-enum Stop {
-    Gone,
-    Failed(Status),
 }
 
 /// The progress of the stream.
@@ -146,10 +137,7 @@ impl Watch {
             state.seen = self.visibility.seen();
             self.kept.keep(state, self.question.clone());
         }
-        match ended {
-            Ok(()) | Err(Stop::Gone) => Ok(()),
-            Err(Stop::Failed(status)) => Err(status),
-        }
+        Stop::ended(ended)
     }
 
     fn begin(&self) -> Members {
@@ -410,10 +398,8 @@ impl Watch {
     }
 
     async fn send_away(&self, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
-        let reason =
-            if self.shared.shutdown.is_requested() { "this replica is stopping" } else { "the stream is renewed" };
-        let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
-        self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), true, state, sent).await
+        let (reason, reconnect_after) = self.shared.going_away();
+        self.send(Event::GoingAway(GoingAway { reason, reconnect_after }), true, state, sent).await
     }
 
     /// `resumable`: the client may resume after this message.
@@ -423,11 +409,7 @@ impl Watch {
         state.sequence += 1;
         let resume_token = if resumable { state.token().write() } else { Vec::new() };
         let message = WatchDependentsResponse { event: Some(event), resume_token, meta };
-        match sent.reader.send(message).await {
-            Ok(()) => {}
-            Err(NotTaken::Gone) => return Err(Stop::Gone),
-            Err(NotTaken::Slow) => return Err(Stop::Failed(status::slow_watcher())),
-        }
+        sent.reader.send(message).await.map_err(|why| Stop::untaken(why, status::slow_watcher))?;
         state.is_told = resumable;
         sent.at = Instant::now();
         Ok(())
