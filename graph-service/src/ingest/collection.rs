@@ -1,6 +1,7 @@
 //! Turns the steps of one collection into inputs of the engine.
 
 use super::follow::{Halt, Sink, Step};
+use engine::follow::Tell;
 use engine::leader::Input;
 use engine::marks::Marks;
 use engine::object::{Backend, GroupResource, Name, Object, ServedKind};
@@ -106,7 +107,7 @@ impl Collection {
 impl Sink for Collection {
     async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
         let collection = self.key.clone();
-        if let Step::ListFailed(failure) | Step::WatchLost(_, failure) = &step
+        if let Step::Told(Tell::ListFailed(failure) | Tell::WatchLost(_, failure)) = &step
             && failure.status == Some(404)
         {
             if self.leaving.load(Ordering::Relaxed) {
@@ -115,7 +116,7 @@ impl Sink for Collection {
             self.unserved.notify_one();
         }
         match step {
-            Step::ListBegun => {
+            Step::Told(Tell::ListBegun) => {
                 let table = self.selectors.borrow().clone();
                 let selectors = table.generation();
                 if self.matcher.table().generation() != selectors {
@@ -127,10 +128,12 @@ impl Sink for Collection {
                 let listed = |collection, object| Input::Listed { collection, object };
                 self.object(collection, &item, listed).await.map(drop)
             }
-            Step::ListEnded(resource_version) => self.send(Input::ListEnded { collection, resource_version }).await,
-            Step::ListFailed(failure) => {
-                let (error, broke) = (failure.sentence.clone(), failure.is_transport());
-                self.send(Input::ListFailed { collection, error, broke }).await
+            Step::Told(Tell::ListEnded(resource_version)) => {
+                self.send(Input::ListEnded { collection, resource_version }).await
+            }
+            Step::Told(Tell::ListFailed(failure)) => {
+                let broke = failure.is_transport();
+                self.send(Input::ListFailed { collection, error: failure.sentence, broke }).await
             }
             Step::Seen(item) => {
                 let seen = |collection, object| Input::Seen { collection, object };
@@ -144,17 +147,20 @@ impl Sink for Collection {
                 // The deleted object is unknown. Only a new list shows which one it was.
                 Err(Halt::Relist(format!("a DELETED event of {} names no object", self.key)))
             }
-            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => {
+            Step::Told(Tell::Bookmark(resource_version)) if self.numbered && !resource_version.is_ordered() => {
                 Err(Halt::Relist(format!(
                     "a bookmark of {} has the resourceVersion {resource_version:?}, which is not a number",
                     self.key
                 )))
             }
-            Step::Bookmark(resource_version) => self.send(Input::Bookmark { collection, resource_version }).await,
-            Step::WatchLost(end, failure) => {
-                self.send(Input::WatchLost { collection, end, error: failure.sentence.clone() }).await
+            Step::Told(Tell::Bookmark(resource_version)) => {
+                self.send(Input::Bookmark { collection, resource_version }).await
             }
-            Step::WatchResumed => self.send(Input::WatchResumed { collection }).await,
+            Step::Told(Tell::WatchLost(end, failure)) => {
+                self.send(Input::WatchLost { collection, end, error: failure.sentence }).await
+            }
+            Step::Told(Tell::WatchResumed) => self.send(Input::WatchResumed { collection }).await,
+            Step::Told(Tell::ListsAnew(_)) => Ok(()),
         }
     }
 }

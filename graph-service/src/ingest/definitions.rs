@@ -4,6 +4,7 @@
 use super::discovery::{Services, View};
 use super::follow::{Halt, Sink, Step};
 use super::known::{Declared, Known};
+use engine::follow::Tell;
 use engine::leader::Input;
 use engine::object::{GroupResource, Name, Uid};
 use serde::Deserialize;
@@ -156,12 +157,12 @@ impl<T: Definition> Watcher<T> {
 impl<T: Definition> Sink for Watcher<T> {
     async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
         match step {
-            Step::ListBegun => self.apply(|state| T::slot(state).begin()).await,
+            Step::Told(Tell::ListBegun) => self.apply(|state| T::slot(state).begin()).await,
             Step::Listed(item) => {
                 let read = item.json().and_then(T::read);
                 self.apply(|state| T::slot(state).list(read)).await
             }
-            Step::ListEnded(_) => self.apply(T::end_list).await,
+            Step::Told(Tell::ListEnded(_)) => self.apply(T::end_list).await,
             Step::Seen(item) => {
                 let read = item.json().and_then(T::read);
                 self.apply(|state| T::see(state, read)).await
@@ -170,13 +171,12 @@ impl<T: Definition> Sink for Watcher<T> {
                 Ok((name, definition)) => self.apply(|state| T::delete(state, &name, definition)).await,
                 Err(why) => Err(Halt::Relist(why)),
             },
-            Step::Bookmark(_) => Ok(()),
-            Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
-                let error = failure.sentence.clone();
+            Step::Told(Tell::Bookmark(_) | Tell::ListsAnew(_)) => Ok(()),
+            Step::Told(Tell::ListFailed(failure) | Tell::WatchLost(_, failure)) => {
                 // The first error ends the wait for a list.
-                self.apply(|state| (T::slot(state).error.replace(error).is_none(), Vec::new())).await
+                self.apply(|state| (T::slot(state).error.replace(failure.sentence).is_none(), Vec::new())).await
             }
-            Step::WatchResumed => {
+            Step::Told(Tell::WatchResumed) => {
                 self.apply(|state| {
                     T::slot(state).error = None;
                     (false, Vec::new())

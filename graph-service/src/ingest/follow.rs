@@ -6,7 +6,7 @@
 use super::Clients;
 use super::request::{self, Events, Failure};
 use bytes::Bytes;
-use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell, WatchEnd};
+use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell};
 use engine::object::ResourceVersion;
 use futures::FutureExt as _;
 use kube_api::CallError;
@@ -31,15 +31,10 @@ const TURN_MAX: Duration = Duration::from_secs(2);
 /// One result of following a collection.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    ListBegun,
     Listed(Item<'a>),
-    ListEnded(ResourceVersion),
-    ListFailed(&'a Failure),
     Seen(Item<'a>),
     Deleted(Item<'a>),
-    Bookmark(ResourceVersion),
-    WatchLost(WatchEnd, &'a Failure),
-    WatchResumed,
+    Told(Tell),
 }
 
 /// Why a sink refuses further steps.
@@ -175,11 +170,12 @@ impl Follower {
                     Ok(())
                 }
                 Output::Objects => list(sink, objects.take()).await,
-                Output::Tell(Tell::ListsAnew(why)) => {
-                    tracing::info!(collection = self.source.name, why, "listing the collection again");
-                    Ok(())
+                Output::Tell(tell) => {
+                    if let Tell::ListsAnew(why) = &tell {
+                        tracing::info!(collection = self.source.name, why, "listing the collection again");
+                    }
+                    sink.take(Step::Told(tell)).await
                 }
-                Output::Tell(tell) => hand_on(sink, &tell).await,
             };
             self.take(taken)?;
         }
@@ -303,18 +299,6 @@ impl Follower {
 
     fn deadline(&self) -> Option<Instant> {
         self.machine.next_deadline().map(|due| self.clock.instant(due))
-    }
-}
-
-async fn hand_on<S: Sink>(sink: &mut S, tell: &Tell) -> Result<(), Halt> {
-    match tell {
-        Tell::ListBegun => sink.take(Step::ListBegun).await,
-        Tell::ListEnded(position) => sink.take(Step::ListEnded(position.clone())).await,
-        Tell::ListFailed(failure) => sink.take(Step::ListFailed(failure)).await,
-        Tell::Bookmark(position) => sink.take(Step::Bookmark(position.clone())).await,
-        Tell::WatchLost(end, failure) => sink.take(Step::WatchLost(*end, failure)).await,
-        Tell::WatchResumed => sink.take(Step::WatchResumed).await,
-        Tell::ListsAnew(_) => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::gates::router::Configured;
 use crate::guards::resource::{self, Seen, Sight, Standing};
 use crate::guards::{date, definition, path};
 use crate::messages::Control;
+use engine::follow::Tell;
 use engine::guard::{Guard, GuardId, GuardKind, Rule};
 use engine::hold::GUARDS_MAX;
 use engine::leader::{GuardAnswer, GuardList, GuardRead, Input};
@@ -139,7 +140,7 @@ impl Follower {
 impl Sink for Follower {
     async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
         match step {
-            Step::ListBegun => {
+            Step::Told(Tell::ListBegun) => {
                 self.listing.clear();
                 self.configured.clear();
                 self.time = None;
@@ -150,7 +151,7 @@ impl Sink for Follower {
                 self.listed(item).await;
                 Ok(())
             }
-            Step::ListEnded(position) => {
+            Step::Told(Tell::ListEnded(position)) => {
                 let guards = std::mem::take(&mut self.listing);
                 let list = GuardList { position, guards, more: self.more };
                 self.configure();
@@ -169,13 +170,16 @@ impl Sink for Follower {
                 Ok(Seen::Leaving { name, uid }) => self.left(&name, uid).await,
                 Err(why) => Err(Halt::Relist(why)),
             },
-            Step::Bookmark(position) => {
+            Step::Told(Tell::Bookmark(position)) => {
                 self.send(Input::GuardsFollowed { kind: self.kind, position: Some(position) }).await
             }
-            Step::WatchResumed => self.send(Input::GuardsFollowed { kind: self.kind, position: None }).await,
-            Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
-                self.send(Input::GuardsLost { kind: self.kind, error: failure.sentence.clone() }).await
+            Step::Told(Tell::WatchResumed) => {
+                self.send(Input::GuardsFollowed { kind: self.kind, position: None }).await
             }
+            Step::Told(Tell::ListFailed(failure) | Tell::WatchLost(_, failure)) => {
+                self.send(Input::GuardsLost { kind: self.kind, error: failure.sentence }).await
+            }
+            Step::Told(Tell::ListsAnew(_)) => Ok(()),
         }
     }
 }

@@ -57,7 +57,7 @@ async fn the_main_store_has_no_versions_but_numbers() {
             let deleted = collection.take(Step::Deleted(Item::Json(&object))).await;
             assert_eq!(deleted.is_ok(), taken, "{version} {backend:?}");
             assert_eq!(matches!(inputs.try_recv(), Ok(Input::Deleted { .. })), taken, "{version} {backend:?}");
-            let bookmark = collection.take(Step::Bookmark(ResourceVersion::parse(version))).await;
+            let bookmark = collection.take(Step::Told(Tell::Bookmark(ResourceVersion::parse(version)))).await;
             assert_eq!(bookmark.is_ok(), taken, "{version} {backend:?}");
         }
     }

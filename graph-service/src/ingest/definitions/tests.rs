@@ -57,11 +57,11 @@ impl<T: Definition> World<T> {
     }
 
     async fn list(&mut self, items: &[&RawValue]) {
-        self.take(Step::ListBegun).await;
+        self.take(Step::Told(Tell::ListBegun)).await;
         for item in items {
             self.take(Step::Listed(Item::Json(item))).await;
         }
-        self.take(Step::ListEnded(ResourceVersion::parse("9"))).await;
+        self.take(Step::Told(Tell::ListEnded(ResourceVersion::parse("9")))).await;
     }
 
     /// Whether the supervisor has been woken since the last call.
@@ -195,7 +195,7 @@ async fn a_failure_ends_the_wait_and_shows() {
     world.definitions.are_not_served::<Crd>();
     assert!(!world.definitions.are_settled());
     let failure = Failure { sentence: "list apiservices: 403".to_owned(), status: Some(403), retry_after: None };
-    world.take(Step::ListFailed(&failure)).await;
+    world.take(Step::Told(Tell::ListFailed(failure))).await;
     assert!(world.changed() && world.definitions.are_settled());
     assert_eq!(world.definitions.errors(), ["list apiservices: 403"]);
     assert_eq!(world.definitions.services(), Services::Unreadable { declared_groups: BTreeSet::new() });

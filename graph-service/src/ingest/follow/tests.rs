@@ -1,7 +1,7 @@
 use super::*;
 use crate::ingest::collection::Collection;
 use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object, ok, page, refuse, word};
-use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
+use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S, WatchEnd};
 use engine::leader::Input;
 use engine::object::{Access, Backend, GroupResource, ServedKind};
 use kube_api::media;

@@ -120,16 +120,17 @@ async fn a_watch_becomes_facts() {
     let (a, b) = (raw(pause("a")), raw(pause("b")));
     let leaving = raw(r#"{"metadata":{"name":"b","uid":"u-b","deletionTimestamp":"2026-01-01T12:00:00Z"}}"#.to_owned());
     let inputs = told(async |follower| {
-        follower.take(Step::ListBegun).await.unwrap();
+        follower.take(Step::Told(Tell::ListBegun)).await.unwrap();
         follower.take(Step::Listed(Item::Json(&a))).await.unwrap();
         follower.take(Step::Listed(Item::Json(&leaving))).await.unwrap();
-        follower.take(Step::ListEnded(ResourceVersion::parse("5"))).await.unwrap();
+        follower.take(Step::Told(Tell::ListEnded(ResourceVersion::parse("5")))).await.unwrap();
         follower.take(Step::Seen(Item::Json(&b))).await.unwrap();
         follower.take(Step::Seen(Item::Json(&leaving))).await.unwrap();
         follower.take(Step::Deleted(Item::Json(&a))).await.unwrap();
-        follower.take(Step::Bookmark(ResourceVersion::parse("8"))).await.unwrap();
-        follower.take(Step::WatchLost(WatchEnd::Refused, &Failure::senseless("cut".to_owned()))).await.unwrap();
-        follower.take(Step::WatchResumed).await.unwrap();
+        follower.take(Step::Told(Tell::Bookmark(ResourceVersion::parse("8")))).await.unwrap();
+        let lost = Tell::WatchLost(WatchEnd::Refused, Failure::senseless("cut".to_owned()));
+        follower.take(Step::Told(lost)).await.unwrap();
+        follower.take(Step::Told(Tell::WatchResumed)).await.unwrap();
         assert!(matches!(follower.take(Step::Seen(Item::Json(&raw("{}".to_owned())))).await, Err(Halt::Relist(_))));
     })
     .await;
