@@ -274,24 +274,19 @@ impl Blocks {
     /// Reads the next block. False at the end of the file.
     fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, Damage> {
         self.begin = self.position;
-        let mut head = [0; HEAD];
-        match self.fill(&mut head)? {
+        match self.fill(HEAD)? {
             0 => return Ok(false),
             HEAD => {}
             _ => return Err(self.damage("the file ends in the head of a block")),
         }
+        let head = &self.packed;
         let [length, raw, checksum] =
             [0, 4, 8].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
         let (length, raw) = (length as usize, raw as usize);
         if length > BLOCK_MAX || raw > BLOCK_MAX {
             return Err(self.damage("the block claims to be larger than a block may be"));
         }
-        // The length may be a lie: the buffer grows with what the file has.
-        let mut packed = std::mem::take(&mut self.packed);
-        packed.clear();
-        let read = (&mut self.file).take(length as u64).read_to_end(&mut packed);
-        self.packed = packed;
-        if read.map_err(|error| self.damage(&error.to_string()))? < length {
+        if self.fill(length)? < length {
             return Err(self.damage("the file ends in a block"));
         }
         self.position += (HEAD + length) as u64;
@@ -303,18 +298,12 @@ impl Blocks {
         if block.len() == raw { Ok(true) } else { Err(self.damage("the block has another length than it claims")) }
     }
 
-    /// Fills the buffer as far as the file goes. Returns the number of bytes.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.file.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.damage(&error.to_string())),
-            }
-        }
-        Ok(filled)
+    /// Replaces `packed` by the next bytes, as far as the file goes. Returns their number.
+    fn fill(&mut self, length: usize) -> Result<usize, Damage> {
+        self.packed.clear();
+        // The length may be a lie: the buffer grows with what the file has.
+        let read = (&mut self.file).take(length as u64).read_to_end(&mut self.packed);
+        read.map_err(|error| self.damage(&error.to_string()))
     }
 
     fn damage(&self, why: &str) -> Damage {
