@@ -404,7 +404,7 @@ fn ingest_config(config: &Config) -> anyhow::Result<ingest::Config> {
         );
     }
     let ignored = config.ignore.iter().cloned().collect();
-    Ok(ingest::Config { ignored, seed: seed()?, ..ingest::Config::default() })
+    Ok(ingest::Config { ignored, seed: seed()? })
 }
 
 fn another(cluster: &Cluster) -> anyhow::Result<kube::Client> {

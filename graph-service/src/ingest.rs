@@ -21,7 +21,6 @@ use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
 mod collection;
@@ -40,32 +39,16 @@ pub(crate) mod request;
 mod scripted;
 mod supervisor;
 
+/// Objects on one page of a list.
+const PAGE_SIZE: u32 = 500;
+
 /// Settings of the administrator.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// Resources that are never watched. Their objects can still be owners.
     pub(crate) ignored: BTreeSet<GroupResource>,
-    /// Interval of discovery.
-    pub(crate) poll_interval: Duration,
-    /// Objects on one page of a list.
-    pub(crate) page_size: u32,
-    /// Maximum number of concurrent lists. A list that takes longer than a moment no longer counts.
-    pub(crate) list_concurrency: usize,
     /// The seed of jitter.
     pub(crate) seed: u64,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        let events = |group: &str| GroupResource { group: Arc::from(group), resource: Arc::from("events") };
-        Config {
-            ignored: BTreeSet::from([events(""), events("events.k8s.io")]),
-            poll_interval: Duration::from_secs(30),
-            page_size: 500,
-            list_concurrency: 8,
-            seed: 0,
-        }
-    }
 }
 
 /// Clients of the API server. Each has its own connections and queues, so that no list waits for watches.
@@ -124,7 +107,7 @@ impl Ingest {
         let (refusals, refusal_queue) = mpsc::channel(probe::REFUSALS_MAX);
         let shared = Arc::new(Shared::default());
         let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
-        let prober = probe::run(clients.clone(), config.page_size, queues, inputs.clone(), shutdown.clone());
+        let prober = probe::run(clients.clone(), PAGE_SIZE, queues, inputs.clone(), shutdown.clone());
         tasks.spawn("probes", prober);
         let guards = GuardKind::ALL.map(|kind| {
             let (reads, questions) = mpsc::channel(guards::QUEUE_MAX);

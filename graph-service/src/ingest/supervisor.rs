@@ -7,7 +7,7 @@ use super::discovery::View;
 use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
-use super::{Clients, Config, Outlets, Shared, guards};
+use super::{Clients, Config, Outlets, PAGE_SIZE, Shared, guards};
 use crate::gates::Router;
 use crate::messages::Control;
 use engine::guard::GuardKind;
@@ -32,6 +32,11 @@ mod tests;
 
 /// Maximum number of collections and definitions to follow.
 const JOBS_MAX: usize = 20_000;
+/// Maximum number of concurrent lists. A list that takes longer than a moment no longer counts.
+const LISTS_MAX: usize = 8;
+/// Interval of discovery.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
+const _: () = assert!(CONFIRM_AFTER.as_secs() < POLL_INTERVAL.as_secs());
 /// Delay before a requested discovery, because several requests usually come together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Retries while discovery lags behind the definitions: minimum delay, maximum delay, and number.
@@ -59,7 +64,7 @@ pub(crate) async fn run(
     let Outlets { inputs, control, gates } = outlets;
     let now = Instant::now();
     let mut supervisor = Supervisor {
-        turns: Arc::new(Semaphore::new(config.list_concurrency.max(1))),
+        turns: Arc::new(Semaphore::new(LISTS_MAX)),
         backoff: Backoff::new(BACKOFF_MIN, BACKOFF_MAX, config.seed),
         clients,
         inputs,
@@ -281,7 +286,7 @@ impl Supervisor {
             }
         }
         let confirms = self.known.awaits_confirmation();
-        if confirms { CONFIRM_AFTER.min(self.config.poll_interval) } else { self.config.poll_interval }
+        if confirms { CONFIRM_AFTER } else { POLL_INTERVAL }
     }
 
     fn report(&self, error: Option<String>, view: Option<&View>) {
@@ -407,7 +412,7 @@ impl Supervisor {
             path: collection_path(&key.group, version, &key.resource, ""),
             accept_list: list,
             accept_watch: watch,
-            page_size: self.config.page_size,
+            page_size: PAGE_SIZE,
             turns: self.turns.clone(),
             paged: self.paged.entry(key.clone()).or_default().clone(),
             seed: self.seeds.next(),

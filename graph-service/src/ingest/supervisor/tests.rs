@@ -110,7 +110,8 @@ impl Running {
         let (control, _orders) = mpsc::channel(64);
         let (shutdown, mut tasks) = (Shutdown::new(), Tasks::new());
         let outlets = Outlets { inputs: sender, control, gates: guards::tests::gates() };
-        let handle = Ingest::start(clients, Config::default(), outlets, &shutdown, &mut tasks);
+        let ignored = BTreeSet::from([GroupResource { group: Arc::from(""), resource: Arc::from("events") }]);
+        let handle = Ingest::start(clients, Config { ignored, seed: 0 }, outlets, &shutdown, &mut tasks);
         Running { handle, inputs, asked, tasks, shutdown }
     }
 
