@@ -13,7 +13,7 @@ use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::guards::keeper;
 use crate::guards::orders;
 use crate::guards::press::Press;
-use crate::ingest::{self, Ingest, Outlets};
+use crate::ingest::{self, Outlets};
 use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership, WANTED_PAUSES_MAX, WantedPause};
 use crate::metrics::Metrics;
 use crate::readiness::{Health, Running, progress};
@@ -198,7 +198,7 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     let (leadership, known_leadership) = watch::channel(Leadership::default());
     audit::start(edges.audit, tls.clone(), &facts, &known_leadership, &metrics.audit, clock, &mut tasks);
     let outlets = Outlets { inputs: facts, control: control.clone(), gates: gates.clone() };
-    let ingest = Ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
+    let ingest = ingest::start(clients, ingest_config(&config)?, outlets, &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
     let host = config.replica.clone();

@@ -89,36 +89,27 @@ pub(crate) struct Outlets {
     pub(crate) gates: Router,
 }
 
-/// The entry point of the module.
-#[derive(Debug)]
-pub(crate) struct Ingest;
-
-impl Ingest {
-    /// Starts the tasks. They end at a request to stop, or when a receiver is gone.
-    pub(crate) fn start(
-        clients: Clients,
-        config: Config,
-        outlets: Outlets,
-        shutdown: &Shutdown,
-        tasks: &mut Tasks,
-    ) -> Handle {
-        let Outlets { inputs, control, gates } = outlets;
-        let (probes, probe_queue) = mpsc::channel(probe::QUEUE_MAX);
-        let (refusals, refusal_queue) = mpsc::channel(probe::REFUSALS_MAX);
-        let shared = Arc::new(Shared::default());
-        let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
-        let prober = probe::run(clients.clone(), PAGE_SIZE, queues, inputs.clone(), shutdown.clone());
-        tasks.spawn("probes", prober);
-        let guards = GuardKind::ALL.map(|kind| {
-            let (reads, questions) = mpsc::channel(guards::QUEUE_MAX);
-            tasks.spawn_until_end(kind.plural(), guards::answer(clients.clone(), questions, control.clone()));
-            reads
-        });
-        let supervisor =
-            supervisor::run(clients, config, Outlets { inputs, control, gates }, shared.clone(), shutdown.clone());
-        tasks.spawn("collections", supervisor);
-        Handle { shared, probes, refusals, guards }
-    }
+/// Starts the tasks. They end at a request to stop, or when a receiver is gone.
+pub(crate) fn start(
+    clients: Clients,
+    config: Config,
+    outlets: Outlets,
+    shutdown: &Shutdown,
+    tasks: &mut Tasks,
+) -> Handle {
+    let (probes, probe_queue) = mpsc::channel(probe::QUEUE_MAX);
+    let (refusals, refusal_queue) = mpsc::channel(probe::REFUSALS_MAX);
+    let shared = Arc::new(Shared::default());
+    let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
+    let prober = probe::run(clients.clone(), PAGE_SIZE, queues, outlets.inputs.clone(), shutdown.clone());
+    tasks.spawn("probes", prober);
+    let guards = GuardKind::ALL.map(|kind| {
+        let (reads, questions) = mpsc::channel(guards::QUEUE_MAX);
+        tasks.spawn_until_end(kind.plural(), guards::answer(clients.clone(), questions, outlets.control.clone()));
+        reads
+    });
+    tasks.spawn("collections", supervisor::run(clients, config, outlets, shared.clone(), shutdown.clone()));
+    Handle { shared, probes, refusals, guards }
 }
 
 /// Questions of readers about freshness.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ingest::scripted::{Asked, Reply, Then, bookmark, event, object, ok, refuse, routed, word};
-use crate::ingest::{Handle, Ingest};
+use crate::ingest::{self, Handle};
 use runtime::tasks::Tasks;
 use std::collections::BTreeSet as Set;
 use std::sync::Mutex;
@@ -111,7 +111,7 @@ impl Running {
         let (shutdown, mut tasks) = (Shutdown::new(), Tasks::new());
         let outlets = Outlets { inputs: sender, control, gates: guards::tests::gates() };
         let ignored = BTreeSet::from([GroupResource { group: Arc::from(""), resource: Arc::from("events") }]);
-        let handle = Ingest::start(clients, Config { ignored, seed: 0 }, outlets, &shutdown, &mut tasks);
+        let handle = ingest::start(clients, Config { ignored, seed: 0 }, outlets, &shutdown, &mut tasks);
         Running { handle, inputs, asked, tasks, shutdown }
     }
 
