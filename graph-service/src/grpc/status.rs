@@ -140,7 +140,7 @@ pub(super) fn bypass(failure: &press::Failure, gate: &str) -> Status {
     match failure {
         press::Failure::NotInstalled | press::Failure::NotFound => gate_not_found(gate),
         press::Failure::Observes => observes(),
-        press::Failure::Refused(why) => refuses(why),
+        press::Failure::Refused(why) => api_server_refuses(why),
     }
 }
 
@@ -266,7 +266,7 @@ pub(super) fn not_comparable(collection: &str) -> Status {
     )
 }
 
-/// The API server does not support a feature that the call needs.
+/// The API server does not support a feature that the call needs, or does not write a guard.
 pub(super) fn api_server_refuses(why: &str) -> Status {
     let why = clip(why, TEXT_MAX_BYTES);
     error(Code::Unavailable, ErrorReason::ApiServerRefuses, why, &[], Some(RETRY_LATER))
@@ -412,60 +412,47 @@ pub(super) fn token_for_other_audience(audience: &str) -> Status {
 
 /// The caller lacks a right. Without a namespace: the right for all namespaces.
 pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status {
-    let (user, namespace) = (clip(user, TEXT_MAX_BYTES), clip(namespace, TEXT_MAX_BYTES));
     let Right { verb, resource } = right;
+    let namespace = clip(namespace, TEXT_MAX_BYTES);
     let place = match namespace.as_str() {
         "" => "for all namespaces".to_owned(),
         one => format!("in namespace {one:?}"),
     };
-    let metadata: &[(&str, &str)] = &[
-        (reason::USER, &user),
-        (reason::VERB, verb),
-        (reason::API_GROUP, GROUP),
-        (reason::RESOURCE, resource),
-        (reason::NAMESPACE, &namespace),
-    ];
-    let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {place}");
-    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+    let what = format!("{verb} {resource}.{GROUP} {place}");
+    let group = (reason::API_GROUP, GROUP);
+    denied(user, &what, &[(reason::VERB, verb), group, (reason::RESOURCE, resource), (reason::NAMESPACE, &namespace)])
+}
+
+/// The caller may not do `what`. `right` is the metadata about it.
+fn denied(user: &str, what: &str, right: &[(&str, &str)]) -> Status {
+    let user = clip(user, TEXT_MAX_BYTES);
+    let metadata = [&[(reason::USER, user.as_str())][..], right].concat();
+    error(Code::PermissionDenied, ErrorReason::AccessDenied, format!("user {user:?} may not {what}"), &metadata, None)
 }
 
 /// The caller lacks a right for one virtual object.
 pub(super) fn name_denied(user: &str, Right { verb, resource }: Right, name: &str) -> Status {
-    let (user, name) = (clip(user, TEXT_MAX_BYTES), clip(name, TEXT_MAX_BYTES));
-    let metadata: &[(&str, &str)] = &[
-        (reason::USER, &user),
-        (reason::VERB, verb),
-        (reason::API_GROUP, GROUP),
-        (reason::RESOURCE, resource),
-        (reason::NAME, &name),
-    ];
-    let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {name:?}");
-    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+    let name = clip(name, TEXT_MAX_BYTES);
+    let what = format!("{verb} {resource}.{GROUP} {name:?}");
+    let group = (reason::API_GROUP, GROUP);
+    denied(user, &what, &[(reason::VERB, verb), group, (reason::RESOURCE, resource), (reason::NAME, &name)])
 }
 
 /// The caller lacks the right to get an object of the API server.
 pub(super) fn object_denied(user: &str, group: &str, resource: &str, namespace: &str) -> Status {
-    let [user, group, resource, namespace] = [user, group, resource, namespace].map(|text| clip(text, TEXT_MAX_BYTES));
+    let [group, resource, namespace] = [group, resource, namespace].map(|text| clip(text, TEXT_MAX_BYTES));
     let dot = if group.is_empty() { "" } else { "." };
     let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace:?}") };
-    let metadata: &[(&str, &str)] = &[
-        (reason::USER, &user),
-        (reason::VERB, "get"),
-        (reason::API_GROUP, &group),
-        (reason::RESOURCE, &resource),
-        (reason::NAMESPACE, &namespace),
-    ];
-    let how = format!("user {user:?} may not get this object of {resource}{dot}{group}{place}");
-    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+    let what = format!("get this object of {resource}{dot}{group}{place}");
+    let group = (reason::API_GROUP, &*group);
+    denied(user, &what, &[(reason::VERB, "get"), group, (reason::RESOURCE, &resource), (reason::NAMESPACE, &namespace)])
 }
 
 /// The caller lacks the right to get a path of the admin port.
 pub(super) fn path_denied(user: &str, path: &str) -> Status {
-    let (user, path) = (clip(user, TEXT_MAX_BYTES), clip(path, TEXT_MAX_BYTES));
-    let how = format!("user {user:?} may not get {path}");
-    let metadata: &[(&str, &str)] =
-        &[(reason::USER, &user), (reason::VERB, "get"), (reason::RESOURCE, &path), (reason::NAMESPACE, "")];
-    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+    let path = clip(path, TEXT_MAX_BYTES);
+    let right = [(reason::VERB, "get"), (reason::RESOURCE, &*path), (reason::NAMESPACE, "")];
+    denied(user, &format!("get {path}"), &right)
 }
 
 /// The name of an executor differs from the pod of its token.
@@ -515,7 +502,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
         ),
         press::Failure::NotFound => pause_not_found(name),
         press::Failure::Observes => observes(),
-        press::Failure::Refused(why) => refuses(why),
+        press::Failure::Refused(why) => api_server_refuses(why),
     }
 }
 
@@ -523,11 +510,6 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 fn observes() -> Status {
     let what = "mode observe creates and changes no guards; use kubectl";
     error(Code::FailedPrecondition, ErrorReason::ModeObserve, what.to_owned(), &[], None)
-}
-
-/// The API server does not write a guard.
-fn refuses(why: &str) -> Status {
-    error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
 }
 
 /// A comparison in mode enforce.
