@@ -113,7 +113,7 @@ impl AdminService for Admin {
         &self,
         request: Request<WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let connection = Link::cut_of(request.extensions());
         let visibility = self.shared.visibility(request.extensions())?;
         let watch = watch::Watch::of(Arc::clone(&self.state), request.into_inner())?;
         Ok(Response::new(self.followers.open(connection, &visibility, |reader| watch.run(reader))?))
@@ -213,7 +213,7 @@ impl AdminService for Admin {
         &self,
         request: Request<ExportBundleRequest>,
     ) -> Result<Response<Self::ExportBundleStream>, Status> {
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let connection = Link::cut_of(request.extensions());
         let visibility = self.shared.visibility(request.extensions())?;
         let turn = Arc::clone(&self.exporting).try_acquire_owned().map_err(|_| status::bundle::busy())?;
         let export = bundle::Export::of(Arc::clone(&self.shared), request.into_inner(), turn);

@@ -61,6 +61,11 @@ impl Link {
     pub(super) fn is_within(extensions: &Extensions) -> bool {
         extensions.get::<Link>().is_some_and(|link| link.within)
     }
+
+    /// The handle that closes the connection of a call.
+    pub(super) fn cut_of(extensions: &Extensions) -> Option<Cut> {
+        extensions.get::<Link>().map(|link| link.cut.clone())
+    }
 }
 
 /// The handle that closes one connection.

@@ -74,7 +74,7 @@ impl Decisions {
         request: Request<WatchDecisionsRequest>,
         gzip: bool,
     ) -> Result<BoxStream<'static, Result<Encoded, Status>>, Status> {
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let connection = Link::cut_of(request.extensions());
         let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
         require_named(&visibility, &request.include).await?;

@@ -298,7 +298,7 @@ impl GraphService for Graph {
         &self,
         request: Request<WatchDependentsRequest>,
     ) -> Result<Response<Self::WatchDependentsStream>, Status> {
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let connection = Link::cut_of(request.extensions());
         let visibility = self.shared.visibility(request.extensions())?;
         let (watch, from) = watch::Watch::of(self, request.into_inner(), visibility.clone()).await?;
         Ok(Response::new(self.followers.open(connection, &visibility, |reader| watch.run(from, reader))?))

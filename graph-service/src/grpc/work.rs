@@ -129,7 +129,7 @@ impl WorkService for Work {
         let farewell = sender.downgrade();
         let (open, dropped) = oneshot::channel();
         let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: open };
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let connection = Link::cut_of(request.extensions());
         let holder = request.extensions().get::<Holder>().cloned();
         let origin = origin(request.extensions());
         self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
