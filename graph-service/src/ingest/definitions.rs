@@ -157,10 +157,14 @@ impl<T: Definition> Watcher<T> {
 impl<T: Definition> Sink for Watcher<T> {
     async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
         match step {
-            Step::Told(Tell::ListBegun) => self.apply(|state| T::slot(state).begin()).await,
+            Step::Told(Tell::ListBegun) => {
+                T::slot(&mut self.definitions.state()).begin();
+                Ok(())
+            }
             Step::Listed(item) => {
                 let read = item.json().and_then(T::read);
-                self.apply(|state| T::slot(state).list(read)).await
+                T::slot(&mut self.definitions.state()).list(read);
+                Ok(())
             }
             Step::Told(Tell::ListEnded(_)) => self.apply(T::end_list).await,
             Step::Seen(item) => {
@@ -177,11 +181,8 @@ impl<T: Definition> Sink for Watcher<T> {
                 self.apply(|state| (T::slot(state).error.replace(failure.sentence).is_none(), Vec::new())).await
             }
             Step::Told(Tell::WatchResumed) => {
-                self.apply(|state| {
-                    T::slot(state).error = None;
-                    (false, Vec::new())
-                })
-                .await
+                T::slot(&mut self.definitions.state()).error = None;
+                Ok(())
             }
         }
     }
@@ -251,18 +252,16 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
 }
 
 impl<T> Followed<T> {
-    fn begin(&mut self) -> (bool, Vec<Input>) {
+    fn begin(&mut self) {
         self.listing.clear();
         self.unreadable = None;
-        (false, Vec::new())
     }
 
-    fn list(&mut self, read: Result<(String, T), String>) -> (bool, Vec<Input>) {
+    fn list(&mut self, read: Result<(String, T), String>) {
         match read {
             Ok((name, item)) => drop(self.listing.insert(name, item)),
             Err(why) => self.unreadable = Some(why),
         }
-        (false, Vec::new())
     }
 }
 
