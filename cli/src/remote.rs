@@ -1,7 +1,7 @@
 //! A graph service in another process, over gRPC.
 
 use crate::failure::Failure;
-use executor_service::{Channel, dial, innermost, is_loopback};
+use executor_service::{Channel, dial, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::{Guard, ListGuardsRequest, ListPausesRequest, Pause};
 use proto::error_reason;
@@ -9,6 +9,7 @@ use proto::graph::v1beta1::ListCoverageRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::Collection;
 use proto::r#type::v1beta1::ErrorReason;
+use runtime::cause::innermost;
 use runtime::tls::{Caller, CallerFlags};
 use std::error::Error as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -6,8 +6,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
+use runtime::cause::innermost;
 use runtime::tls::{Caller, Complaint};
-use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -214,13 +214,4 @@ fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
         Some(Ok(origin)) => Ok(endpoint.origin(origin)),
         Some(Err(_)) | None => Ok(endpoint),
     }
-}
-
-/// The innermost cause. The outer errors only say that there is one.
-pub fn innermost(error: &dyn Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }

@@ -36,7 +36,7 @@ pub use address::is_loopback;
 pub use app::{Edges, Exit, StartError, serve};
 #[doc(hidden)]
 pub use attempt::request::{PatchForm, patch_body};
-pub use dial::{Channel, Connector, connect_over, connect_through, dial, endpoint, innermost};
+pub use dial::{Channel, Connector, connect_over, connect_through, dial, endpoint};
 pub use engine::session::Concurrency;
 pub use metrics::{Metrics, described};
 pub use options::{BadOptions, ConcurrencyOptions, Config, Options};

@@ -1,6 +1,6 @@
 //! One stream to a graph service: opening, non-blocking reading, and the reason of its end.
 
-use crate::dial::{Connector, innermost};
+use crate::dial::Connector;
 use crate::peers::Target;
 use engine::object::Name;
 use engine::work::{Refusal, Term};
@@ -10,6 +10,7 @@ use proto::error_reason::{self, DOMAIN};
 use proto::r#type::v1beta1::ErrorReason;
 use proto::work::v1beta1::StreamWorkRequest;
 use proto::work::v1beta1::work_service_client::WorkServiceClient;
+use runtime::cause::innermost;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, OnceLock};

@@ -6,6 +6,7 @@
 //! * [`traces`]: spans, and the task that sends them to a collector
 //! * [`seldom`]: which log lines about foreign peers are written
 //! * [`terminal`]: a status line below the log
+//! * [`cause`]: the text of the innermost cause of an error
 //! * [`visible`]: foreign text without terminal control characters
 //! * [`shutdown`]: one value that tells all tasks to stop
 //! * [`tasks`]: the only place that spawns, so that each task has an owner
@@ -17,6 +18,7 @@
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
 
 pub mod admin;
+pub mod cause;
 pub mod clock;
 pub mod host;
 pub mod listen;

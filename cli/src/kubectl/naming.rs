@@ -4,13 +4,13 @@ use super::ending::Problem;
 use super::session::Session;
 use crate::failure;
 use anyhow::Context as _;
-use executor_service::innermost;
 use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 use kube_api::path::{collection_path, is_encodable_segment, query_value};
 use kube_api::{Answer, call, media};
 use proto::r#type::v1beta1::{GroupResource, ObjectRef};
+use runtime::cause::innermost;
 use runtime::visible::line;
 use serde::Deserialize;
 

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use runtime::cause::innermost;
 use runtime::tls::{Caller, Secured};
 use runtime::version::user_agent;
 use runtime::visible;
@@ -135,13 +136,4 @@ fn connect(caller: Caller) -> Connect {
             caller.secure(stream.into_inner(), &address, &host).await.map(TokioIo::new)
         }
     }))
-}
-
-/// The message of the first cause.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
 }

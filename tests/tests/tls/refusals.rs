@@ -2,9 +2,10 @@
 
 use super::{HOSTS, Secured, caller, flags};
 use anyhow::{Context, ensure};
-use executor_service::{dial, innermost};
+use executor_service::dial;
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
+use runtime::cause::innermost;
 use runtime::tls::Caller;
 use std::error::Error;
 use std::process::Command;

@@ -3,13 +3,14 @@
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::Sink;
 use bytes::Bytes;
-use executor_service::{innermost, is_loopback};
+use executor_service::is_loopback;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use runtime::cause::innermost;
 use runtime::tls::{Caller, Foreign, Secured};
 use runtime::version::user_agent;
 use runtime::visible;
