@@ -15,6 +15,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::service::service_fn;
+use kube_api::media::JSON;
 use ring::digest::{SHA256, digest};
 use runtime::listen::{answer_all, answer_one};
 use runtime::seldom::Seldom;
@@ -35,7 +36,6 @@ const BODIES_MAX: usize = 4;
 const BODY_MAX_BYTES: usize = 16 << 20;
 /// Maximum time to read the rest of a refused request.
 const DRAIN_WITHIN: Duration = Duration::from_secs(5);
-const JSON: &str = "application/json";
 /// When the API server may send a refused request again, in seconds.
 const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
 

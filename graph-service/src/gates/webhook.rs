@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use kube_api::media::JSON;
 use runtime::cause::innermost;
 use runtime::tls::{Caller, Secured};
 use runtime::version::user_agent;
@@ -34,7 +35,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The part of a refused location in a message.
 const LOCATION_MAX_BYTES: usize = 256;
 const IDLE_FOR: Duration = Duration::from_secs(60);
-const JSON: &str = "application/json";
 
 type Connect = BoxCloneSyncService<Uri, TokioIo<Secured<TcpStream>>, io::Error>;
 
