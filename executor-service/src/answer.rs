@@ -1,6 +1,6 @@
 //! Parses answers of the API server. The engine interprets them.
 
-use engine::attempt::{Ending, Failure, FailureKind, Question, Reply, Status, failed};
+use engine::attempt::{Failure, FailureKind, Reply, Status};
 use engine::object::ObjectRef;
 use kube_api::{Answer, CallError, classify_not_found, parse_object, parse_status};
 use serde_json::Value;
@@ -46,12 +46,4 @@ pub(crate) fn failure(error: &CallError) -> Failure {
         CallError::Ambiguous { .. } | CallError::TooLarge { .. } => FailureKind::NoAnswer,
     };
     Failure { kind, cause: error.to_string() }
-}
-
-/// The meaning of the answer to a request about `object`.
-pub(crate) fn classify(question: Question, object: &ObjectRef, answer: Result<&Answer, &CallError>) -> Box<Ending> {
-    match answer {
-        Ok(answer) => engine::attempt::classify(&reply(object, answer)),
-        Err(error) => failed(question, &failure(error)),
-    }
 }

@@ -1,7 +1,7 @@
 //! Fuzz entry points: one function for each reader of bytes from outside in this crate.
 
-use crate::answer::{classify, excerpt};
-use engine::attempt::Question;
+use crate::answer::{excerpt, reply};
+use engine::attempt::classify;
 use engine::object::{ObjectRef, Uid};
 use engine::work::MESSAGE_MAX_BYTES;
 use http::StatusCode;
@@ -22,7 +22,7 @@ pub fn answers(bytes: &[u8]) {
         date: None,
     };
     let object = object();
-    let reading = classify(Question::Write, &object, Ok(&answer));
+    let reading = classify(&reply(&object, &answer));
     assert!(reading.message.len() <= MESSAGE_MAX_BYTES, "a message of {} bytes", reading.message.len());
     let _status = parse_status(&answer);
     let _excerpt = excerpt(&answer);

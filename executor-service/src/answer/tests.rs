@@ -2,6 +2,7 @@
 
 use super::*;
 use bytes::Bytes;
+use engine::attempt::{Question, classify, failed};
 use engine::object::{Name, Uid};
 use engine::work::{MESSAGE_MAX_BYTES, Outcome};
 use http::StatusCode;
@@ -172,7 +173,7 @@ fn every_answer_has_its_outcome() {
         (answer(302, "text/html", "elsewhere"), Outcome::Transient, None),
     ];
     for (answer, outcome, webhook) in cases {
-        let reading = classify(Question::Write, &config_map(), Ok(&answer));
+        let reading = classify(&reply(&config_map(), &answer));
         assert_eq!((reading.outcome, reading.webhook.as_deref()), (outcome, webhook), "{answer:?}");
         assert_eq!(reading.http_status, answer.status.as_u16());
         assert_eq!(reading.message.is_empty(), answer.status.is_success(), "{answer:?}");
@@ -185,7 +186,7 @@ fn only_an_answer_that_may_have_been_a_write_is_ambiguous() {
     let broken = CallError::Ambiguous { cause: "reset".to_owned() };
     let large = CallError::TooLarge { limit_bytes: 1 };
     let nobody = CallError::NoCredentials { cause: "exec plugin failed".to_owned() };
-    for (failure, question, outcome) in [
+    for (error, question, outcome) in [
         (&nobody, Question::Write, Outcome::Unauthenticated),
         (&not_sent, Question::Write, Outcome::Transient),
         (&not_sent, Question::Read, Outcome::Transient),
@@ -194,8 +195,8 @@ fn only_an_answer_that_may_have_been_a_write_is_ambiguous() {
         (&large, Question::Write, Outcome::Ambiguous),
         (&large, Question::Read, Outcome::Transient),
     ] {
-        let reading = classify(question, &config_map(), Err(failure));
-        assert_eq!((reading.outcome, reading.http_status), (outcome, 0), "{failure:?} {question:?}");
+        let reading = failed(question, &failure(error));
+        assert_eq!((reading.outcome, reading.http_status), (outcome, 0), "{error:?} {question:?}");
         assert!(!reading.message.is_empty());
     }
 }
@@ -206,7 +207,7 @@ fn the_wait_comes_from_the_header_or_the_details_and_is_bounded() {
     let in_header = Answer { retry_after: Some(Duration::from_secs(2)), ..in_details.clone() };
     let absurd = Answer { retry_after: Some(Duration::MAX), ..in_details.clone() };
     for (answer, wait) in [(&in_details, 7), (&in_header, 2), (&absurd, 600)] {
-        let reading = classify(Question::Write, &config_map(), Ok(answer));
+        let reading = classify(&reply(&config_map(), answer));
         assert_eq!(reading.retry_after, Some(Duration::from_secs(wait)));
     }
 }
@@ -214,11 +215,11 @@ fn the_wait_comes_from_the_header_or_the_details_and_is_bounded() {
 #[test]
 fn a_404_says_which_one_it_was_and_texts_are_clipped() {
     let page = answer(404, "text/plain", "404 page not found");
-    let message = classify(Question::Read, &config_map(), Ok(&page)).message;
+    let message = classify(&reply(&config_map(), &page)).message;
     assert!(message.contains("the API group is not served"), "{message}");
     let resource = status(404, "NotFound", "the server could not find the requested resource", NOTHING);
-    let message = classify(Question::Read, &config_map(), Ok(&resource)).message;
+    let message = classify(&reply(&config_map(), &resource)).message;
     assert!(message.contains("the resource is not served"), "{message}");
     let long = status(500, "InternalError", &"ä".repeat(5000), NOTHING);
-    assert!(classify(Question::Read, &config_map(), Ok(&long)).message.len() <= MESSAGE_MAX_BYTES);
+    assert!(classify(&reply(&config_map(), &long)).message.len() <= MESSAGE_MAX_BYTES);
 }
