@@ -222,7 +222,7 @@ impl Election {
 
     fn call(&mut self, call: CallId, write: Option<LeaseWrite>) {
         if self.calls.has_room() {
-            let request = self.access.call(call, write);
+            let request = self.access.call(write);
             self.calls.spawn(call, request);
         }
         // If there is no room, the elector gives up this call after its deadline, like the calls that take the room.

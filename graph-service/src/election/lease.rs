@@ -71,11 +71,7 @@ impl Access {
     }
 
     /// Reads or writes the Lease.
-    pub(super) fn call(
-        &self,
-        _call: CallId,
-        write: Option<LeaseWrite>,
-    ) -> impl Future<Output = Answered> + Send + use<> {
+    pub(super) fn call(&self, write: Option<LeaseWrite>) -> impl Future<Output = Answered> + Send + use<> {
         let collection = collection_path(GROUP, "v1", RESOURCE, &self.namespace);
         let (method, uri, body) = match &write {
             None => (Method::GET, format!("{collection}/{}", self.name), Value::Null),

@@ -89,10 +89,6 @@ impl Instance {
         2 * self.unsent.len() + self.sent.len()
     }
 
-    pub(super) fn is_draining(&self) -> bool {
-        self.draining
-    }
-
     pub(super) fn give(&mut self, number: u64) {
         self.unsent.push_back(number);
         self.more.notify_one();
@@ -130,10 +126,6 @@ impl Instance {
             None => Unmatched::Unknown,
         };
         Err(self.stray(unmatched))
-    }
-
-    pub(super) fn wake(&self) {
-        self.more.notify_one();
     }
 
     fn stray(&mut self, unmatched: Unmatched) -> Stray {

@@ -277,7 +277,7 @@ impl Gate {
         if self.configured.transport != Transport::Stream {
             return;
         }
-        if self.instances.values().all(|instance| instance.is_draining()) {
+        if self.instances.values().all(|instance| instance.draining) {
             for number in std::mem::take(&mut self.waiting) {
                 self.open.remove(&number);
                 self.metrics.opened(-1);
@@ -322,7 +322,7 @@ impl Gate {
 
     /// Tells the number of instances that take questions.
     pub(super) fn tell_instances(&self) {
-        let count = self.instances.values().filter(|instance| !instance.is_draining()).count();
+        let count = self.instances.values().filter(|instance| !instance.draining).count();
         self.inbox.connected(&self.name, count);
     }
 
@@ -387,7 +387,7 @@ impl Gate {
         }
         for instance in std::mem::take(&mut self.instances).into_values() {
             self.metrics.connected(-1);
-            instance.wake();
+            instance.more.notify_one();
         }
     }
 }
