@@ -12,18 +12,29 @@ pub(crate) mod resource;
 pub(crate) mod status;
 
 use engine::guard::GuardKind;
+use engine::hold::GROUP;
+use engine::object::Uid;
 use k8s_openapi::jiff::fmt::rfc2822;
 use kube_api::Answer;
+use serde_json::{Value, json};
 use std::time::Duration;
+
+/// The version of guards that is read and written.
+pub(crate) const VERSION: &str = "v1alpha1";
 
 /// The path of the collection at the API server.
 pub(crate) fn path(kind: GuardKind) -> String {
-    format!("/apis/ownergraph.dev/v1alpha1/{}", kind.plural())
+    format!("/apis/{GROUP}/{VERSION}/{}", kind.plural())
 }
 
 /// The name of the CustomResourceDefinition.
 pub(crate) fn definition(kind: GuardKind) -> String {
-    format!("{}.{}", kind.plural(), engine::hold::GROUP)
+    format!("{}.{GROUP}", kind.plural())
+}
+
+/// The body of a request to delete the object with this uid.
+fn deletion_of(uid: &Uid) -> Value {
+    json!({ "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": uid.to_string() } })
 }
 
 /// Largest answer about one guard.

@@ -1,7 +1,7 @@
 //! Writes the status of guards while this replica leads, and deletes pauses some time after their end.
 
 use super::status::{Phase, State, status};
-use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, path};
+use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, deletion_of, path};
 use crate::driver::Reader;
 use bytes::Bytes;
 use engine::guard::{GuardId, GuardKind, Recorded};
@@ -119,10 +119,7 @@ impl Keeper {
         let guard = format!("{}/{}", path(view.id.kind), view.id.name);
         let is_old = view.over && view.until.is_some_and(|until| self.clock.age(until) >= KEPT_FOR);
         if is_old && view.id.kind == GuardKind::Pause {
-            let options = json!({
-                "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": view.uid.to_string() },
-            });
-            return self.send(Method::DELETE, &guard, &options).await.map(drop);
+            return self.send(Method::DELETE, &guard, &deletion_of(&view.uid)).await.map(drop);
         }
         let (now, state) = (Timestamp::now(), state(view, self.covers.get(&view.id).copied()));
         let next = match self.written.get(&view.uid) {

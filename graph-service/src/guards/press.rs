@@ -1,7 +1,7 @@
 //! Creates and deletes a Pause for a caller, and bypasses a gate, and waits until the engine has applied it.
 
 use super::resource::{self, ACTOR_MAX_BYTES, PRESSED_BY, Seen, Sight, Standing};
-use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, date, path};
+use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, VERSION, date, deletion_of, path};
 use crate::driver::Reader;
 use crate::messages::Control;
 use engine::guard::{GuardId, GuardKind};
@@ -168,9 +168,7 @@ impl Press {
         if is_same(&standing.guard.scope, &order.scope) {
             return Ok(seen);
         }
-        let options = json!({
-            "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": standing.guard.uid.to_string() },
-        });
+        let options = deletion_of(&standing.guard.uid);
         let answer = self.send(Method::DELETE, &format!("{}/{name}", path(GuardKind::Pause)), &options).await?;
         if !answer.status.is_success() && answer.status != StatusCode::NOT_FOUND {
             return Err(refused(&format!("delete pause {name}, whose scope is too wide"), &answer));
@@ -212,7 +210,7 @@ pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Resul
         spec["scope"] = json!({ "targets": targets });
     }
     Ok(json!({
-        "apiVersion": "ownergraph.dev/v1alpha1",
+        "apiVersion": format!("{}/{VERSION}", hold::GROUP),
         "kind": "Pause",
         "metadata": { "name": name, "annotations": annotations },
         "spec": spec,

@@ -50,8 +50,6 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Maximum time that the first view waits for the definitions. They say which server answers for a kind.
 const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
-/// The version of guards that is read and written.
-const GUARDS_VERSION: &str = "v1alpha1";
 
 /// Runs discovery and the collections until a request to stop, or until the receiver of facts is gone.
 pub(crate) async fn run(
@@ -425,7 +423,7 @@ impl Supervisor {
         if self.running.contains(&Job::Guards(kind)) {
             return;
         }
-        let mut source = self.source(key, GUARDS_VERSION, media::JSON, media::JSON);
+        let mut source = self.source(key, crate::guards::VERSION, media::JSON, media::JSON);
         source.name = format!("{key} (whole)");
         let mut sink = guards::Follower::new(kind, self.clients.clone(), self.control.clone(), self.gates.clone());
         self.spawn(Job::Guards(kind), async move {
