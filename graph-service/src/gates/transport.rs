@@ -2,6 +2,7 @@
 
 use super::cel::Cel;
 use super::webhook::Webhook;
+use crate::metrics::gates::TRANSPORTS;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -21,8 +22,6 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    const WORDS: [&str; 3] = ["cel", "webhook", "stream"];
-
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Transport::Cel(_) => "cel",
@@ -34,7 +33,7 @@ impl Transport {
 
 /// Reads the spec of a Gate: one of `cel`, `webhook` and `stream`. An error names the field.
 pub(crate) fn read(spec: &Value) -> Result<Transport, String> {
-    let given: Vec<&str> = Transport::WORDS.into_iter().filter(|word| spec.get(word).is_some()).collect();
+    let given: Vec<&str> = TRANSPORTS.into_iter().filter(|word| spec.get(word).is_some()).collect();
     match given.as_slice() {
         ["cel"] => Cel::read(text(spec, "cel", "expression")?).map(Transport::Cel),
         ["webhook"] => {

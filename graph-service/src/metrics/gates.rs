@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use runtime::metrics::{Book, Label};
 
 /// The transports of gates.
-const TRANSPORTS: [&str; 3] = ["cel", "webhook", "stream"];
+pub(crate) const TRANSPORTS: [&str; 3] = ["cel", "webhook", "stream"];
 /// Why answers were dropped.
 const CAUSES: [&str; 3] = ["late", "twice", "unknown"];
 /// Answers, as in [`engine::guard::Answer`].
