@@ -78,17 +78,7 @@ impl Tally {
         if let Event::Attempted { action, outcome, .. } = event {
             *self.attempts.entry((*action, *outcome)).or_default() += 1;
         }
-        let name = if let Event::Proven { proof, .. } = event {
-            proof.as_str()
-        } else if let Event::Asked { answer: word, .. }
-        | Event::SessionEnded { why: word, .. }
-        | Event::ExecutorRefused { why: word, .. } = event
-        {
-            word
-        } else {
-            event.as_str()
-        };
-        *self.events.entry(name).or_default() += 1;
+        *self.events.entry(word(event)).or_default() += 1;
     }
 }
 
@@ -112,5 +102,56 @@ impl fmt::Display for Tally {
             .collect();
         writeln!(f, "attempts: {}", attempts.join(", "))?;
         write!(f, "events: {:?}", self.events)
+    }
+}
+
+/// The key under which an event is counted.
+fn word(event: &Event) -> &'static str {
+    match event {
+        Event::Decided { .. } => "decided",
+        Event::Granted { .. } => "granted",
+        Event::Withdrawn { .. } => "withdrawn",
+        Event::Held { by: Some(_), .. } => "held",
+        Event::Held { by: None, .. } => "released",
+        Event::Attempted { .. } => "attempted",
+        Event::ReportedLate { .. } => "reported late",
+        Event::Confirmed { .. } => "confirmed",
+        Event::AwaitingFinalizers { .. } => "awaiting finalizers",
+        Event::Removed { .. } => "removed",
+        Event::Proven { proof, .. } => proof.as_str(),
+        Event::Prevented { .. } => "prevented",
+        Event::Untrue { .. } => "untrue report",
+        Event::Asked { answer: word, .. }
+        | Event::SessionEnded { why: word, .. }
+        | Event::ExecutorRefused { why: word, .. } => word,
+        Event::KeptApart { .. } => "kept apart",
+        Event::Inconsistent { .. } => "inconsistent reads",
+        Event::Undone { .. } => "undone",
+        Event::Collection { .. } => "collection",
+        Event::SessionOpened { .. } => "session opened",
+        Event::TermGained(_) => "term gained",
+        Event::TermLost => "term lost",
+        Event::GrantsStopped { .. } => "grants stopped",
+        Event::GrantsResumed => "grants resumed",
+        Event::Rewound { .. } => "rewound",
+        Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
+        Event::Readopted { .. } => "readopted",
+        Event::OrphaningForgotten { .. } => "orphaning forgotten",
+        Event::TooManyReferences { .. } => "too many references",
+        Event::Unusable { .. } => "unusable",
+        Event::GuardTaken { .. } => "guard taken",
+        Event::GuardEffective { .. } => "guard effective",
+        Event::GuardEnded { .. } => "guard ended",
+        Event::GuardsUnknown { .. } => "guards unknown",
+        Event::GuardsKnown { .. } => "guards known",
+        Event::BudgetExceeded { .. } => "budget exceeded",
+        Event::BreakerOpened { .. } => "breaker opened",
+        Event::ApprovalNeeded { .. } => "approval needed",
+        Event::Approved { .. } => "approved",
+        Event::GateAnswered { .. } => "gate answered",
+        Event::GateBypassed { .. } => "gate bypassed",
+        Event::Disagreed(_) => "disagreed",
+        Event::Compared(_) => "compared",
+        Event::Rejected { .. } => "rejected",
     }
 }
