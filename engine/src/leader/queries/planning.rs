@@ -1,18 +1,15 @@
 //! Collection of the input of a plan, in steps.
 
-use super::super::Undiscovered;
 use super::super::consent::foreseeing::{Asked, Foreseen};
 use super::Queries;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::containers::Container;
-use crate::coverage::Coverage;
 use crate::graph::NodeId;
-use crate::hold::Hold;
 use crate::object::Uid;
 use crate::paged_vec::PagedVec;
-use crate::plan::{Brake, Copied, Copy, PlanOptions, plan};
+use crate::plan::{Copied, Copy, PlanOptions, plan};
 use crate::view::Plan;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// Number of nodes in a search of namespace contents that cost as much as one copied node.
@@ -160,9 +157,9 @@ impl Planning {
     /// Computes the plan for the targets and their dependents. The work is proportional to the copy and needs no
     /// queries.
     pub fn finish(mut self, frame: Frame) -> Plan {
-        let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes, asked } = frame;
-        let (nodes, asking) = (self.nodes.take().collect(), self.foreseen.asking(asked));
-        let copy = Copy { coverage, nodes, holds_invalid, secret, unseen, hidden, brakes, asking };
+        let Frame { mut copy, asked } = frame;
+        copy.nodes = self.nodes.take().collect();
+        copy.asking = self.foreseen.asking(asked);
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }
@@ -170,12 +167,8 @@ impl Planning {
 /// The input of a plan besides the objects.
 #[derive(Debug)]
 pub struct Frame {
-    coverage: Coverage,
-    unseen: Vec<crate::coverage::KindId>,
-    hidden: Vec<Undiscovered>,
-    holds_invalid: bool,
-    secret: u64,
-    brakes: BTreeMap<Hold, Brake>,
+    /// Without nodes, and without the guards that are asked at the grant.
+    copy: Copy,
     asked: Asked,
 }
 
@@ -184,15 +177,17 @@ impl Queries<'_> {
     pub fn frame(&self) -> Frame {
         let unseen =
             self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);
-        Frame {
+        let copy = Copy {
             coverage: self.world.coverage().clone(),
-            unseen: unseen.collect(),
-            hidden: self.world.hidden_kinds(self.cx).map(|(hidden, _)| hidden.clone()).collect(),
+            nodes: Vec::new(),
             holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.world.graph().secret(),
+            unseen: unseen.collect(),
+            hidden: self.world.hidden_kinds(self.cx).map(|(hidden, _)| hidden.clone()).collect(),
             brakes: self.brakes(),
-            asked: self.consent.asked(self.cx.now, self.dispatcher.queue().holds()),
-        }
+            asking: Vec::new(),
+        };
+        Frame { copy, asked: self.consent.asked(self.cx.now, self.dispatcher.queue().holds()) }
     }
 }
 
