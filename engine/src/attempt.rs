@@ -333,16 +333,6 @@ impl<W: Clone> Attempts<W> {
         self.outputs.pop_front()
     }
 
-    /// Attempts in progress.
-    pub fn len(&self) -> usize {
-        self.attempts.len()
-    }
-
-    /// Whether no attempt is in progress.
-    pub fn is_empty(&self) -> bool {
-        self.attempts.is_empty()
-    }
-
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last

@@ -172,7 +172,7 @@ fn play(lease: WorkLease, answers: Vec<Answer<u32>>) -> (Vec<String>, WorkReport
             told.pop();
             assert!(answers.next().is_none(), "the script is not at its end: {told:?}");
             assert_eq!(report.api_calls as usize, told.len());
-            assert!(machine.is_empty());
+            assert!(machine.attempts.is_empty());
             return (told, report.clone());
         }
         let id = asked(&outputs);

@@ -141,7 +141,7 @@ fn run(seed: u64) -> Result<(), String> {
             }
         }
         if step > 20_000 {
-            return Err(format!("{} attempts do not end", machine.len()));
+            return Err(format!("{} attempts do not end", machine.attempts.len()));
         }
     }
     Ok(())
