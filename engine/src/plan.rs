@@ -557,7 +557,8 @@ impl World {
     }
 }
 
-fn plain(code: ReasonCode) -> Reason {
+/// Returns a reason without related objects.
+pub(crate) fn plain(code: ReasonCode) -> Reason {
     Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
 }
 

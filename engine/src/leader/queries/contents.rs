@@ -1,10 +1,10 @@
 //! The remaining contents of a namespace in deletion, or the remaining instances of a definition in deletion.
 
 use super::Queries;
-use super::explain::plain;
 use crate::containers::Container;
 use crate::graph::Node;
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, Uid};
+use crate::plan::plain;
 use crate::view::{RELATED_MAX, Reason, ReasonCode};
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -6,7 +6,7 @@ use crate::coverage::KindId;
 use crate::graph::{Known, NodeId};
 use crate::leader::Mode;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
-use crate::plan::undecided_code;
+use crate::plan::{plain, undecided_code};
 use crate::queue::{Blocker, Delay, Item, ItemState};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
@@ -389,11 +389,6 @@ fn with_trouble(text: String, item: &Item) -> String {
         Some(trouble) => format!("{text}: {trouble}"),
         None => text,
     }
-}
-
-/// Returns a reason without related objects.
-pub(super) fn plain(code: ReasonCode) -> Reason {
-    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
 }
 
 /// Returns a reason with related objects.
