@@ -449,6 +449,12 @@ impl fmt::Display for GroupResource {
     }
 }
 
+/// `name.group`, or only `name` in the core group, as in kubectl.
+pub fn in_group(name: &str, group: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    [name, dot, group].concat()
+}
+
 /// An object by uid and full coordinates, with the data for a request to it. Upstream's `objectReference` embeds an
 /// `OwnerReference`, and its `identity` adds a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use crate::messages::Leadership;
 use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
 use engine::leader::Queries;
-use engine::object::Uid;
+use engine::object::{Uid, in_group};
 use engine::view::{
     BlockerView, CollectionStatus, ExecutorView, GuardView, Status, UnresolvedKind, Unseen, Waiting, Waits,
 };
@@ -279,7 +279,6 @@ fn guard_line(guard: &GuardView, clock: Clock) -> String {
 }
 
 fn unresolved_line(kind: &UnresolvedKind) -> String {
-    let dot = if kind.group.is_empty() { "" } else { "." };
     let how = match kind.resources.len() {
         0 => "not served".to_owned(),
         _ => {
@@ -287,7 +286,8 @@ fn unresolved_line(kind: &UnresolvedKind) -> String {
             format!("served as {}; a reference does not say which resource it means", resources.join(" and as "))
         }
     };
-    format!("unresolved: {}{dot}{} is {how}, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
+    let name = in_group(&kind.kind, &kind.group);
+    format!("unresolved: {name} is {how}, {} dependents wait for it", kind.dependents)
 }
 
 fn hidden_line(hidden: &Unseen) -> String {

@@ -2,6 +2,7 @@
 
 use super::Queries;
 use super::explain::how_served;
+use crate::object::in_group;
 use crate::queue::{Blocker, Item};
 use crate::view::{BlockerView, TroubleView, Unanswered, Undecided, UnresolvedKind, Unseen};
 use alloc::collections::BTreeMap;
@@ -62,8 +63,8 @@ impl Queries<'_> {
         };
         views.extend(self.world.hidden_views(self.cx).into_iter().filter(|_| held > 0).map(undiscovered));
         let ambiguous = |kind: UnresolvedKind| {
-            let dot = if kind.group.is_empty() { "" } else { "." };
-            let what = format!("ambiguous: {}{dot}{} is {}", kind.kind, kind.group, how_served(&kind.resources));
+            let name = in_group(&kind.kind, &kind.group);
+            let what = format!("ambiguous: {name} is {}", how_served(&kind.resources));
             let (items, since) = (kind.dependents, kind.since);
             BlockerView { what, items, since, said: String::new(), next_probe: None, probing: false }
         };

@@ -5,7 +5,9 @@ use crate::containers::{Container, DEFINITION_FINALIZER};
 use crate::coverage::KindId;
 use crate::graph::{Known, NodeId};
 use crate::leader::Mode;
-use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
+use crate::object::{
+    FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid, in_group,
+};
 use crate::plan::{plain, undecided_code};
 use crate::queue::{Blocker, Delay, Item, ItemState};
 use crate::verdict::{Standing, Verdict, standings, verdict};
@@ -233,8 +235,7 @@ impl Queries<'_> {
             .world
             .coverage()
             .kind(self.world.graph().node(self.world.graph().dependents(self.world.coverage(), id).next()?).kind());
-        let dot = if kind.group.is_empty() { "" } else { "." };
-        let detail = format!("no API server serves {}{dot}{} any more", kind.kind, kind.group);
+        let detail = format!("no API server serves {} any more", in_group(&kind.kind, &kind.group));
         Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
@@ -320,10 +321,9 @@ impl Queries<'_> {
     fn collection_state(&self, id: NodeId) -> String {
         let of = self.world.graph().node(id).kind();
         let kind = self.world.coverage().kind(of);
-        let dot = if kind.group.is_empty() { "" } else { "." };
         let Some(served) = kind.served().filter(|_| !kind.is_ambiguous()) else {
             let how = how_served(&self.world.coverage().resources(of));
-            return format!("{}{dot}{} is {how}", kind.kind, kind.group);
+            return format!("{} is {how}", in_group(&kind.kind, &kind.group));
         };
         let colon = if kind.error().is_empty() { "" } else { ": " };
         format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error())
