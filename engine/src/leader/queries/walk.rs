@@ -129,5 +129,3 @@ impl Found {
         (self.depth, self.node.object.order())
     }
 }
-
-impl Queries<'_> {}
