@@ -203,8 +203,6 @@ pub struct Status {
     pub phase: Phase,
     /// The newest term known.
     pub term: Option<Term>,
-    /// The last [`Output::WritesEnd`]; `None` without a valid session.
-    pub writes_end: Option<Time>,
     pub started: usize,
     pub buffered: usize,
     /// Maximum number of attempts in progress.
@@ -446,7 +444,6 @@ impl Session {
                 Link::Over => Phase::Over,
             },
             term: self.term.clone(),
-            writes_end: self.writes_end,
             started: self.started.len(),
             buffered: self.buffered.len(),
             concurrency: self.concurrency(),

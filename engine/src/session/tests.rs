@@ -34,7 +34,6 @@ fn starts_what_fits_and_reports_what_ended() {
         Status {
             phase: Phase::Active { since: Time::from_origin(Duration::from_millis(10)) },
             term: Some(term(1)),
-            writes_end: Some(Time::from_origin(Duration::from_secs(15))),
             started: 0,
             buffered: 0,
             concurrency: 2,
@@ -43,6 +42,7 @@ fn starts_what_fits_and_reports_what_ended() {
             credentials_refused: None,
         }
     );
+    assert_eq!(session.writes_end, Some(Time::from_origin(Duration::from_secs(15))));
 }
 
 #[test]

@@ -14,7 +14,6 @@ fn status(phase: Phase, draining: bool) -> Status {
     Status {
         phase,
         term,
-        writes_end: None,
         started: 2,
         buffered: 1,
         concurrency: 16,
