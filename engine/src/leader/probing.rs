@@ -84,7 +84,7 @@ impl Prober {
     pub(super) fn begin(&mut self, purpose: Purpose, known: KnownVersions) -> ProbeId {
         self.last += 1;
         let probe = ProbeId(self.last);
-        self.under_way.insert(probe, Asked { purpose, known });
+        self.begin_question(probe, purpose, known);
         probe
     }
 
@@ -121,7 +121,7 @@ impl Prober {
         Some((ProbeId(self.last), kind, node))
     }
 
-    /// Begins the probe of a question.
+    /// Begins a probe whose number is taken already.
     pub(super) fn begin_question(&mut self, probe: ProbeId, purpose: Purpose, known: KnownVersions) {
         self.under_way.insert(probe, Asked { purpose, known });
     }
