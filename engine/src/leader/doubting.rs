@@ -77,13 +77,7 @@ impl Leader {
     ) {
         match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
-                self.rewind(
-                    kind,
-                    format!(
-                        "the store is at version {}, which is before the known version {position}",
-                        answer.resource_version
-                    ),
-                );
+                self.went_back(kind, "the store", &answer.resource_version, position);
                 // The kind may no longer be served.
                 if self.history.is_suspect() {
                     self.suspect_later();
@@ -106,6 +100,11 @@ impl Leader {
             // The question failed, or the versions are not comparable. Another collection is asked.
             Ok(_) | Err(_) => self.suspect_later(),
         }
+    }
+
+    /// Rewinds to an answer that is before the known version. `what` is the subject of the reason.
+    fn went_back(&mut self, kind: KindId, what: &str, version: &ResourceVersion, known: &ResourceVersion) {
+        self.rewind(kind, format!("{what} is at version {version}, which is before the known version {known}"));
     }
 
     fn suspect_later(&mut self) {
@@ -204,13 +203,7 @@ impl Leader {
     ) {
         match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
-                self.rewind(
-                    kind,
-                    format!(
-                        "it is at version {}, which is before the known version {position}",
-                        answer.resource_version
-                    ),
-                );
+                self.went_back(kind, "it", &answer.resource_version, position);
             }
             // The versions are not comparable, so any answer ends the doubt.
             Ok(answer) => {
