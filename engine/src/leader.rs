@@ -53,7 +53,7 @@ pub use contract::{
     BreakerMode, Config, GuardAnswer, GuardList, GuardRead, Input, InvalidReferences, Mode, Named, OnStoreRewind,
     Output, Policy, Probe, ProbeAnswer, ProbeId,
 };
-pub use event::{Event, FINALIZERS_TOLD_MAX};
+pub use event::{AttemptEnd, Event, FINALIZERS_TOLD_MAX};
 pub use queries::{
     ContentsLook, Coverings, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk,
     Planning, Queries, Scan, Walked,

@@ -8,7 +8,7 @@ use crate::decisions::Writer;
 use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
-use engine::leader::{Cause, Event};
+use engine::leader::{AttemptEnd, Cause, Event};
 use engine::object::{GroupResource, Name, ObjectRef};
 use engine::parity::{Class, Disagreement};
 use engine::work::{ActionKind, Outcome};
@@ -126,19 +126,9 @@ impl Render {
                 self.moved = true;
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), %executor, attempt, "granted");
             }
-            Event::Attempted {
-                item,
-                target,
-                action,
-                outcome,
-                executor,
-                http_status,
-                message: answer,
-                api_calls,
-                age,
-                grounds,
-                ..
-            } => {
+            Event::Attempted { item, age, end } => {
+                let AttemptEnd { target, action, outcome, executor, http_status, message: answer, .. } = end;
+                let AttemptEnd { api_calls, grounds, .. } = end;
                 self.metrics.attempted(*action, &grounds.causes, *outcome);
                 self.moved = true;
                 self.attempted(target, *action, *outcome, executor, answer);
@@ -151,7 +141,8 @@ impl Render {
             Event::ExecutorRefused { executor, why } => {
                 tracing::warn!(%executor, why, "refused an executor");
             }
-            Event::ReportedLate { target, action, outcome, executor, lease_term, .. } => {
+            Event::ReportedLate { lease_term, end } => {
+                let AttemptEnd { target, action, outcome, executor, .. } = end;
                 self.metrics.reported_late.inc();
                 let (action, outcome, term) = (action.as_str(), outcome.as_str(), lease_term.number);
                 tracing::debug!(%target, uid = %target.uid, action, outcome, %executor, term, "attempt of an earlier term ended");

@@ -14,7 +14,7 @@
 //! A large cascade is sampled: its first hundred objects, and one in a hundred of the others. All open state is bounded
 //! and has a time limit.
 
-use engine::leader::{Cause, Event, Grounds, Input};
+use engine::leader::{AttemptEnd, Cause, Event, Grounds, Input};
 use engine::object::{ObjectRef, Uid};
 use engine::work::{ActionKind, Outcome, ToExecutor};
 use moments::{Moments, Why};
@@ -165,8 +165,8 @@ impl Traces {
             self.decided(target, *action, *generation, causes, grounds);
         } else if let Event::Granted { target, action, executor, attempt, .. } = event {
             self.granted(target, *action, executor, *attempt);
-        } else if let Event::Attempted { target, action, outcome, http_status, message, api_calls, .. } = event {
-            self.attempted(target, *action, *outcome, (*http_status, *api_calls), message);
+        } else if let Event::Attempted { end, .. } = event {
+            self.attempted(end);
         } else if let Event::Withdrawn { target, replaced: false, .. } = event {
             self.end(&target.uid, "withdrawn");
         } else if let Event::Removed { object, caused_by_us, .. } = event {
@@ -298,29 +298,23 @@ impl Traces {
         followed.heard = now;
     }
 
-    fn attempted(
-        &mut self,
-        target: &ObjectRef,
-        action: ActionKind,
-        outcome: Outcome,
-        (http_status, api_calls): (u16, u32),
-        message: &str,
-    ) {
+    fn attempted(&mut self, end: &AttemptEnd) {
+        let (target, outcome, http_status) = (&end.target, end.outcome, end.http_status);
         let Some(followed) = self.objects.get_mut(&target.uid) else { return };
         let now = Instant::now();
         if let Some(lease) = followed.lease.take() {
-            let mut attributes: Attributes = vec![("ownergraph.api_calls", api_calls.into())];
+            let mut attributes: Attributes = vec![("ownergraph.api_calls", end.api_calls.into())];
             if http_status != 0 {
                 attributes.push(("http.response.status_code", http_status.into()));
             }
             let mut span = followed.leased(lease, now, outcome.as_str(), attributes);
             let is_failure = !is_settled(outcome) && outcome != Outcome::Conflict;
-            span.failure = is_failure.then(|| message.to_owned());
+            span.failure = is_failure.then(|| end.message.clone());
             self.recorder.record(span);
         }
         (followed.ready, followed.heard) = (now, now);
         followed.attempts += 1;
-        let goes = matches!(action, ActionKind::Delete | ActionKind::RemoveFinalizer);
+        let goes = matches!(end.action, ActionKind::Delete | ActionKind::RemoveFinalizer);
         if followed.gone {
             self.end(&target.uid, GONE);
         } else if outcome == Outcome::Done && goes {

@@ -61,16 +61,13 @@ impl Ledger {
             if decisions.last() != Some(&decision) {
                 decisions.push(decision);
             }
-        } else if let Event::Attempted {
-            target,
-            action: ActionKind::RemoveOwnerReferences,
-            outcome: Outcome::Done | Outcome::Unchanged,
-            ..
-        } = event
+        } else if let Event::Attempted { end, .. } = event
+            && end.action == ActionKind::RemoveOwnerReferences
+            && matches!(end.outcome, Outcome::Done | Outcome::Unchanged)
         {
-            let decisions = self.decisions.remove(&target.uid).unwrap_or_default();
-            self.changed.insert(target.uid.clone());
-            self.keep(Moment::Changed { object: target.clone(), decisions });
+            let decisions = self.decisions.remove(&end.target.uid).unwrap_or_default();
+            self.changed.insert(end.target.uid.clone());
+            self.keep(Moment::Changed { object: end.target.clone(), decisions });
         } else if let Event::Removed { object, .. } = event {
             let decisions = self.decisions.remove(&object.uid).unwrap_or_default();
             self.gone.insert(object.uid.clone());

@@ -4,7 +4,7 @@
 //! judged again.
 
 use super::ledger::{AcceptedDelete, Inherited};
-use super::{Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
+use super::{AttemptEnd, Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
@@ -236,19 +236,8 @@ impl Leader {
             grounds.owners = self.world.edges(id);
             grounds.owner_count = grounds.owners.len();
         }
-        self.cx.event(Event::ReportedLate {
-            target: target.clone(),
-            action,
-            outcome: report.outcome,
-            executor,
-            http_status: report.http_status,
-            message: report.message.clone(),
-            audit_id: report.audit_id.clone(),
-            api_calls: report.api_calls,
-            attempt: report.attempt,
-            lease_term: report.term.clone(),
-            grounds,
-        });
+        let end = AttemptEnd::of(report, target.clone(), action, executor, grounds);
+        self.cx.event(Event::ReportedLate { lease_term: report.term.clone(), end });
         if report.outcome.is_success() {
             self.settled_late(&target, action, decision, report.outcome == Outcome::Done);
         }

@@ -7,7 +7,7 @@ use crate::guard::{Answer, Cascade, GuardId, GuardKind, HeldBy};
 use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::parity::{Disagreement, ParityView};
 use crate::scope::Scope;
-use crate::work::{ActionKind, Outcome, Term};
+use crate::work::{ActionKind, Outcome, Term, WorkReport};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,37 +62,17 @@ pub enum Event {
     /// An attempt ended.
     Attempted {
         item: u64,
-        target: ObjectRef,
-        action: ActionKind,
-        outcome: Outcome,
-        executor: Name,
-        http_status: u16,
-        message: String,
-        /// The same as in [`crate::work::WorkReport`].
-        audit_id: String,
-        api_calls: u32,
         /// The time from the decision to the report.
         age: Duration,
-        attempt: u32,
-        grounds: Box<Grounds>,
+        end: AttemptEnd,
     },
     /// An attempt ended whose lease is of an earlier term of this election. Only the report of the executor shows the
     /// end.
     ReportedLate {
-        target: ObjectRef,
-        action: ActionKind,
-        outcome: Outcome,
-        executor: Name,
-        http_status: u16,
-        message: String,
-        /// The same as in [`crate::work::WorkReport`].
-        audit_id: String,
-        api_calls: u32,
-        attempt: u32,
         /// The term that granted the lease.
         lease_term: Term,
-        /// The grounds as far as this leader knows them.
-        grounds: Box<Grounds>,
+        /// The grounds are as far as this leader knows them.
+        end: AttemptEnd,
     },
     /// The object of a deletion that was carried out does not exist any more.
     Confirmed {
@@ -318,4 +298,44 @@ pub enum Event {
     Rejected {
         why: String,
     },
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptEnd {
+    pub target: ObjectRef,
+    pub action: ActionKind,
+    pub outcome: Outcome,
+    pub executor: Name,
+    pub http_status: u16,
+    pub message: String,
+    /// The same as in [`WorkReport`].
+    pub audit_id: String,
+    pub api_calls: u32,
+    pub attempt: u32,
+    pub grounds: Box<Grounds>,
+}
+
+impl AttemptEnd {
+    /// Returns the end that a report shows.
+    pub(super) fn of(
+        report: &WorkReport,
+        target: ObjectRef,
+        action: ActionKind,
+        executor: Name,
+        grounds: Box<Grounds>,
+    ) -> AttemptEnd {
+        AttemptEnd {
+            target,
+            action,
+            outcome: report.outcome,
+            executor,
+            http_status: report.http_status,
+            message: report.message.clone(),
+            audit_id: report.audit_id.clone(),
+            api_calls: report.api_calls,
+            attempt: report.attempt,
+            grounds,
+        }
+    }
 }

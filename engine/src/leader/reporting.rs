@@ -8,7 +8,7 @@ use super::claims::Says;
 use super::closing::Left;
 use super::dispatcher::repeating::essence;
 use super::intake::Source;
-use super::{Event, Leader, StreamId, Timer};
+use super::{AttemptEnd, Event, Leader, StreamId, Timer};
 use crate::graph::NodeId;
 use crate::late_writes::Ended;
 use crate::lease::{Lease, SessionId};
@@ -121,21 +121,8 @@ impl Leader {
         let target = item.draft.target.clone();
         let decided_at = item.draft.preconditions.resource_version.clone();
         let (action, age) = (item.draft.action.kind(), self.cx.now.since(item.decided));
-        let grounds = lease.grounds.clone();
-        self.cx.event(Event::Attempted {
-            item: lease.item,
-            target: target.clone(),
-            action,
-            outcome: report.outcome,
-            executor,
-            http_status: report.http_status,
-            message: report.message.clone(),
-            audit_id: report.audit_id.clone(),
-            api_calls: report.api_calls,
-            age,
-            attempt: report.attempt,
-            grounds,
-        });
+        let end = AttemptEnd::of(&report, target.clone(), action, executor, lease.grounds.clone());
+        self.cx.event(Event::Attempted { item: lease.item, age, end });
         self.dispatcher.note_credentials(lease.session, report.outcome);
         if report.http_status != 0 && report.outcome != Outcome::Throttled {
             self.dispatcher.meter(&self.cx, &target.group_resource());

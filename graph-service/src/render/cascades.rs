@@ -86,9 +86,7 @@ impl Cascades {
                 | HeldBy::Guard(GuardId { kind: GuardKind::Protection, .. }) => self.kept(&target.uid),
                 HeldBy::Guard(_) => self.held(&target.uid),
             },
-            Event::Attempted { target, action, outcome, grounds, .. } => {
-                self.attempted(target, *action, *outcome, grounds);
-            }
+            Event::Attempted { end, .. } => self.attempted(&end.target, end.action, end.outcome, &end.grounds),
             Event::AwaitingFinalizers { target, .. } => self.ended(&target.uid, true),
             Event::Confirmed { target, .. } | Event::Withdrawn { target, replaced: false, .. } => {
                 self.ended(&target.uid, false);

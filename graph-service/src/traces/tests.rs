@@ -43,17 +43,19 @@ fn granted(target: &ObjectRef, action: ActionKind) -> Event {
 fn attempted(target: &ObjectRef, action: ActionKind, outcome: Outcome) -> Event {
     Event::Attempted {
         item: 1,
-        target: target.clone(),
-        action,
-        outcome,
-        executor: "executor-1".into(),
-        http_status: 200,
-        message: "said".to_owned(),
-        audit_id: String::new(),
-        api_calls: 1,
         age: Duration::ZERO,
-        attempt: 1,
-        grounds: grounds(&[]),
+        end: AttemptEnd {
+            target: target.clone(),
+            action,
+            outcome,
+            executor: "executor-1".into(),
+            http_status: 200,
+            message: "said".to_owned(),
+            audit_id: String::new(),
+            api_calls: 1,
+            attempt: 1,
+            grounds: grounds(&[]),
+        },
     }
 }
 

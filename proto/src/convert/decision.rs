@@ -9,7 +9,7 @@ use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
 use engine::guard::{GuardId, GuardKind, HeldBy};
-use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
+use engine::leader::{AttemptEnd, Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::{ObjectRef, clip};
 use engine::work::{ActionKind, Outcome, Term};
 
@@ -51,6 +51,12 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         phase: phase.into(),
         ..step(target, action, grounds, term, clock)
     };
+    let ended = |end: &AttemptEnd| DecisionEvent {
+        executor: end.executor.to_string(),
+        attempt: end.attempt,
+        report: Some(report(end)),
+        ..about(&end.target, end.action, &end.grounds, phase_of(end.outcome))
+    };
     let change = |system: SystemEvent| DecisionEvent {
         event_time: Some(clock.calendar.into()),
         term: Some(term.clone().into()),
@@ -66,43 +72,10 @@ fn record(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             attempt: *attempt,
             ..about(target, *action, grounds, Phase::Leased)
         },
-        Event::Attempted {
-            target,
-            action,
-            outcome,
-            executor,
-            http_status,
-            message,
-            audit_id,
-            api_calls,
-            attempt,
-            grounds,
-            ..
-        } => DecisionEvent {
-            executor: executor.to_string(),
-            attempt: *attempt,
-            report: Some(report(*outcome, *http_status, message, *api_calls, audit_id)),
-            ..about(target, *action, grounds, phase_of(*outcome))
-        },
-        Event::ReportedLate {
-            target,
-            action,
-            outcome,
-            executor,
-            http_status,
-            message,
-            audit_id,
-            api_calls,
-            attempt,
-            lease_term,
-            grounds,
-        } => DecisionEvent {
-            executor: executor.to_string(),
-            attempt: *attempt,
-            report: Some(report(*outcome, *http_status, message, *api_calls, audit_id)),
-            lease_term: Some(lease_term.clone().into()),
-            ..about(target, *action, grounds, phase_of(*outcome))
-        },
+        Event::Attempted { end, .. } => ended(end),
+        Event::ReportedLate { lease_term, end } => {
+            DecisionEvent { lease_term: Some(lease_term.clone().into()), ..ended(end) }
+        }
         Event::Withdrawn { target, action, grounds, .. } => about(target, *action, grounds, Phase::Superseded),
         Event::Held { target, action, by: Some(by), grounds } => {
             let pause = match by {
@@ -229,13 +202,13 @@ fn of_guard(id: &GuardId, of_pause: Kind, of_other: Kind, why: &str) -> SystemEv
     }
 }
 
-fn report(outcome: Outcome, http_status: u16, message: &str, api_calls: u32, audit_id: &str) -> Attempt {
+fn report(end: &AttemptEnd) -> Attempt {
     Attempt {
-        outcome: work::Outcome::from(outcome).into(),
-        http_status: u32::from(http_status),
-        message: message.to_owned(),
-        api_calls,
-        audit_id: audit_id.to_owned(),
+        outcome: work::Outcome::from(end.outcome).into(),
+        http_status: u32::from(end.http_status),
+        message: end.message.clone(),
+        api_calls: end.api_calls,
+        audit_id: end.audit_id.clone(),
     }
 }
 

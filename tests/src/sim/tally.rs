@@ -75,8 +75,8 @@ impl Tally {
     }
 
     pub(super) fn event(&mut self, event: &Event) {
-        if let Event::Attempted { action, outcome, .. } = event {
-            *self.attempts.entry((*action, *outcome)).or_default() += 1;
+        if let Event::Attempted { end, .. } = event {
+            *self.attempts.entry((end.action, end.outcome)).or_default() += 1;
         }
         *self.events.entry(word(event)).or_default() += 1;
     }

@@ -12,12 +12,12 @@ fn told(bench: &Bench, of: &str) -> Vec<(&'static str, u64, usize, usize)> {
         let (phase, target, grounds) = match event {
             Event::Decided { target, grounds: Some(grounds), .. } => ("decided", target, grounds),
             Event::Granted { target, grounds, .. } => ("granted", target, grounds),
-            Event::Attempted { target, grounds, .. } => ("attempted", target, grounds),
+            Event::Attempted { end, .. } => ("attempted", &end.target, &end.grounds),
             Event::Withdrawn { target, grounds, .. } => ("withdrawn", target, grounds),
             Event::Held { target, grounds, by: Some(_), .. } => ("held", target, grounds),
             Event::Held { target, grounds, by: None, .. } => ("released", target, grounds),
-            Event::ReportedLate { target, grounds, outcome, .. } if outcome.is_success() => ("late", target, grounds),
-            Event::ReportedLate { target, grounds, .. } => ("late failure", target, grounds),
+            Event::ReportedLate { end, .. } if end.outcome.is_success() => ("late", &end.target, &end.grounds),
+            Event::ReportedLate { end, .. } => ("late failure", &end.target, &end.grounds),
             Event::Confirmed { target, grounds, .. } => ("confirmed", target, grounds),
             Event::AwaitingFinalizers { target, grounds, .. } => ("awaiting", target, grounds),
             _ => return None,
@@ -89,7 +89,7 @@ fn of_very_many_owners_a_lease_keeps_a_few() {
     let lease = bench.take("a");
     bench.report(&lease, Outcome::Done);
     let of_attempt = |event: &Event| match event {
-        Event::Attempted { grounds, .. } => {
+        Event::Attempted { end: AttemptEnd { grounds, .. }, .. } => {
             Some((grounds.owners.len(), grounds.owner_count, grounds.causes.len(), grounds.cause_count))
         }
         _ => None,

@@ -27,7 +27,7 @@ fn a_webhook_that_denies_for_an_hour_is_asked_now_and_then_and_all_go_once_it_al
     assert!(attempts <= 500 + 3600 / 5, "{attempts} attempts in an hour");
     assert!(bench.leader.queries().status().backing_off == 500);
     let named =
-        |event: &Event| matches!(event, Event::Attempted { message, .. } if message.contains("guard.example.com"));
+        |event: &Event| matches!(event, Event::Attempted { end, .. } if end.message.contains("guard.example.com"));
     assert!(bench.events.iter().any(named));
     let attempts = work(&mut bench, Duration::from_secs(6), done);
     assert_eq!((attempts, bench.leader.queries().status().queued), (500, 0), "within seconds of the change");
@@ -49,7 +49,10 @@ fn a_server_that_pushes_back_is_left_alone_for_as_long_as_it_asks_and_others_go_
         attempts <= 300 + 20,
         "{attempts} attempts: after what was under way, one for each time it asked to be left alone"
     );
-    let other = |event: &Event| matches!(event, Event::Attempted { target, action: ActionKind::Delete, .. } if &*target.resource == "nodes");
+    let other = |event: &Event| {
+        let Event::Attempted { end, .. } = event else { return false };
+        end.action == ActionKind::Delete && &*end.target.resource == "nodes"
+    };
     assert!(bench.events.iter().any(other), "another kind is not held up");
     // The rest of the seven seconds passes, and then the rate grows each second.
     let attempts = work(&mut bench, Duration::from_secs(7 + 10), done);

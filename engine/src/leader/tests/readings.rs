@@ -389,8 +389,8 @@ fn a_decision_tells_what_it_rests_on_back_to_the_root() {
             ("decided", target, grounds)
         } else if let Event::Granted { target, grounds, .. } = event {
             ("granted", target, grounds)
-        } else if let Event::Attempted { target, grounds, .. } = event {
-            ("attempted", target, grounds)
+        } else if let Event::Attempted { end, .. } = event {
+            ("attempted", &end.target, &end.grounds)
         } else {
             continue;
         };

@@ -1,6 +1,6 @@
 use super::*;
 use engine::guard::{GuardId, GuardKind, HeldBy};
-use engine::leader::Cause;
+use engine::leader::{AttemptEnd, Cause};
 use engine::object::ResourceVersion;
 use engine::work::Term;
 
@@ -36,17 +36,19 @@ fn decided(name: &str, root: &str, action: ActionKind) -> Event {
 fn attempted(target: ObjectRef, root: &str, action: ActionKind, outcome: Outcome) -> Event {
     Event::Attempted {
         item: 1,
-        target,
-        action,
-        outcome,
-        executor: "e".into(),
-        http_status: 200,
-        message: String::new(),
-        audit_id: String::new(),
-        api_calls: 1,
         age: Duration::ZERO,
-        attempt: 1,
-        grounds: grounds(Some(root)),
+        end: AttemptEnd {
+            target,
+            action,
+            outcome,
+            executor: "e".into(),
+            http_status: 200,
+            message: String::new(),
+            audit_id: String::new(),
+            api_calls: 1,
+            attempt: 1,
+            grounds: grounds(Some(root)),
+        },
     }
 }
 

@@ -78,17 +78,19 @@ fn grounds(references: usize, bytes: usize) -> Grounds {
 fn attempted(grounds: Grounds, bytes: usize) -> DecisionEvent {
     let event = Event::Attempted {
         item: 1,
-        target: object(text(bytes), uid(0, bytes), bytes),
-        action: ActionKind::Delete,
-        outcome: Outcome::Forbidden,
-        executor: text(bytes),
-        http_status: 403,
-        message: text(4 * bytes).to_string(),
-        api_calls: u32::MAX,
-        audit_id: text(bytes).to_string(),
         age: std::time::Duration::from_secs(1),
-        attempt: u32::MAX,
-        grounds: Box::new(grounds),
+        end: AttemptEnd {
+            target: object(text(bytes), uid(0, bytes), bytes),
+            action: ActionKind::Delete,
+            outcome: Outcome::Forbidden,
+            executor: text(bytes),
+            http_status: 403,
+            message: text(4 * bytes).to_string(),
+            api_calls: u32::MAX,
+            audit_id: text(bytes).to_string(),
+            attempt: u32::MAX,
+            grounds: Box::new(grounds),
+        },
     };
     let term = Term { election: text(bytes.min(253)), number: u64::MAX };
     decision_event(&event, &term, clock()).unwrap()

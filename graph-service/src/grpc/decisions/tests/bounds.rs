@@ -6,7 +6,7 @@ use crate::decisions::FRAME_BYTES;
 use crate::grpc::decisions::encode::{BATCH_MAX_BYTES, parts};
 use crate::grpc::decisions::looked::Looked;
 use engine::evidence::{Presence, Proof};
-use engine::leader::Grounds;
+use engine::leader::{AttemptEnd, Grounds};
 use engine::object::{ObjectRef as Object, OwnerReference, ResourceVersion, Uid};
 use engine::view::{EdgeView, OwnerStanding};
 use engine::work::{ActionKind, Outcome, Preconditions};
@@ -70,17 +70,19 @@ fn large(number: usize) -> Event {
     };
     Event::Attempted {
         item: 1,
-        target: large_object(number),
-        action: ActionKind::Delete,
-        outcome: Outcome::Forbidden,
-        executor: long(1).as_str().into(),
-        http_status: 403,
-        message: long(1).repeat(10),
-        api_calls: 1,
-        audit_id: long(1),
         age: Duration::from_secs(1),
-        attempt: 1,
-        grounds: Box::new(grounds),
+        end: AttemptEnd {
+            target: large_object(number),
+            action: ActionKind::Delete,
+            outcome: Outcome::Forbidden,
+            executor: long(1).as_str().into(),
+            http_status: 403,
+            message: long(1).repeat(10),
+            api_calls: 1,
+            audit_id: long(1),
+            attempt: 1,
+            grounds: Box::new(grounds),
+        },
     }
 }
 
