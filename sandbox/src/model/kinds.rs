@@ -108,35 +108,19 @@ pub fn api_version(group: &str, version: &str) -> String {
 }
 
 /// A row of the table below.
-#[derive(Clone, Copy)]
-struct BuiltIn {
-    group: &'static str,
-    versions: &'static [&'static str],
-    kind: &'static str,
-    plural: &'static str,
-    short_names: &'static [&'static str],
-    namespaced: bool,
-    in_all: bool,
-    graceful: bool,
-    default_policy: DefaultPolicy,
-    returns_deleted: bool,
-    generation: bool,
-    status: StatusRule,
-    names: NameRule,
-    pod_spec: &'static str,
-    merge_keys: &'static [(&'static str, &'static str)],
-    selectable: &'static [&'static str],
-}
-
-const fn row(group: &'static str, kind: &'static str, plural: &'static str) -> BuiltIn {
-    BuiltIn {
-        group,
-        versions: &["v1"],
-        kind,
-        plural,
-        short_names: &[],
+fn row(group: &str, kind: &str, plural: &str) -> Type {
+    Type {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        list_kind: format!("{kind}List"),
+        plural: plural.to_owned(),
+        singular: kind.to_lowercase(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        versions: vec!["v1".to_owned()],
+        storage_version: "v1".to_owned(),
         namespaced: true,
-        in_all: false,
+        custom: false,
         graceful: false,
         default_policy: DefaultPolicy::Background,
         returns_deleted: false,
@@ -149,69 +133,70 @@ const fn row(group: &'static str, kind: &'static str, plural: &'static str) -> B
     }
 }
 
-impl BuiltIn {
-    const fn short(mut self, short_names: &'static [&'static str]) -> Self {
-        self.short_names = short_names;
+impl Type {
+    fn short(mut self, short_names: &[&str]) -> Self {
+        self.short_names = short_names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
-    const fn cluster(mut self) -> Self {
+    fn cluster(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
-    const fn in_all(mut self) -> Self {
-        self.in_all = true;
+    fn in_all(mut self) -> Self {
+        self.categories = vec!["all".to_owned()];
         self
     }
 
     /// A type with a status subresource.
-    const fn status(mut self) -> Self {
+    fn status(mut self) -> Self {
         self.status = StatusRule::Subresource;
         self
     }
 
-    const fn generation(mut self) -> Self {
+    fn generation(mut self) -> Self {
         self.generation = true;
         self
     }
 
-    const fn returns_deleted(mut self) -> Self {
+    fn returns_deleted(mut self) -> Self {
         self.returns_deleted = true;
         self
     }
 
-    const fn policy(mut self, policy: DefaultPolicy) -> Self {
+    fn policy(mut self, policy: DefaultPolicy) -> Self {
         self.default_policy = policy;
         self
     }
 
-    const fn names(mut self, names: NameRule) -> Self {
+    fn names(mut self, names: NameRule) -> Self {
         self.names = names;
         self
     }
 
-    const fn pod_spec(mut self, path: &'static str) -> Self {
+    fn pod_spec(mut self, path: &'static str) -> Self {
         self.pod_spec = path;
         self
     }
 
-    const fn merge_keys(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
+    fn merge_keys(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
         self.merge_keys = keys;
         self
     }
 
-    const fn selectable(mut self, fields: &'static [&'static str]) -> Self {
+    fn selectable(mut self, fields: &'static [&'static str]) -> Self {
         self.selectable = fields;
         self
     }
 
-    const fn versions(mut self, versions: &'static [&'static str]) -> Self {
-        self.versions = versions;
+    fn versions(mut self, versions: &[&str]) -> Self {
+        self.versions = versions.iter().map(|&version| version.to_owned()).collect();
+        self.storage_version = versions[0].to_owned();
         self
     }
 
-    const fn graceful(mut self) -> Self {
+    fn graceful(mut self) -> Self {
         self.graceful = true;
         self
     }
@@ -245,101 +230,108 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const WEBHOOKS: &[(&str, &str)] = &[("webhooks", "name")];
 const POD_STATUS: &[(&str, &str)] = &[("status.podIPs", "ip"), ("status.hostIPs", "ip")];
 
-const BUILT_INS: &[BuiltIn] = &[
-    row("", "Namespace", "namespaces")
-        .short(&["ns"])
-        .cluster()
-        .status()
-        .names(NameRule::Label)
-        .selectable(&["status.phase", "name"]),
-    row("", "Pod", "pods")
-        .short(&["po"])
-        .in_all()
-        .status()
-        .generation()
-        .graceful()
-        .returns_deleted()
-        .pod_spec("spec")
-        .merge_keys(POD_STATUS)
-        .selectable(POD_FIELDS),
-    row("", "ConfigMap", "configmaps").short(&["cm"]),
-    row("", "Secret", "secrets").selectable(&["type"]),
-    row("", "Service", "services")
-        .short(&["svc"])
-        .in_all()
-        .status()
-        .returns_deleted()
-        .names(NameRule::Label)
-        .merge_keys(&[("spec.ports", "port")])
-        .selectable(&["spec.clusterIP", "spec.type"]),
-    row("", "Endpoints", "endpoints").short(&["ep"]),
-    row("", "ServiceAccount", "serviceaccounts").short(&["sa"]).returns_deleted().merge_keys(&[("secrets", "name")]),
-    row("", "PersistentVolume", "persistentvolumes").short(&["pv"]).cluster().status().returns_deleted(),
-    row("", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).status().returns_deleted(),
-    row("", "Node", "nodes")
-        .short(&["no"])
-        .cluster()
-        .status()
-        .merge_keys(&[("status.addresses", "type")])
-        .selectable(&["spec.unschedulable"]),
-    row("", "ReplicationController", "replicationcontrollers")
-        .short(&["rc"])
-        .in_all()
-        .status()
-        .generation()
-        .policy(DefaultPolicy::Orphan)
-        .pod_spec(TEMPLATE)
-        .selectable(&["status.replicas"]),
-    row("", "Event", "events").short(&["ev"]).policy(DefaultPolicy::Unsupported).selectable(EVENT_FIELDS),
-    row("apps", "Deployment", "deployments").short(&["deploy"]).in_all().status().generation().pod_spec(TEMPLATE),
-    row("apps", "ReplicaSet", "replicasets").short(&["rs"]).in_all().status().generation().pod_spec(TEMPLATE),
-    row("apps", "StatefulSet", "statefulsets").short(&["sts"]).in_all().status().generation().pod_spec(TEMPLATE),
-    row("apps", "DaemonSet", "daemonsets").short(&["ds"]).in_all().status().generation().pod_spec(TEMPLATE),
-    row("apps", "ControllerRevision", "controllerrevisions"),
-    row("batch", "Job", "jobs")
-        .in_all()
-        .status()
-        .generation()
-        .policy(DefaultPolicy::Orphan)
-        .pod_spec(TEMPLATE)
-        .selectable(&["status.successful"]),
-    row("batch", "CronJob", "cronjobs")
-        .short(&["cj"])
-        .in_all()
-        .status()
-        .generation()
-        .pod_spec("spec.jobTemplate.spec.template.spec"),
-    row(RBAC, "Role", "roles").names(NameRule::PathSegment),
-    row(RBAC, "RoleBinding", "rolebindings").names(NameRule::PathSegment),
-    row(RBAC, "ClusterRole", "clusterroles").cluster().names(NameRule::PathSegment),
-    row(RBAC, "ClusterRoleBinding", "clusterrolebindings").cluster().names(NameRule::PathSegment),
-    row("coordination.k8s.io", "Lease", "leases"),
-    row("networking.k8s.io", "Ingress", "ingresses").short(&["ing"]).status().generation(),
-    row("networking.k8s.io", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
-    row("discovery.k8s.io", "EndpointSlice", "endpointslices").generation(),
-    row("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
-        .short(&["crd", "crds"])
-        .cluster()
-        .status()
-        .generation(),
-    row("apiregistration.k8s.io", "APIService", "apiservices").cluster().status().names(NameRule::PathSegment),
-    row("policy", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]).status().generation(),
-    row("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-        .versions(&["v2", "v1"])
-        .short(&["hpa"])
-        .in_all()
-        .status(),
-    row("storage.k8s.io", "StorageClass", "storageclasses").short(&["sc"]).cluster().returns_deleted(),
-    row("scheduling.k8s.io", "PriorityClass", "priorityclasses").short(&["pc"]).cluster().generation(),
-    row("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
-        .cluster()
-        .generation()
-        .merge_keys(WEBHOOKS),
-    row("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
-        .cluster()
-        .generation()
-        .merge_keys(WEBHOOKS),
-];
+/// The types of every server.
+pub(crate) fn built_ins() -> impl Iterator<Item = Type> {
+    [
+        row("", "Namespace", "namespaces")
+            .short(&["ns"])
+            .cluster()
+            .status()
+            .names(NameRule::Label)
+            .selectable(&["status.phase", "name"]),
+        row("", "Pod", "pods")
+            .short(&["po"])
+            .in_all()
+            .status()
+            .generation()
+            .graceful()
+            .returns_deleted()
+            .pod_spec("spec")
+            .merge_keys(POD_STATUS)
+            .selectable(POD_FIELDS),
+        row("", "ConfigMap", "configmaps").short(&["cm"]),
+        row("", "Secret", "secrets").selectable(&["type"]),
+        row("", "Service", "services")
+            .short(&["svc"])
+            .in_all()
+            .status()
+            .returns_deleted()
+            .names(NameRule::Label)
+            .merge_keys(&[("spec.ports", "port")])
+            .selectable(&["spec.clusterIP", "spec.type"]),
+        row("", "Endpoints", "endpoints").short(&["ep"]),
+        row("", "ServiceAccount", "serviceaccounts")
+            .short(&["sa"])
+            .returns_deleted()
+            .merge_keys(&[("secrets", "name")]),
+        row("", "PersistentVolume", "persistentvolumes").short(&["pv"]).cluster().status().returns_deleted(),
+        row("", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).status().returns_deleted(),
+        row("", "Node", "nodes")
+            .short(&["no"])
+            .cluster()
+            .status()
+            .merge_keys(&[("status.addresses", "type")])
+            .selectable(&["spec.unschedulable"]),
+        row("", "ReplicationController", "replicationcontrollers")
+            .short(&["rc"])
+            .in_all()
+            .status()
+            .generation()
+            .policy(DefaultPolicy::Orphan)
+            .pod_spec(TEMPLATE)
+            .selectable(&["status.replicas"]),
+        row("", "Event", "events").short(&["ev"]).policy(DefaultPolicy::Unsupported).selectable(EVENT_FIELDS),
+        row("apps", "Deployment", "deployments").short(&["deploy"]).in_all().status().generation().pod_spec(TEMPLATE),
+        row("apps", "ReplicaSet", "replicasets").short(&["rs"]).in_all().status().generation().pod_spec(TEMPLATE),
+        row("apps", "StatefulSet", "statefulsets").short(&["sts"]).in_all().status().generation().pod_spec(TEMPLATE),
+        row("apps", "DaemonSet", "daemonsets").short(&["ds"]).in_all().status().generation().pod_spec(TEMPLATE),
+        row("apps", "ControllerRevision", "controllerrevisions"),
+        row("batch", "Job", "jobs")
+            .in_all()
+            .status()
+            .generation()
+            .policy(DefaultPolicy::Orphan)
+            .pod_spec(TEMPLATE)
+            .selectable(&["status.successful"]),
+        row("batch", "CronJob", "cronjobs")
+            .short(&["cj"])
+            .in_all()
+            .status()
+            .generation()
+            .pod_spec("spec.jobTemplate.spec.template.spec"),
+        row(RBAC, "Role", "roles").names(NameRule::PathSegment),
+        row(RBAC, "RoleBinding", "rolebindings").names(NameRule::PathSegment),
+        row(RBAC, "ClusterRole", "clusterroles").cluster().names(NameRule::PathSegment),
+        row(RBAC, "ClusterRoleBinding", "clusterrolebindings").cluster().names(NameRule::PathSegment),
+        row("coordination.k8s.io", "Lease", "leases"),
+        row("networking.k8s.io", "Ingress", "ingresses").short(&["ing"]).status().generation(),
+        row("networking.k8s.io", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
+        row("discovery.k8s.io", "EndpointSlice", "endpointslices").generation(),
+        row("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+            .short(&["crd", "crds"])
+            .cluster()
+            .status()
+            .generation(),
+        row("apiregistration.k8s.io", "APIService", "apiservices").cluster().status().names(NameRule::PathSegment),
+        row("policy", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]).status().generation(),
+        row("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+            .versions(&["v2", "v1"])
+            .short(&["hpa"])
+            .in_all()
+            .status(),
+        row("storage.k8s.io", "StorageClass", "storageclasses").short(&["sc"]).cluster().returns_deleted(),
+        row("scheduling.k8s.io", "PriorityClass", "priorityclasses").short(&["pc"]).cluster().generation(),
+        row("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+            .cluster()
+            .generation()
+            .merge_keys(WEBHOOKS),
+        row("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+            .cluster()
+            .generation()
+            .merge_keys(WEBHOOKS),
+    ]
+    .into_iter()
+}
 
 /// Lists inside a PodSpec that have a merge key, relative to it.
 pub(crate) const POD_SPEC_MERGE_KEYS: &[(&str, &str)] = &[
@@ -372,32 +364,6 @@ pub(crate) const COMMON_MERGE_KEYS: &[(&str, &str)] =
 
 /// Lists of primitives that are merged as sets.
 pub(crate) const MERGED_SETS: &[&str] = &["metadata.finalizers"];
-
-/// The table as types.
-pub(crate) fn built_ins() -> impl Iterator<Item = Type> {
-    BUILT_INS.iter().map(|row| Type {
-        group: row.group.to_owned(),
-        kind: row.kind.to_owned(),
-        list_kind: format!("{}List", row.kind),
-        plural: row.plural.to_owned(),
-        singular: row.kind.to_lowercase(),
-        short_names: row.short_names.iter().map(|&name| name.to_owned()).collect(),
-        categories: if row.in_all { vec!["all".to_owned()] } else { Vec::new() },
-        versions: row.versions.iter().map(|&version| version.to_owned()).collect(),
-        storage_version: row.versions[0].to_owned(),
-        namespaced: row.namespaced,
-        custom: false,
-        graceful: row.graceful,
-        default_policy: row.default_policy,
-        returns_deleted: row.returns_deleted,
-        generation: row.generation,
-        status: row.status,
-        names: row.names,
-        pod_spec: row.pod_spec,
-        merge_keys: row.merge_keys,
-        selectable: row.selectable,
-    })
-}
 
 /// The order in which Kubernetes prefers versions: stable before beta before alpha, then the higher number. Names that
 /// are not versions come last, in alphabetical order. The preferred one sorts first.
