@@ -27,7 +27,7 @@ pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, await_cluste
 pub use frames::Frames;
 pub use gate::{Gate, Gated, Withheld, gated};
 pub use lines::Lines;
-pub use live::{Live, object_of, parse_object};
+pub use live::{Live, parse_object};
 pub use overrides::Overrides;
 pub use request::request;
 pub use shown::Shown;

@@ -48,15 +48,7 @@ struct WrittenReference {
 
 /// Reads one object. `None` for a Status, for any other non-object, and for an object without a uid.
 pub fn parse_object(body: &[u8]) -> Option<Live> {
-    object(serde_json::from_slice(body).ok()?)
-}
-
-/// Reads one object from parsed JSON.
-pub fn object_of(value: &Value) -> Option<Live> {
-    object(WrittenObject::deserialize(value).ok()?)
-}
-
-fn object(written: WrittenObject) -> Option<Live> {
+    let written: WrittenObject = serde_json::from_slice(body).ok()?;
     if written.kind == "Status" {
         return None;
     }

@@ -119,5 +119,5 @@ impl Answer {
 
 /// The object of the store in the form in which an answer shows it.
 pub(super) fn live(stored: &sandbox::model::Object) -> Option<Box<Live<Value>>> {
-    kube_api::object_of(&Value::Object(stored.clone())).map(Box::new)
+    kube_api::parse_object(&serde_json::to_vec(stored).ok()?).map(Box::new)
 }
