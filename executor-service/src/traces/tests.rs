@@ -77,7 +77,7 @@ async fn a_lease_is_followed_from_its_grant_to_the_leaders_word() {
     for at in [0, 2, 3] {
         assert_eq!(all[at].parent, Some(parent().span), "{}", all[at].name);
     }
-    assert_eq!((all[1].parent, all[1].kind), (Some(execute.context.span), Kind::Client));
+    assert_eq!((all[1].parent, &all[1].kind), (Some(execute.context.span), &Kind::Client));
     assert_eq!(header.context, all[1].context);
     assert!(header.sampled && all[1].failure.is_some());
     assert!(traces.waiting.is_empty() && traces.started.is_empty() && traces.reported.is_empty());

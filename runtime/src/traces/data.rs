@@ -1,8 +1,8 @@
 //! Converts spans for OpenTelemetry's exporter.
 
 use super::counts::Service;
-use super::span::{Kind, Span, Value};
-use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use super::span::{Span, Value};
+use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
@@ -61,7 +61,7 @@ pub(super) fn data(span: Span, dates: Dates, scope: &InstrumentationScope) -> Sp
         span_context: SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::default()),
         parent_span_id: span.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(*parent.bytes())),
         parent_span_is_remote: false,
-        span_kind: kind(span.kind),
+        span_kind: span.kind,
         name: span.name,
         start_time: dates.date(span.start),
         end_time: dates.date(span.end.max(span.start)),
@@ -71,16 +71,6 @@ pub(super) fn data(span: Span, dates: Dates, scope: &InstrumentationScope) -> Sp
         links: SpanLinks::default(),
         status: span.failure.map_or(Status::Unset, Status::error),
         instrumentation_scope: scope.clone(),
-    }
-}
-
-fn kind(kind: Kind) -> SpanKind {
-    match kind {
-        Kind::Internal => SpanKind::Internal,
-        Kind::Server => SpanKind::Server,
-        Kind::Client => SpanKind::Client,
-        Kind::Producer => SpanKind::Producer,
-        Kind::Consumer => SpanKind::Consumer,
     }
 }
 

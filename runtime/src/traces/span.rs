@@ -1,6 +1,7 @@
 //! A recorded span.
 
 use super::context::{Context, SpanId};
+pub use opentelemetry::trace::SpanKind as Kind;
 use std::borrow::Cow;
 use tokio::time::Instant;
 
@@ -18,19 +19,6 @@ pub struct Span {
     pub attributes: Vec<(&'static str, Value)>,
     /// The reason of a failure.
     pub failure: Option<String>,
-}
-
-/// The side of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Not part of a call.
-    Internal,
-    Server,
-    Client,
-    /// Sends work, and does not wait for it.
-    Producer,
-    /// Does the work that was sent.
-    Consumer,
 }
 
 /// The value of an attribute.
