@@ -81,8 +81,6 @@ pub enum AccessError {
     #[error("context {context:?} of {paths} names the cluster {cluster:?}, which does not exist")]
     NoSuchCluster { paths: String, context: String, cluster: String },
     #[error("{origin} is not usable: {cause}")]
-    Proxy { origin: String, cause: String },
-    #[error("{origin} is not usable: {cause}")]
     Unusable { origin: String, cause: String },
     #[error("flags such as --cluster, --user, --token and --as need a kubeconfig; set --kubeconfig or KUBECONFIG")]
     OverridesInPod,
@@ -157,14 +155,13 @@ pub(super) async fn find(access: &Access, places: Places) -> Result<Found, Acces
     if let Some(context) = &access.context {
         return Err(AccessError::ContextInPod { context: context.clone() });
     }
-    if access.overrides != (Overrides { namespace: access.overrides.namespace.clone(), ..Overrides::default() }) {
+    if access.overrides != Overrides::default() {
         return Err(AccessError::OverridesInPod);
     }
     let origin = format!("the pod's service account in {SERVICE_ACCOUNT}");
     match Config::incluster() {
-        Ok(mut config) => {
+        Ok(config) => {
             let proxy = chosen_proxy(None, &config.cluster_url, &places.proxies, &origin)?;
-            config.default_namespace = access.overrides.namespace.clone().unwrap_or(config.default_namespace);
             Ok(Found { config, proxy, name: "in-cluster".to_owned(), origin })
         }
         Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
@@ -209,7 +206,7 @@ fn chosen_proxy(
         Some(url) => Proxy::parse(url).map(Some).map_err(|error| (format!("the proxy-url of {origin}"), error)),
         None => environment.proxy_for(server).map_err(|(variable, error)| (variable.to_owned(), error)),
     }
-    .map_err(|(origin, error)| AccessError::Proxy { origin, cause: error.to_string() })
+    .map_err(|(origin, error)| AccessError::Unusable { origin, cause: error.to_string() })
 }
 
 /// Merges like kubectl: the first file that sets a value wins, and missing files of a list are ignored.

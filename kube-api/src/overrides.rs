@@ -10,7 +10,6 @@ use kube::config::{AuthInfo, Context, Kubeconfig, NamedAuthInfo};
 pub struct Overrides {
     pub cluster: Option<String>,
     pub user: Option<String>,
-    pub namespace: Option<String>,
     pub token: Option<String>,
     pub impersonate: Option<String>,
     pub impersonate_uid: Option<String>,
@@ -45,9 +44,6 @@ impl Overrides {
         }
         if let Some(user) = &self.user {
             chosen.user = Some(user.clone());
-        }
-        if let Some(namespace) = &self.namespace {
-            chosen.namespace = Some(namespace.clone());
         }
         let chosen = chosen.clone();
         self.change_cluster(kubeconfig, &chosen);
@@ -153,7 +149,6 @@ contexts:
         let mut changed = kubeconfig();
         let overrides = Overrides {
             cluster: Some("two".to_owned()),
-            namespace: Some("other".to_owned()),
             impersonate: Some("root".to_owned()),
             impersonate_groups: vec!["admins".to_owned()],
             token: Some("secret".to_owned()),
@@ -162,7 +157,7 @@ contexts:
         };
         overrides.apply(&mut changed, "here");
         let here = context(&changed, "here");
-        assert_eq!((here.cluster.as_str(), here.namespace.as_deref()), ("two", Some("other")));
+        assert_eq!((here.cluster.as_str(), here.namespace.as_deref()), ("two", Some("shop")));
         let ann = user(&changed, "here");
         assert_eq!((ann.impersonate.as_deref(), ann.token_file), (Some("root"), None));
         assert!(ann.token.is_some());

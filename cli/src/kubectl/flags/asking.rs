@@ -111,7 +111,6 @@ impl Connection {
             overrides: Overrides {
                 cluster: self.cluster.clone(),
                 user: self.user.clone(),
-                namespace: None,
                 token: self.token.clone(),
                 impersonate: self.impersonate.clone(),
                 impersonate_uid: self.impersonate_uid.clone(),
