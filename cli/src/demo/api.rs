@@ -1,5 +1,6 @@
 //! The requests of the demo itself to the API server. It creates and deletes objects like any user.
 
+use crate::kubectl::flags::Cascade;
 use anyhow::{Context as _, ensure};
 use http::Method;
 use kube::Client;
@@ -73,25 +74,6 @@ impl fmt::Display for Thing {
     }
 }
 
-/// The propagation policy of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
-    Background,
-    Foreground,
-    Orphan,
-}
-
-impl Policy {
-    /// The value in a request.
-    fn as_str(self) -> &'static str {
-        match self {
-            Policy::Background => "Background",
-            Policy::Foreground => "Foreground",
-            Policy::Orphan => "Orphan",
-        }
-    }
-}
-
 /// A user of the API server.
 #[derive(Clone)]
 pub(super) struct Api {
@@ -126,9 +108,9 @@ impl Api {
         Ok(Thing { kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() })
     }
 
-    pub(super) async fn delete(&self, thing: &Thing, policy: Policy) -> anyhow::Result<()> {
+    pub(super) async fn delete(&self, thing: &Thing, policy: Cascade) -> anyhow::Result<()> {
         let path = format!("{}/{}", thing.kind.path(&thing.namespace), thing.name);
-        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy.as_str() });
+        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy });
         self.send(Method::DELETE, &path, &body).await.with_context(|| format!("delete {thing}"))?;
         Ok(())
     }

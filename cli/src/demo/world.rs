@@ -1,8 +1,9 @@
 //! The objects of the demo: which are created, which are deleted, and which must be left in the end.
 
 use super::api::{
-    Api, CLAIM, CONFIG_MAP, DATABASE, DEFINITION, DEPLOYMENT, Kind, NAMESPACE, POD, Policy, REPLICA_SET, SECRET, Thing,
+    Api, CLAIM, CONFIG_MAP, DATABASE, DEFINITION, DEPLOYMENT, Kind, NAMESPACE, POD, REPLICA_SET, SECRET, Thing,
 };
+use crate::kubectl::flags::Cascade;
 use futures::{StreamExt as _, TryStreamExt as _};
 use sandbox::Server;
 use sandbox::model::{GroupResource, Object, is_terminating, name, namespace, uid};
@@ -40,7 +41,7 @@ pub(super) struct Act {
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) text: &'static str,
-    pub(super) policy: Policy,
+    pub(super) policy: Cascade,
     /// Objects that the demo deletes.
     pub(super) deleted: Vec<Thing>,
     /// Objects that the collector must delete.
@@ -114,7 +115,7 @@ impl Builder<'_> {
             name: "background",
             title: format!("Background: {web} is deleted"),
             text: "The API server removes the owner at once. Its dependents are garbage, level by level.",
-            policy: Policy::Background,
+            policy: Cascade::Background,
             deleted: vec![web],
             goes,
             changes: vec![],
@@ -133,7 +134,7 @@ impl Builder<'_> {
             name: "foreground",
             title: format!("Foreground: {orders}, a custom resource, is deleted"),
             text: "The owner waits until its dependents are gone, and they wait for their own dependents: the leaves go first.",
-            policy: Policy::Foreground,
+            policy: Cascade::Foreground,
             deleted: vec![orders],
             goes: vec![config, reader, writer, claim],
             changes: vec![],
@@ -159,7 +160,7 @@ impl Builder<'_> {
             name: "orphan",
             title: format!("Orphan: {archive} is deleted, and its dependents stay"),
             text: "Every dependent loses its reference before the owner is removed, so that no dependent is ever garbage.",
-            policy: Policy::Orphan,
+            policy: Cascade::Orphan,
             deleted: vec![archive],
             goes: vec![],
             changes,
@@ -186,7 +187,7 @@ impl Builder<'_> {
             name: "shared-owner",
             title: format!("Shared: {invoices} is deleted, one of two owners of {shared}"),
             text: "One existing owner is enough to stay; only the reference to the deleted owner is removed.",
-            policy: Policy::Background,
+            policy: Cascade::Background,
             deleted: vec![invoices],
             goes: vec![own],
             changes: vec![shared],
@@ -216,7 +217,7 @@ impl Builder<'_> {
             name: "cascade",
             title: format!("Cascade: {count} owners of {objects} ConfigMaps are deleted at once"),
             text: "One proof per owner serves all its dependents, and each of them takes one request.",
-            policy: Policy::Background,
+            policy: Cascade::Background,
             deleted: owners,
             goes,
             changes: vec![],

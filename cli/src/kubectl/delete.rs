@@ -175,13 +175,8 @@ async fn delete(
     let Found::There { uid, resource_version } = &object.found else {
         return Ok(Err("the object was not read".to_owned()));
     };
-    let policy = match cascade {
-        Cascade::Background => "Background",
-        Cascade::Foreground => "Foreground",
-        Cascade::Orphan => "Orphan",
-    };
     let mut options = json!({
-        "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy,
+        "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": cascade,
         "preconditions": { "uid": uid, "resourceVersion": resource_version },
     });
     if dry_run {

@@ -4,7 +4,7 @@ use super::selector::labels;
 use bytesize::ByteSize;
 use clap::{ArgAction, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -224,7 +224,8 @@ pub(crate) enum Plan {
     Delete(PlanDelete),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+/// How the API server treats the dependents of a deleted object. In JSON, the value of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
 pub(crate) enum Cascade {
     Background,
     Foreground,

@@ -22,11 +22,11 @@ async fn an_object_that_was_not_collected_is_found() {
     assert_eq!(problems.len(), deleted + goes + changes);
 
     let settings = world.stays.iter().find(|stay| stay.thing.name == "settings").unwrap();
-    api.delete(&settings.thing, Policy::Foreground).await.unwrap();
+    api.delete(&settings.thing, Cascade::Foreground).await.unwrap();
     let now = super::problems(&world, &server);
     assert!(now.contains(&"ConfigMap shop/settings should stay, but is being deleted".to_owned()), "{now:?}");
     let billing = world.stays.iter().find(|stay| stay.thing.name == "billing").unwrap();
-    api.delete(&billing.thing, Policy::Background).await.unwrap();
+    api.delete(&billing.thing, Cascade::Background).await.unwrap();
     let now = super::problems(&world, &server);
     assert!(now.contains(&"Database shop/billing should exist, but is gone".to_owned()), "{now:?}");
 }
