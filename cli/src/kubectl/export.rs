@@ -4,7 +4,7 @@ use super::bundle;
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
-use super::naming::{by_type, listing};
+use super::naming::{lines_by_type, listing};
 use super::narrow::Narrow;
 use super::picture;
 use super::service::{Need, Service};
@@ -93,11 +93,7 @@ fn write(session: &Session, all: &Exported) -> Result<(), Problem> {
         }
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
-        Format::Name => {
-            let name =
-                |node: &&proto::graph::v1beta1::Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
-            session.print(&nodes.iter().map(name).collect::<String>())
-        }
+        Format::Name => session.print(&lines_by_type(nodes.iter().map(|node| node.r#ref.as_ref()))),
         Format::Ndjson | Format::Table | Format::Wide | Format::Tree | Format::Html => {
             let schema = Schema::load()?;
             let lines = all.nodes.iter().map(|node| schema.value("Node", node).map(|value| document::line(&value)));

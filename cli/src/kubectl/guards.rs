@@ -6,7 +6,7 @@
 //! (guards at the API server).
 
 use super::columns::{Cell, columns};
-use super::naming::by_type;
+use super::naming::{by_type, in_group};
 use super::service::Service;
 use crate::counted::counted;
 use crate::failure::Failure;
@@ -158,8 +158,7 @@ fn totals(cascade: &Cascade) -> String {
     totals.sort_by_key(|total| std::cmp::Reverse(total.count));
     let named = |total: &&proto::admin::v1beta1::cascade::Total| {
         let of = total.resource.clone().unwrap_or_default();
-        let dot = if of.group.is_empty() { "" } else { "." };
-        format!("{}{dot}{} {}", of.resource, of.group, total.count)
+        format!("{} {}", in_group(&of.resource, &of.group), total.count)
     };
     totals.iter().map(named).collect::<Vec<_>>().join(", ")
 }

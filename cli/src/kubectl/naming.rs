@@ -180,17 +180,22 @@ pub(super) fn shown(object: &ObjectRef) -> String {
 
 /// `pod/web`, or `deployment.apps/web`.
 pub(super) fn by_type(object: &ObjectRef) -> String {
-    let dot = if object.group.is_empty() { "" } else { "." };
-    line(&format!("{}{dot}{}/{}", object.kind.to_lowercase(), object.group, object.name)).into_owned()
+    line(&format!("{}/{}", in_group(&object.kind.to_lowercase(), &object.group), object.name)).into_owned()
+}
+
+/// [`by_type`] of each object, one a line.
+pub(super) fn lines_by_type<'o>(objects: impl IntoIterator<Item = Option<&'o ObjectRef>>) -> String {
+    objects.into_iter().map(|object| format!("{}\n", by_type(&object.cloned().unwrap_or_default()))).collect()
+}
+
+/// `pods`, or `deployments.apps`.
+pub(super) fn in_group(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
 /// `pods, deployments.apps`.
 pub(super) fn listing(collections: &[GroupResource]) -> String {
-    let name = |of: &GroupResource| {
-        let dot = if of.group.is_empty() { "" } else { "." };
-        format!("{}{dot}{}", of.resource, of.group)
-    };
-    collections.iter().map(name).collect::<Vec<_>>().join(", ")
+    collections.iter().map(|of| in_group(&of.resource, &of.group)).collect::<Vec<_>>().join(", ")
 }
 
 /// Splits `TYPE NAME...` and `TYPE/NAME...` into pairs. The error is a sentence.

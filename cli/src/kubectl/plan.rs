@@ -4,7 +4,7 @@ use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
 use super::guards::approve_command;
-use super::naming::{Found, Named, by_type, listing, shown};
+use super::naming::{Found, Named, lines_by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{targets, why};
@@ -52,8 +52,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
         }
         Format::Name => {
             let going = plan.entries.iter().filter(|entry| entry.effect() == Effect::Delete);
-            let line = |entry: &Entry| format!("{}\n", by_type(&entry.r#ref.clone().unwrap_or_default()));
-            session.print(&going.map(line).collect::<String>())?;
+            session.print(&lines_by_type(going.map(|entry| entry.r#ref.as_ref())))?;
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));

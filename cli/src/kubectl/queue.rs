@@ -7,7 +7,7 @@ use super::document::{Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Group, Queue};
 use super::guards::{self, Waiting};
-use super::naming::{by_type, shown};
+use super::naming::{in_group, lines_by_type, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use crate::counted::are;
@@ -36,8 +36,7 @@ pub(super) async fn run(flags: Queue) -> Answered {
     match session.format {
         Format::Json | Format::Yaml => session.print_document(document(&open, flags.by))?,
         Format::Name => {
-            let line = |event: &DecisionEvent| format!("{}\n", by_type(&event.target.clone().unwrap_or_default()));
-            session.print(&open.iter().map(line).collect::<String>())?;
+            session.print(&lines_by_type(open.iter().map(|event| event.target.as_ref())))?;
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if open.is_empty() {
@@ -124,10 +123,7 @@ fn rows(open: &[DecisionEvent], by: Group) -> Vec<(String, Row)> {
     for event in open {
         let target = event.target.clone().unwrap_or_default();
         let name = match by {
-            Group::Kind => {
-                let dot = if target.group.is_empty() { "" } else { "." };
-                format!("{}{dot}{}", target.kind, target.group)
-            }
+            Group::Kind => in_group(&target.kind, &target.group),
             Group::Namespace if target.namespace.is_empty() => "(cluster)".to_owned(),
             Group::Namespace => target.namespace,
             Group::Root => event.root.as_ref().map_or_else(|| "(no deletion)".to_owned(), shown),

@@ -4,7 +4,7 @@ use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Asking, Check, Format, Orphans};
-use super::naming::{by_type, listing, shown};
+use super::naming::{by_type, in_group, lines_by_type, listing, shown};
 use super::narrow::Narrow;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -58,8 +58,7 @@ fn unowned(all: &Exported) -> BTreeMap<String, (usize, usize)> {
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for node in there(all) {
         let object = node.r#ref.clone().unwrap_or_default();
-        let dot = if object.group.is_empty() { "" } else { "." };
-        let count = counts.entry(format!("{}{dot}{}", object.kind, object.group)).or_default();
+        let count = counts.entry(in_group(&object.kind, &object.group)).or_default();
         count.0 += 1;
         count.1 += usize::from(node.owner_references.is_empty());
     }
@@ -76,10 +75,7 @@ fn write_counts(session: &Session, all: &Exported) -> Result<(), Problem> {
                 .collect();
             session.print_document(Document::list(Kind::OrphanCountList, Value::from(kinds)))
         }
-        Format::Name => {
-            let name = |node: &Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
-            session.print(&without(all).map(name).collect::<String>())
-        }
+        Format::Name => session.print(&lines_by_type(without(all).map(|node| node.r#ref.as_ref()))),
         Format::Wide => session.print_table(&objects(all)),
         Format::Table | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             let row = |(kind, (all, without)): (&String, &(usize, usize))| {

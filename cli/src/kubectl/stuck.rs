@@ -5,7 +5,7 @@ use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Ages, Format, Stuck};
 use super::guards::{self, Waiting};
-use super::naming::{by_type, listing, shown};
+use super::naming::{lines_by_type, listing, shown};
 use super::narrow::Narrow;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -55,12 +55,7 @@ fn write(session: &Session, found: &[Found], waiting: &[Waiting]) -> Result<(), 
             let lines = found.iter().map(|stuck| schema.value(MESSAGE, stuck).map(|value| document::line(&value)));
             session.print(&lines.collect::<Result<String, _>>()?)
         }
-        Format::Name => {
-            let name = |stuck: &Found| {
-                format!("{}\n", by_type(&stuck.node.clone().unwrap_or_default().r#ref.unwrap_or_default()))
-            };
-            session.print(&found.iter().map(name).collect::<String>())
-        }
+        Format::Name => session.print(&lines_by_type(found.iter().map(|stuck| stuck.node.as_ref()?.r#ref.as_ref()))),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html
             if found.is_empty() =>
         {

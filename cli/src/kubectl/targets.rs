@@ -2,7 +2,7 @@
 
 use super::ending::Problem;
 use super::flags::Targets;
-use super::naming::{self, Catalogue, Found, Metadata, Named, Served, is_name};
+use super::naming::{self, Catalogue, Found, Metadata, Named, Served, in_group, is_name};
 use super::session::Session;
 use crate::name::quoted;
 use kube::api::ListParams;
@@ -68,8 +68,7 @@ impl Targets {
 }
 
 fn type_and_name(object: &Named) -> String {
-    let dot = if object.served.group.is_empty() { "" } else { "." };
-    format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
+    format!("{}/{}", in_group(&object.served.resource, &object.served.group), object.name)
 }
 
 /// The objects of these types that match the selectors.

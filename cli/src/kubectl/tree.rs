@@ -4,7 +4,7 @@ use super::conditions;
 use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Owners, Tree};
-use super::naming::{by_type, listing, resolve_one, shown};
+use super::naming::{lines_by_type, listing, resolve_one, shown};
 use super::narrow::Narrow;
 use super::picture;
 use super::questions::Walked;
@@ -185,10 +185,7 @@ fn write(session: &Session, root: &Node, sides: &[(Side, Walked)]) -> Result<(),
     match session.format {
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
-        Format::Name => {
-            let line = |node: &&Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
-            session.print(&nodes.iter().map(line).collect::<String>())
-        }
+        Format::Name => session.print(&lines_by_type(nodes.iter().map(|node| node.r#ref.as_ref()))),
         Format::Ndjson => {
             let schema = Schema::load()?;
             let lines = nodes.iter().map(|node| schema.value("Node", *node).map(|value| document::line(&value)));

@@ -8,7 +8,7 @@ use crate::kubectl::confirm::confirmed;
 use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::{Answered, Ending, Problem};
 use crate::kubectl::flags::{Approve, Format};
-use crate::kubectl::naming::{Catalogue, by_type, pairs, shown};
+use crate::kubectl::naming::{Catalogue, by_type, lines_by_type, pairs, shown};
 use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
@@ -164,9 +164,7 @@ fn list(session: &Session, guards: &[Guard]) -> Answered {
     match session.format {
         Format::Json | Format::Yaml => session.print_document(document(&waiting)?)?,
         Format::Name => {
-            session.print(
-                &waiting.iter().map(|(cascade, _)| format!("{}\n", by_type(&root(cascade)))).collect::<String>(),
-            )?;
+            session.print(&lines_by_type(waiting.iter().map(|(cascade, _)| cascade.root.as_ref())))?;
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
             if waiting.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::ScopeFlags;
-use crate::kubectl::naming::{Catalogue, Found, Named, Served, is_name, pairs, read};
+use crate::kubectl::naming::{Catalogue, Found, Named, Served, in_group, is_name, pairs, read};
 use crate::kubectl::selector::Requirements;
 use crate::kubectl::session::Session;
 use engine::object::GroupResource;
@@ -129,10 +129,7 @@ impl ScopeFlags {
 
     /// The scope in words, as the graph service tells it.
     pub(super) fn words(&self, scope: &Scope) -> String {
-        let typed = |served: &Served| {
-            let dot = if served.group.is_empty() { "" } else { "." };
-            format!("{}{dot}{}", served.resource, served.group)
-        };
+        let typed = |served: &Served| in_group(&served.resource, &served.group);
         let mut words = Vec::new();
         if !scope.kinds.is_empty() {
             words.push(scope.kinds.iter().map(typed).collect::<Vec<_>>().join(","));

@@ -7,6 +7,7 @@
 use super::{Document, Kind, Problem, Replay, Schema, object, seconds_since_1970, why};
 use crate::counted::counted;
 use crate::kubectl::decisions::record::EVENT;
+use crate::kubectl::naming::shown;
 use engine::object::Uid;
 use engine::time::Time;
 use proto::convert::Clock;
@@ -259,10 +260,7 @@ impl Decision {
     }
 
     fn words(&self) -> String {
-        let ObjectRef { kind, namespace, name, .. } = &self.target;
-        let slash = if namespace.is_empty() { "" } else { "/" };
-        let at = self.time();
-        visible::line(&format!("{} {kind} {namespace}{slash}{name} at {at}", self.action)).into_owned()
+        visible::line(&format!("{} {} at {}", self.action, shown(&self.target), self.time())).into_owned()
     }
 
     fn time(&self) -> String {

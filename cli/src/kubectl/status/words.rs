@@ -2,11 +2,12 @@
 
 use super::Searched;
 use crate::counted::counted;
+use crate::kubectl::naming::{in_group, shown};
 use crate::kubectl::{guards, parity, pausing};
 use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::{DecisionLogStatus, GetStatusResponse, Guard, Obstacle, UntrueReports};
 use proto::graph::v1beta1::list_coverage_response::{Collection, State};
-use proto::r#type::v1beta1::{GroupResource, ObjectRef, ReplicaRole};
+use proto::r#type::v1beta1::{GroupResource, ReplicaRole};
 use runtime::visible;
 use std::fmt::Write as _;
 
@@ -39,12 +40,8 @@ fn in_words(state: State) -> &'static str {
     }
 }
 
-fn name(collection: &Collection) -> String {
-    in_group(&collection.group_resource.clone().unwrap_or_default())
-}
-
-fn in_group(of: &GroupResource) -> String {
-    if of.group.is_empty() { of.resource.clone() } else { format!("{}.{}", of.resource, of.group) }
+fn name(of: &GroupResource) -> String {
+    in_group(&of.resource, &of.group)
 }
 
 /// The number of collections in each state. Collections that are ignored by configuration are left out.
@@ -109,7 +106,7 @@ pub(super) fn of_progress(status: &GetStatusResponse) -> Result<String, String> 
     if let Some(worst) = status.obstacles.iter().max_by_key(|obstacle| obstacle.attempts)
         && worst.attempts >= FAILS_OFTEN
     {
-        let object = worst.object.as_ref().map(named).unwrap_or_default();
+        let object = worst.object.as_ref().map(shown).unwrap_or_default();
         return Err(format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why));
     }
     let has_ready = status.oldest_queued_age.is_some() && status.queued_items > status.held_items;
@@ -122,18 +119,13 @@ pub(super) fn of_progress(status: &GetStatusResponse) -> Result<String, String> 
     Ok(format!("the loop makes progress{waits}{held}"))
 }
 
-fn named(object: &ObjectRef) -> String {
-    let slash = if object.namespace.is_empty() { "" } else { "/" };
-    format!("{} {}{slash}{}", object.kind, object.namespace, object.name)
-}
-
 /// A cause that blocks decisions.
 fn of_obstacle(obstacle: &Obstacle) -> String {
     let why: String = obstacle.why.chars().take(WHY_MAX).collect();
     let colon = if why.is_empty() { "" } else { ": " };
     match &obstacle.object {
         Some(object) => {
-            format!("{} of {}, tried {} times{colon}{why}", obstacle.what, named(object), obstacle.attempts)
+            format!("{} of {}, tried {} times{colon}{why}", obstacle.what, shown(object), obstacle.attempts)
         }
         None => format!("{} behind {}{colon}{why}", obstacle.items, obstacle.what),
     }
@@ -198,7 +190,7 @@ pub(super) fn lines(
     }
     for reads in &status.inconsistent_reads {
         let of = reads.group_resource.clone().unwrap_or_default();
-        line("INCONSISTENT", format!("reads of {}: {}", in_group(&of), reads.detail));
+        line("INCONSISTENT", format!("reads of {}: {}", name(&of), reads.detail));
     }
     if status.unverified_owners > 0 {
         let owners = counted(status.unverified_owners, "owner");
@@ -209,7 +201,7 @@ pub(super) fn lines(
             "apart",
             format!(
                 "the resourceVersions of {} do not match those of other collections: if it has a separate etcd, add it to --separate-stores",
-                in_group(of)
+                name(of)
             ),
         );
     }
@@ -220,7 +212,8 @@ pub(super) fn lines(
     for collection in collections {
         if !matches!(collection.state(), State::Synced | State::Ignored) {
             let error = if collection.error.is_empty() { String::new() } else { format!(": {}", collection.error) };
-            line("", format!("{} is {}{error}", name(collection), in_words(collection.state())));
+            let of = collection.group_resource.clone().unwrap_or_default();
+            line("", format!("{} is {}{error}", name(&of), in_words(collection.state())));
         }
     }
     if let Some(guards) = guards {
