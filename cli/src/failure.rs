@@ -39,17 +39,24 @@ impl Failure {
 
 /// Prints the error to stderr, and returns its exit code.
 pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
-    let (code, sentence) = match ended {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(sentence)) => (FAILED, sentence),
-        Err(Failure::Refused(sentence)) => (REFUSED, sentence),
-        Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report("ownergraph", failure),
+    }
+}
+
+/// Prints an error to stderr, after this word, and returns its exit code.
+pub(crate) fn report(word: &str, failure: Failure) -> ExitCode {
+    let (code, sentence) = match failure {
+        Failure::Usage(sentence) => (FAILED, sentence),
+        Failure::Refused(sentence) => (REFUSED, sentence),
+        Failure::TimedOut(sentence) => (TIMED_OUT, sentence),
         // The reader closed the pipe, so print nothing.
-        Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
-        Err(Failure::Other(error)) => (FAILED, sentence(&error)),
+        Failure::Other(error) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
+        Failure::Other(error) => (FAILED, sentence(&error)),
     };
     // If stderr cannot be written, the error cannot be reported.
-    let _closed = writeln!(io::stderr(), "ownergraph: {}", line(&sentence));
+    let _closed = writeln!(io::stderr(), "{word}: {}", line(&sentence));
     ExitCode::from(code)
 }
 

@@ -1,6 +1,6 @@
 //! The end of a query command.
 
-use crate::failure::{FAILED, Failure, REFUSED, TIMED_OUT, sentence};
+use crate::failure::{FAILED, Failure, REFUSED, report, sentence};
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -80,27 +80,13 @@ impl From<io::Error> for Problem {
 
 /// Prints the error to stderr, and returns its exit code.
 pub(super) fn exit_code(answered: Answered) -> ExitCode {
-    let problem = match answered {
-        Ok(Ending::Fine) => return ExitCode::SUCCESS,
-        Ok(Ending::Absent) => return ExitCode::from(FAILED),
-        Ok(Ending::Findings) => return ExitCode::from(FINDINGS),
-        Ok(Ending::Refused) => return ExitCode::from(REFUSED),
-        Err(problem) => problem,
-    };
-    let code = match &problem {
-        Problem::Refused(_) => REFUSED,
-        Problem::TimedOut(_) => TIMED_OUT,
-        // The reader of the output has closed the pipe.
-        Problem::Other(error) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
-        Problem::Other(_) => FAILED,
-    };
-    // If stderr cannot be written, the error cannot be reported.
-    let _closed = writeln!(io::stderr(), "error: {}", line(&problem.to_string()));
-    ExitCode::from(code)
-}
-
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    match answered {
+        Ok(Ending::Fine) => ExitCode::SUCCESS,
+        Ok(Ending::Absent) => ExitCode::from(FAILED),
+        Ok(Ending::Findings) => ExitCode::from(FINDINGS),
+        Ok(Ending::Refused) => ExitCode::from(REFUSED),
+        Err(problem) => report("error", problem.into()),
+    }
 }
 
 /// Prints a note that is not part of the answer.
