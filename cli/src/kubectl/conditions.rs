@@ -110,7 +110,8 @@ async fn read_place(session: &Session, place: &Place, objects: &[(String, String
     (conditions, missed)
 }
 
-async fn get(session: &Session, path: &str) -> Result<Option<Value>, String> {
+/// An object or a list, read with the caller's rights. `None` if it does not exist. The error is a sentence.
+pub(super) async fn get(session: &Session, path: &str) -> Result<Option<Value>, String> {
     let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, session.connection.request_timeout).await;
     let answer = answer.map_err(|error| error.to_string())?;

@@ -1,14 +1,11 @@
 //! The namespace controller's own conditions of a terminating namespace: APIs that it cannot reach, remaining contents,
 //! and the finalizers that keep them.
 
+use crate::kubectl::conditions::get;
 use crate::kubectl::session::Session;
-use http::{Method, StatusCode};
 use kube_api::path::object_path;
-use kube_api::{call, media, request};
 use serde::Serialize;
 use serde_json::Value;
-
-const ANSWER_MAX_BYTES: usize = 4 << 20;
 
 /// A condition that holds.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -31,16 +28,8 @@ pub(super) async fn conditions(session: &mut Session, name: &str) -> Vec<Conditi
 
 async fn read(session: &Session, name: &str) -> Result<Value, String> {
     let path = object_path("", "v1", "namespaces", "", name).ok_or("this is not a valid namespace name")?;
-    let request = request(Method::GET, &path, media::JSON, &Value::Null).map_err(|error| error.to_string())?;
-    let within = session.connection.request_timeout;
-    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
-    let answer = answer.map_err(|error| error.to_string())?;
-    match answer.status {
-        StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
-        // The namespace was deleted in the meantime.
-        StatusCode::NOT_FOUND => Ok(Value::Null),
-        status => Err(status.to_string()),
-    }
+    // There is no value if the namespace was deleted in the meantime.
+    Ok(get(session, &path).await?.unwrap_or_default())
 }
 
 fn of(namespace: &Value) -> Vec<Condition> {
