@@ -139,18 +139,10 @@ async fn watch(
         let (line, pace) = (burn.line(), burn.pace(Instant::now()));
         bar.set_message(format!("{line}{pace}"));
         if events.is_complete() && told.as_ref() != Some(&line) && !stderr().is_terminal() {
-            match session.format {
-                Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
-                Format::Json | Format::Yaml => {}
-                Format::Table
-                | Format::Wide
-                | Format::Tree
-                | Format::Name
-                | Format::Dot
-                | Format::Mermaid
-                | Format::Html => {
-                    session.print(&format!("{line}{pace}\n"))?;
-                }
+            if session.format == Format::Ndjson {
+                session.print(&document::line(&burn.document().item()))?;
+            } else if !matches!(session.format, Format::Json | Format::Yaml) {
+                session.print(&format!("{line}{pace}\n"))?;
             }
             told = Some(line);
         }

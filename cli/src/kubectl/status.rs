@@ -119,17 +119,11 @@ async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
 async fn show(replica: Channel, status: &GetStatusResponse, searched: Searched, printer: &Printer) -> Answered {
     let (collections, guards) = about(replica).await?;
     let guards = guards.as_deref();
-    match printer.format {
-        Format::Json | Format::Yaml => printer.print_document(document(status, guards, &collections, searched)?, &[]),
-        Format::Table
-        | Format::Wide
-        | Format::Tree
-        | Format::Name
-        | Format::Dot
-        | Format::Mermaid
-        | Format::Html
-        | Format::Ndjson => printer.print(&lines(status, guards, &collections, searched)),
-    }?;
+    if matches!(printer.format, Format::Json | Format::Yaml) {
+        printer.print_document(document(status, guards, &collections, searched)?, &[])?;
+    } else {
+        printer.print(&lines(status, guards, &collections, searched))?;
+    }
     Ok(if is_broken(status, &collections) { Ending::Findings } else { Ending::Fine })
 }
 

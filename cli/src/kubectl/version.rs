@@ -45,16 +45,10 @@ pub(super) async fn run(flags: Version) -> Answered {
 }
 
 fn show(printer: &Printer, text: &str, document: Document, incomplete: &[String]) -> Answered {
-    match printer.format {
-        Format::Json | Format::Yaml => printer.print_document(document, incomplete)?,
-        Format::Table
-        | Format::Wide
-        | Format::Tree
-        | Format::Name
-        | Format::Dot
-        | Format::Mermaid
-        | Format::Html
-        | Format::Ndjson => printer.print(text)?,
+    if matches!(printer.format, Format::Json | Format::Yaml) {
+        printer.print_document(document, incomplete)?;
+    } else {
+        printer.print(text)?;
     }
     Ok(Ending::Fine)
 }
