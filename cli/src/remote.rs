@@ -39,14 +39,6 @@ pub(crate) const MESSAGE_MAX_BYTES: usize = 64 << 20;
 /// A graph service's administration.
 pub(crate) type Admin = AdminServiceClient<Channel>;
 
-/// A source of connections to the replicas of a graph service.
-pub(crate) trait Reach {
-    /// A replica that answers.
-    async fn any(&self) -> Result<Channel, Failure>;
-    /// The replica at the address that another replica named, where it can be reached.
-    async fn at(&self, hint: &str) -> Option<Channel>;
-}
-
 /// Addresses of a graph service. The first one that can be reached is used.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -58,8 +50,9 @@ pub(crate) struct Remote {
     pub(crate) insecure: bool,
 }
 
-impl Reach for Remote {
-    async fn any(&self) -> Result<Channel, Failure> {
+impl Remote {
+    /// A replica that answers.
+    pub(crate) async fn any(&self) -> Result<Channel, Failure> {
         let caller = self.caller().await?;
         let mut unreached = Vec::new();
         for address in &self.server {
@@ -72,7 +65,8 @@ impl Reach for Remote {
         Err(Failure::Other(anyhow::Error::msg(sentence)))
     }
 
-    async fn at(&self, hint: &str) -> Option<Channel> {
+    /// The replica at the address that another replica named, where it can be reached.
+    pub(crate) async fn at(&self, hint: &str) -> Option<Channel> {
         let caller = self.caller().await.ok()?;
         let may_leave = caller.is_tls() || (self.insecure && !caller.has_token());
         if hint.is_empty() || (!may_leave && !is_loopback(hint)) {
@@ -80,9 +74,7 @@ impl Reach for Remote {
         }
         reach(&caller, hint).await.ok()
     }
-}
 
-impl Remote {
     /// The credentials for the addresses, or an error if the flags do not allow them.
     async fn caller(&self) -> Result<Caller, Failure> {
         let name = (NAME_FLAG, self.server_name.as_deref());

@@ -9,7 +9,7 @@ use super::printer::Printer;
 use super::session::Session;
 use super::way;
 use crate::failure::Failure;
-use crate::remote::{self, Admin, Reach as _};
+use crate::remote::{self, Admin};
 use anyhow::Context as _;
 use engine::scope::{Filter, Scope};
 use proto::admin::v1beta1 as wire;

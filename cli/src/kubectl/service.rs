@@ -6,7 +6,7 @@ use super::ending::{Problem, note};
 use super::flags::Connection;
 use super::session::Session;
 use crate::failure::{Failure, sentence};
-use crate::remote::{self, LOCAL, MESSAGE_MAX_BYTES, NAME_FLAG, Reach, Remote};
+use crate::remote::{self, LOCAL, MESSAGE_MAX_BYTES, NAME_FLAG, Remote};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through};
 use http::HeaderValue;
@@ -376,10 +376,9 @@ impl Way {
             opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be used"))?;
         Ok(self.reached(format!("pod {namespace}/{name}"), opened))
     }
-}
 
-impl Reach for Way {
-    async fn any(&self) -> Result<Channel, Failure> {
+    /// A replica that answers.
+    pub(super) async fn any(&self) -> Result<Channel, Failure> {
         if self.is_given() {
             let channel = self.remote().any().await?;
             return Ok(self.reached(self.connection.server.join(","), channel));
@@ -410,7 +409,8 @@ impl Reach for Way {
         self.local().await?.ok_or(failure)
     }
 
-    async fn at(&self, hint: &str) -> Option<Channel> {
+    /// The replica at the address that another replica named, where it can be reached.
+    pub(super) async fn at(&self, hint: &str) -> Option<Channel> {
         if self.is_given() || self.local.get().is_some() {
             return self.remote().at(hint).await.map(|channel| self.reached(hint.to_owned(), channel));
         }

@@ -7,7 +7,7 @@ use super::printer::Printer;
 use super::service::Way;
 use super::{guards, way};
 use crate::failure::Failure;
-use crate::remote::{self, Admin, PAGE_SIZE, PAGES_MAX, Reach as _};
+use crate::remote::{self, Admin, PAGE_SIZE, PAGES_MAX};
 use executor_service::Channel;
 use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{GetStatusRequest, GetStatusResponse, Guard, WatchStatusRequest};
