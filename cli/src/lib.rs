@@ -34,7 +34,7 @@ mod trial;
 
 use args::{Args, Command};
 use clap::{ArgMatches, FromArgMatches as _};
-use kubectl::line::Line;
+use kubectl::line;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,8 +76,8 @@ impl Invocation {
     /// Reads the command line of this process.
     fn read() -> Result<Invocation, clap::Error> {
         let program = args::command();
-        let line = Line::read(std::env::args_os(), &program)?;
-        let found = program.clone().try_get_matches_from(line.words)?;
+        let words = line::ordered(std::env::args_os(), &program)?;
+        let found = program.clone().try_get_matches_from(words)?;
         kubectl::remember(&found);
         let command = Args::from_arg_matches(&found)?.command;
         Ok(Invocation { program, found, command })

@@ -3,7 +3,7 @@
 
 use super::ending::Problem;
 use super::flags::Asking;
-use super::line::Line;
+use super::line::ordered;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches as _, ValueHint};
 use live::Live;
 use runtime::visible::is_harmless;
@@ -45,8 +45,7 @@ async fn answer(words: Vec<OsString>, plain: Command) -> Result<String, Problem>
     program.build();
     let (current, before) = words.split_last().ok_or_else(|| Problem::sentence("there is nothing to complete"))?;
     let current = current.to_string_lossy();
-    let line = Line::read(before.iter().cloned(), &plain);
-    let line = line.map_or_else(|_| before.to_vec(), |line| line.words);
+    let line = ordered(before.iter().cloned(), &plain).unwrap_or_else(|_| before.to_vec());
     let command = innermost(&program, &line);
     let found = match wanted(command, before.last().map(|word| word.to_string_lossy()).as_deref(), &current) {
         Wanted::Files => return Ok(format!("{FILES}\n")),

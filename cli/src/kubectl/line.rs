@@ -10,39 +10,33 @@ use std::ffi::OsString;
 /// Flags that are valid alone before a command.
 const PLEAS: [(&str, char); 2] = [("help", 'h'), ("version", 'V')];
 
-/// A command line whose flags follow their command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    /// The words. The program comes first.
-    pub(crate) words: Vec<OsString>,
-}
-
-impl Line {
-    /// Reads the words. The first word is the program, and `program` has its commands. An error concerns a flag before
-    /// the command.
-    pub(crate) fn read(words: impl IntoIterator<Item = OsString>, program: &Command) -> Result<Line, clap::Error> {
-        let mut words: Vec<OsString> = words.into_iter().collect();
-        let mut rest = words.split_off(words.len().min(1));
-        let mut flags = Vec::new();
-        let mut commands: Vec<String> = Vec::new();
-        let mut at = Some(program);
-        while let Some(of) = at {
-            let head = Head::of(&rest, program)?;
-            flags.extend(rest.drain(..head.words));
-            let Some(name) = head.command else {
-                // Only the request for help is left.
-                flags = head.plea.into_iter().collect();
-                break;
-            };
-            rest.remove(0);
-            at = of.find_subcommand(&name).filter(|found| found.has_subcommands());
-            commands.push(name);
-        }
-        words.extend(commands.into_iter().map(OsString::from));
-        words.append(&mut flags);
-        words.append(&mut rest);
-        Ok(Line { words })
+/// The words in the order in which flags follow their command. The first word is the program, and `program` has its
+/// commands. An error concerns a flag before the command.
+pub(crate) fn ordered(
+    words: impl IntoIterator<Item = OsString>,
+    program: &Command,
+) -> Result<Vec<OsString>, clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let mut rest = words.split_off(words.len().min(1));
+    let mut flags = Vec::new();
+    let mut commands: Vec<String> = Vec::new();
+    let mut at = Some(program);
+    while let Some(of) = at {
+        let head = Head::of(&rest, program)?;
+        flags.extend(rest.drain(..head.words));
+        let Some(name) = head.command else {
+            // Only the request for help is left.
+            flags = head.plea.into_iter().collect();
+            break;
+        };
+        rest.remove(0);
+        at = of.find_subcommand(&name).filter(|found| found.has_subcommands());
+        commands.push(name);
     }
+    words.extend(commands.into_iter().map(OsString::from));
+    words.append(&mut flags);
+    words.append(&mut rest);
+    Ok(words)
 }
 
 /// The part before a command.
@@ -78,12 +72,12 @@ impl Head {
 
 #[cfg(test)]
 mod tests {
-    use super::Line;
+    use super::ordered;
 
     fn read(line: &str) -> Result<String, clap::Error> {
         let program = crate::kubectl::questions();
-        let read = Line::read(line.split(' ').map(Into::into), &program)?;
-        let words: Vec<String> = read.words.into_iter().map(|word| word.into_string().unwrap()).collect();
+        let words = ordered(line.split(' ').map(Into::into), &program)?;
+        let words: Vec<String> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
         Ok(words.join(" "))
     }
 

@@ -7,9 +7,8 @@ fn fitting(line: &str) -> Wanted {
     let mut program = Asking::augment_args(questions());
     program.build();
     let (current, before) = words.split_last().unwrap();
-    let ordered = Line::read(before.iter().cloned(), &questions());
-    let ordered = ordered.map_or_else(|_| before.to_vec(), |line| line.words);
-    wanted(innermost(&program, &ordered), before.last().and_then(|word| word.to_str()), current.to_str().unwrap())
+    let line = ordered(before.iter().cloned(), &questions()).unwrap_or_else(|_| before.to_vec());
+    wanted(innermost(&program, &line), before.last().and_then(|word| word.to_str()), current.to_str().unwrap())
 }
 
 fn words(line: &str) -> Vec<String> {
