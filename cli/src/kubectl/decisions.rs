@@ -114,8 +114,7 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     let serving = serve(admin, Arc::clone(&standing));
     let work = async {
         let Some(sink) = sink else {
-            let end = if flags.follow { End::Never } else { End::OfLog };
-            read(&mut session, &mut follow, end, (bookmark, &standing), &stop, &mut out).await?;
+            read(&mut session, &mut follow, flags.follow, (bookmark, &standing), &stop, &mut out).await?;
             return out.end(&session);
         };
         sink.run(session, follow, bookmark, &stop).await
@@ -239,19 +238,11 @@ async fn past(
     Err(endless().into())
 }
 
-/// Where a reader ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// At the current end of the log.
-    OfLog,
-    Never,
-}
-
-/// Writes what arrives, until the end or the request to stop.
+/// Writes what arrives, until the request to stop, or without `goes_on` until the current end of the log.
 async fn read(
     session: &mut Session,
     follow: &mut Follow,
-    end: End,
+    goes_on: bool,
     (mut bookmark, standing): (Bookmark, &Standing),
     stop: &Shutdown,
     out: &mut Out,
@@ -261,7 +252,7 @@ async fn read(
         let next = tokio::select! {
             biased;
             () = stop.requested() => None,
-            next = follow.next(session, end == End::Never) => Some(next?),
+            next = follow.next(session, goes_on) => Some(next?),
         };
         standing.heard();
         let is_over = next.is_none();
@@ -273,7 +264,7 @@ async fn read(
             stored_at = Instant::now();
             standing.wrote(bookmark.store(follow.position().as_ref()).await);
         }
-        if is_over || (end == End::OfLog && follow.caught_up()) {
+        if is_over || (!goes_on && follow.caught_up()) {
             return Ok(());
         }
     }
