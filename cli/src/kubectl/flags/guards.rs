@@ -6,6 +6,7 @@ use crate::kubectl::selector::{Requirements, requirements};
 use clap::ValueEnum;
 use engine::object::GroupResource;
 use graph_service::options::{dns_name, kind_name};
+use serde::Serialize;
 use std::time::Duration;
 
 /// Maximum number of deletions that a budget can have.
@@ -97,8 +98,8 @@ fn limit(text: &str) -> Result<Limit, String> {
     })
 }
 
-/// What follows if a deletion exceeds a budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What follows if a deletion exceeds a budget. In JSON, the value in the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub(crate) enum OnExceeded {
     /// It waits until the window has moved.
     Hold,

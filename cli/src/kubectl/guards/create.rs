@@ -4,9 +4,7 @@ use super::scope::Scope;
 use super::store;
 use crate::kubectl::document::{Document, Kind};
 use crate::kubectl::ending::{Answered, Ending, Problem};
-use crate::kubectl::flags::{
-    Asking, Budget, Connection, Format, Limit, OnExceeded, Output, Preset, Protect, ScopeFlags,
-};
+use crate::kubectl::flags::{Asking, Budget, Connection, Format, Limit, Output, Preset, Protect, ScopeFlags};
 use crate::kubectl::session::Session;
 use crate::name::{command, kubectl};
 use engine::guard::{GuardId, GuardKind};
@@ -51,11 +49,12 @@ pub(crate) async fn budget(flags: Budget) -> Answered {
     };
     spec[limit.0] = json!(limit.1);
     spec["windowSeconds"] = json!(window);
-    spec["onExceeded"] = json!(effect(flags.on_exceeded));
+    spec["onExceeded"] = json!(flags.on_exceeded);
     create(&session, GuardKind::Budget, &flags.name, &spec, &scope.words(&resolved)).await
 }
 
-async fn open(connection: Connection, output: Output) -> Result<Session, Problem> {
+/// A session that writes to the API server.
+pub(super) async fn open(connection: Connection, output: Output) -> Result<Session, Problem> {
     let asking = Asking { namespace: None, all_namespaces: false, connection, output };
     let session = Session::open(asking, &FORMATS).await?;
     if session.is_file() {
@@ -114,14 +113,6 @@ fn tool(preset: Preset) -> &'static str {
 
 fn marked(presets: &[Preset]) -> String {
     format!("objects with the marks of {}", presets.iter().copied().map(tool).collect::<Vec<_>>().join(", "))
-}
-
-fn effect(on_exceeded: OnExceeded) -> &'static str {
-    match on_exceeded {
-        OnExceeded::Hold => "Hold",
-        OnExceeded::Pause => "Pause",
-        OnExceeded::Approve => "Approve",
-    }
 }
 
 async fn create(session: &Session, kind: GuardKind, name: &str, spec: &Value, scope: &str) -> Answered {

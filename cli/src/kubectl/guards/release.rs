@@ -2,13 +2,13 @@
 
 use super::patches;
 use super::store::{self, Patched};
-use super::{guard_id, known};
+use super::{create, guard_id, known};
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::kubectl::columns::span;
 use crate::kubectl::confirm::confirmed;
 use crate::kubectl::ending::{Answered, Ending, Problem};
-use crate::kubectl::flags::{Asking, Format, Output, Release};
+use crate::kubectl::flags::{Output, Release};
 use crate::kubectl::reviews;
 use crate::kubectl::service::{Need, Service};
 use crate::kubectl::session::Session;
@@ -27,12 +27,7 @@ pub(crate) async fn run(flags: Release) -> Answered {
     if orders.iter().any(deletes) && !flags.yes && !at_terminal {
         return Err(Problem::sentence("stdin is not a terminal: give --yes to delete pauses and protections"));
     }
-    let asking =
-        Asking { namespace: None, all_namespaces: false, connection: flags.connection, output: Output::default() };
-    let mut session = Session::open(asking, &[Format::Name]).await?;
-    if session.is_file() {
-        return Err(Problem::sentence("--from-file only reads; this command writes to the API server"));
-    }
+    let mut session = create::open(flags.connection, Output::default()).await?;
     let held = if orders.iter().any(deletes) { held(&mut session).await } else { Vec::new() };
     for order in orders {
         match order {
