@@ -76,10 +76,6 @@ fn owners_of(objects: u32) -> u32 {
     objects.div_ceil(DEPENDENTS_PER_OWNER)
 }
 
-fn seconds(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64()
-}
-
 #[derive(Clone)]
 struct Trial {
     client: Client,
@@ -102,12 +98,12 @@ impl Trial {
         let began = Instant::now();
         let owners = self.make(objects).await?;
         let (made, of) = (counted(objects, "object"), counted(owners.len(), "owner"));
-        writeln!(out, "created {made} with {of} in {:.1} s", seconds(began))?;
+        writeln!(out, "created {made} with {of} in {:.1} s", began.elapsed().as_secs_f64())?;
         let began = Instant::now();
         self.delete(&owners).await?;
         let left = self.left(began + within).await?;
         if left.is_empty() {
-            let took = seconds(began);
+            let took = began.elapsed().as_secs_f64();
             writeln!(out, "all {objects} objects were collected {took:.1} s after the first owner was deleted")?;
         }
         Ok(left)

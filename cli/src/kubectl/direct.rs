@@ -17,7 +17,7 @@ use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use kube_api::cluster_uid;
 use prometheus_client::registry::Registry;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
-use proto::graph::v1beta1::list_coverage_response::State;
+use proto::graph::v1beta1::list_coverage_response::{Collection, State};
 use proto::r#type::v1beta1::GroupResource;
 use runtime::shutdown::Shutdown;
 use std::collections::BTreeSet;
@@ -118,14 +118,14 @@ async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -
     let collections = loop {
         looks.tick().await;
         let collections = remote::collections(&mut graph).await?.into_inner();
-        let waits = |collection: &&_| matches!(state(collection), State::Listing | State::Unspecified);
+        let waits = |collection: &&Collection| matches!(collection.state(), State::Listing | State::Unspecified);
         let known: BTreeSet<(String, String)> =
             collections.iter().filter(|collection| !waits(collection)).filter_map(key).collect();
         if known.is_superset(expected) {
             break collections;
         }
     };
-    let failed = collections.iter().filter(|collection| matches!(state(collection), State::Failed | State::Stale));
+    let failed = collections.iter().filter(|collection| matches!(collection.state(), State::Failed | State::Stale));
     let failed = failed.filter_map(|of| Some((of.group_resource.clone()?, of.error.as_str()))).collect::<Vec<_>>();
     Ok(unlisted(&failed))
 }
@@ -148,11 +148,7 @@ fn unlisted(failed: &[(GroupResource, &str)]) -> Vec<String> {
     }
 }
 
-fn state(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> State {
-    collection.state()
-}
-
-fn key(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> Option<(String, String)> {
+fn key(collection: &Collection) -> Option<(String, String)> {
     let of = collection.group_resource.as_ref()?;
     Some((of.group.clone(), of.resource.clone()))
 }
