@@ -3,7 +3,7 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cycles, Format};
-use super::naming::{listing, shown};
+use super::naming::shown;
 use super::picture;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -15,9 +15,7 @@ pub(super) async fn run(flags: Cycles) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let (found, unsynced) = service.cycles(session.include(), flags.blocking).await?;
-    if !unsynced.is_empty() {
-        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
-    }
+    session.lacks(&unsynced);
     write(&session, &found)?;
     if found.is_empty() {
         session.note(&format!("no objects own each other {}", session.where_searched()));

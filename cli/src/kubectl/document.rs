@@ -137,6 +137,15 @@ impl Schema {
             .collect::<Result<Vec<Value>, _>>()
             .map(Value::from)
     }
+
+    /// Converts messages of the graph package, one a line.
+    pub(super) fn lines<'m, M: Message + 'm>(
+        &self,
+        name: &str,
+        messages: impl IntoIterator<Item = &'m M>,
+    ) -> Result<String, Problem> {
+        messages.into_iter().map(|message| Ok(line(&self.value(name, message)?))).collect()
+    }
 }
 
 pub(super) fn json(value: &Value) -> Result<String, Problem> {

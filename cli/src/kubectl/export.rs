@@ -1,7 +1,7 @@
 //! `export`: the whole graph, a snapshot of it, or a bundle.
 
 use super::bundle;
-use super::document::{self, Document, Kind, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
 use super::naming::{lines_by_type, listing};
@@ -30,9 +30,7 @@ pub(super) async fn run(mut flags: Export) -> Answered {
         return snapshot(&mut session, &mut service, &path).await;
     }
     let mut all = service.export(session.include()).await?;
-    if !all.unsynced.is_empty() {
-        session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
-    }
+    session.lacks(&all.unsynced);
     Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut all.nodes, |node| Some(node)).await;
     let kept: BTreeSet<&str> = all.nodes.iter().filter_map(|node| Some(node.r#ref.as_ref()?.uid.as_str())).collect();
     all.edges.retain(|edge| kept.contains(edge.dependent_uid.as_str()));
@@ -95,9 +93,7 @@ fn write(session: &Session, all: &Exported) -> Result<(), Problem> {
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
         Format::Name => session.print(&lines_by_type(nodes.iter().map(|node| node.r#ref.as_ref()))),
         Format::Ndjson | Format::Table | Format::Wide | Format::Tree | Format::Html => {
-            let schema = Schema::load()?;
-            let lines = all.nodes.iter().map(|node| schema.value("Node", node).map(|value| document::line(&value)));
-            session.print(&lines.collect::<Result<String, _>>()?)
+            session.print(&Schema::load()?.lines("Node", &all.nodes)?)
         }
     }
 }

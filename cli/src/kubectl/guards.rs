@@ -68,6 +68,14 @@ impl Service {
     pub(super) async fn waiting(&mut self) -> Vec<Waiting> {
         known(&mut self.admin).await.map(|guards| waiting(&guards)).unwrap_or_default()
     }
+
+    /// The same for the [`release_command`] of these reasons. Nothing is asked if none of them names an Approval.
+    pub(super) async fn waiting_for<'r>(&mut self, reasons: impl IntoIterator<Item = &'r Reason>) -> Vec<Waiting> {
+        match reasons.into_iter().any(|reason| reason.code() == Code::AwaitingApproval) {
+            true => self.waiting().await,
+            false => Vec::new(),
+        }
+    }
 }
 
 /// The cascades that wait for approvals, each with the names of its Approvals.
@@ -140,11 +148,6 @@ pub(super) fn approve_command(root: &ObjectRef, digest: &str) -> String {
 
 fn place(namespace: &str) -> String {
     if namespace.is_empty() { String::new() } else { format!(" -n {}", quoted(namespace)) }
-}
-
-/// Whether a reason names an Approval, whose command needs the cascades that wait.
-pub(super) fn awaits_approval<'r>(reasons: impl IntoIterator<Item = &'r Reason>) -> bool {
-    reasons.into_iter().any(|reason| reason.code() == Code::AwaitingApproval)
 }
 
 /// The totals of a cascade, the most numerous first: `12 objects: pods 8, secrets 4`.

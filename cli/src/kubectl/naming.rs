@@ -198,6 +198,15 @@ pub(super) fn listing(collections: &[GroupResource]) -> String {
     collections.iter().map(|of| in_group(&of.resource, &of.group)).collect::<Vec<_>>().join(", ")
 }
 
+impl Session {
+    /// Adds these collections to the list of missing information, if there are any.
+    pub(super) fn lacks(&mut self, unsynced: &[GroupResource]) {
+        if !unsynced.is_empty() {
+            self.missed(format!("the graph is incomplete: {}", listing(unsynced)));
+        }
+    }
+}
+
 /// Splits `TYPE NAME...` and `TYPE/NAME...` into pairs. The error is a sentence.
 pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
     let split = |word: &String| word.split_once('/').map(|(of, name)| (of.to_owned(), name.to_owned()));

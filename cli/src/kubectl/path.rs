@@ -3,7 +3,7 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{DEPTH_MAX, Format, Path};
-use super::naming::{listing, resolve, shown};
+use super::naming::{resolve, shown};
 use super::picture;
 use super::questions::Walked;
 use super::service::{Need, Service};
@@ -30,9 +30,7 @@ pub(super) async fn run(flags: Path) -> Answered {
     for (from, to) in [(0, 1), (1, 0)] {
         let at = ends[from].r#ref.clone().unwrap_or_default();
         let walked = service.owners(&at, DEPTH_MAX).await?.unwrap_or_default();
-        if !walked.unsynced.is_empty() {
-            session.missed(format!("the graph is incomplete: {}", listing(&walked.unsynced)));
-        }
+        session.lacks(&walked.unsynced);
         found = shortest(&ends[from], &ends[to], &walked);
         if found.is_some() {
             break;

@@ -16,7 +16,7 @@ use crate::remote::PAGE_SIZE;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
-use proto::graph::v1beta1::{Node, NodeState};
+use proto::graph::v1beta1::NodeState;
 use proto::r#type::v1beta1::ObjectRef;
 use proto::work::v1beta1::ItemKind;
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     // A separate connection, so that calls and the stream do not wait for each other.
     let stream = Service::connect(session, Need::Leader).await?;
     let mut events = Follow::new(stream, Start::OpenThenFollow(true), Vec::new(), EventEncoding::Native);
-    let bar = bar();
+    let bar = bar("{wide_bar} {msg}");
     let ended = watch(session, &mut service, &mut events, &mut burn, &bar, limit).await;
     bar.finish_and_clear();
     ended?;
@@ -147,7 +147,7 @@ async fn watch(
             told = Some(line);
         }
         if events.is_complete() && burn.open.is_empty() && quiet >= QUIET_BOOKMARKS {
-            if is_gone(service, burn).await? {
+            if !service.has(&burn.root).await? {
                 return Ok(());
             }
             if quiet == QUIET_BOOKMARKS {
@@ -161,14 +161,10 @@ async fn watch(
     }
 }
 
-async fn is_gone(service: &mut Service, burn: &Burn) -> Result<bool, Problem> {
-    let node: Option<Node> = service.get(&burn.root).await?;
-    Ok(node.is_none_or(|node| !matches!(node.state(), NodeState::Live | NodeState::Terminating)))
-}
-
-fn bar() -> ProgressBar {
+/// A bar with this template of indicatif.
+pub(super) fn bar(template: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {msg}") {
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
     bar

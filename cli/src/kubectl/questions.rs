@@ -44,6 +44,12 @@ impl Service {
         Ok(unless_unknown(answer)?.and_then(|answer| answer.node))
     }
 
+    /// Whether the object exists, as far as the graph knows.
+    pub(super) async fn has(&mut self, object: &ObjectRef) -> Result<bool, Problem> {
+        let node = self.get(object).await?;
+        Ok(node.is_some_and(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating)))
+    }
+
     pub(super) async fn dependents(&mut self, object: &ObjectRef, depth: u32) -> Result<Option<Walked>, Problem> {
         let mut walked = Walked::default();
         let mut request = ListDependentsRequest {

@@ -43,10 +43,7 @@ pub(super) async fn run(flags: Queue) -> Answered {
                 session.note(&format!("nothing waits {}", session.where_searched()));
             } else {
                 session.print_table(&table(&open, flags.by, now()))?;
-                let waiting = match guards::awaits_approval(stuck.iter().flat_map(|found| &found.reasons)) {
-                    true => service.waiting().await,
-                    false => Vec::new(),
-                };
+                let waiting = service.waiting_for(stuck.iter().flat_map(|found| &found.reasons)).await;
                 held_by(&stuck, &waiting).iter().for_each(|text| session.note(text));
             }
         }

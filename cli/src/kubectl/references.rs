@@ -4,7 +4,7 @@ use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Asking, Check, Format, Orphans};
-use super::naming::{by_type, in_group, lines_by_type, listing, shown};
+use super::naming::{by_type, in_group, lines_by_type, shown};
 use super::narrow::Narrow;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -43,9 +43,7 @@ async fn ask(asking: Asking) -> Result<(Session, Exported), Problem> {
     let mut session = Session::open(asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let all = service.export(session.include()).await?;
-    if !all.unsynced.is_empty() {
-        session.missed(format!("the graph is incomplete: {}", listing(&all.unsynced)));
-    }
+    session.lacks(&all.unsynced);
     Ok((session, all))
 }
 

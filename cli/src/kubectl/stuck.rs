@@ -1,11 +1,11 @@
 //! `stuck`: objects that make no progress, and the objects that must go first.
 
 use super::columns::{Cell, columns, now, span};
-use super::document::{self, Document, Kind, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Ages, Format, Stuck};
 use super::guards::{self, Waiting};
-use super::naming::{lines_by_type, listing, shown};
+use super::naming::{lines_by_type, shown};
 use super::narrow::Narrow;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -18,15 +18,10 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let (mut found, unsynced) = service.stuck(session.include(), flags.older_than).await?;
-    if !unsynced.is_empty() {
-        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
-    }
+    session.lacks(&unsynced);
     let narrow = Narrow::of(&flags.selectors, Ages::default());
     narrow.retain(&mut session, &mut found, |stuck| stuck.node.as_ref()).await;
-    let waiting = match guards::awaits_approval(found.iter().flat_map(|stuck| &stuck.reasons)) {
-        true => service.waiting().await,
-        false => Vec::new(),
-    };
+    let waiting = service.waiting_for(found.iter().flat_map(|stuck| &stuck.reasons)).await;
     write(&session, &found, &waiting)?;
     if found.is_empty() {
         let seconds = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
@@ -50,11 +45,7 @@ fn write(session: &Session, found: &[Found], waiting: &[Waiting]) -> Result<(), 
             let objects = Schema::load()?.values(MESSAGE, found)?;
             session.print_document(Document::list(Kind::StuckList, objects))
         }
-        Format::Ndjson => {
-            let schema = Schema::load()?;
-            let lines = found.iter().map(|stuck| schema.value(MESSAGE, stuck).map(|value| document::line(&value)));
-            session.print(&lines.collect::<Result<String, _>>()?)
-        }
+        Format::Ndjson => session.print(&Schema::load()?.lines(MESSAGE, found)?),
         Format::Name => session.print(&lines_by_type(found.iter().map(|stuck| stuck.node.as_ref()?.r#ref.as_ref()))),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html
             if found.is_empty() =>

@@ -1,10 +1,10 @@
 //! `tree` and `owners`: all objects on one side of an object, or on both sides.
 
 use super::conditions;
-use super::document::{self, Document, Kind, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Owners, Tree};
-use super::naming::{lines_by_type, listing, resolve_one, shown};
+use super::naming::{lines_by_type, resolve_one, shown};
 use super::narrow::Narrow;
 use super::picture;
 use super::questions::Walked;
@@ -145,9 +145,7 @@ async fn ask(session: &mut Session, service: &mut Service, at: &ObjectRef, flags
             Side::Dependents => service.dependents(at, flags.walk.depth).await?,
         };
         let walked = walked.ok_or_else(unknown)?;
-        if !walked.unsynced.is_empty() {
-            session.missed(format!("the graph is incomplete: {}", listing(&walked.unsynced)));
-        }
+        session.lacks(&walked.unsynced);
         if walked.redacted > 0 {
             session.missed(format!("{} more objects exist that you may not see", walked.redacted));
         }
@@ -186,11 +184,7 @@ fn write(session: &Session, root: &Node, sides: &[(Side, Walked)]) -> Result<(),
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
         Format::Name => session.print(&lines_by_type(nodes.iter().map(|node| node.r#ref.as_ref()))),
-        Format::Ndjson => {
-            let schema = Schema::load()?;
-            let lines = nodes.iter().map(|node| schema.value("Node", *node).map(|value| document::line(&value)));
-            session.print(&lines.collect::<Result<String, _>>()?)
-        }
+        Format::Ndjson => session.print(&Schema::load()?.lines("Node", nodes)?),
         Format::Json | Format::Yaml | Format::Tree | Format::Table | Format::Wide | Format::Html => {
             session.print_document(document(root, sides)?)
         }

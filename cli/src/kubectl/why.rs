@@ -5,7 +5,7 @@ use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
 use super::guards::{self, Waiting};
-use super::naming::{Found, listing, resolve_one, shown};
+use super::naming::{Found, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
@@ -38,20 +38,14 @@ pub(super) async fn run(flags: Why) -> Answered {
         let left_out = matches!(named.found, Found::There { .. }) && service.leaves_out(&reference).await?;
         return unknown(&session, &reference, &named.found, left_out);
     };
-    let unsynced = answer.meta.as_ref().map(|meta| meta.unsynced.clone()).unwrap_or_default();
-    if !unsynced.is_empty() {
-        session.missed(format!("the graph is incomplete: {}", listing(&unsynced)));
-    }
+    session.lacks(answer.meta.as_ref().map(|meta| meta.unsynced.as_slice()).unwrap_or_default());
     let conditions = if is_namespace(&reference) && of_contents(&answer) && !session.is_file() {
         namespace::conditions(&mut session, &reference.name).await
     } else {
         Vec::new()
     };
     let chain = chain(&mut service, &answer).await;
-    let waiting = match guards::awaits_approval(&answer.reasons) {
-        true => service.waiting().await,
-        false => Vec::new(),
-    };
+    let waiting = service.waiting_for(&answer.reasons).await;
     if matches!(session.format, Format::Json | Format::Yaml) {
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
         let document = Document::new(Kind::Explanation).with_fields(fields).with("conditions", json!(conditions));

@@ -5,11 +5,12 @@ use super::readme::{About, CONFIGURATION, METRICS};
 use crate::kubectl::document;
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::RECORDING_MAX_BYTES;
+use crate::kubectl::progress::bar;
 use crate::name::command;
 use crate::remote::{ANSWER_WITHIN, Admin, said};
 use bytesize::ByteSize;
 use executor_service::Channel;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use proto::admin::v1beta1::export_bundle_response::{File, Header, Part, Recording};
 use proto::admin::v1beta1::{ExportBundleRequest, ExportBundleResponse};
 use std::io::Write;
@@ -30,7 +31,8 @@ pub(super) async fn add<W: Write>(
     archive: &mut Archive<W>,
     about: &mut About,
 ) -> Result<(), Problem> {
-    let mut received = Received { max_recording, header: None, file: None, recorded: 0, bar: bar() };
+    let bar = bar("{wide_bar} {bytes} of {total_bytes}");
+    let mut received = Received { max_recording, header: None, file: None, recorded: 0, bar };
     let request = ExportBundleRequest { max_recording_bytes: max_recording };
     let failed = match in_time(Admin::new(replica).export_bundle(request)).await {
         Ok(answer) => received.read(answer.into_inner(), archive).await?,
@@ -207,14 +209,6 @@ pub(super) fn in_words(status: &Status) -> String {
     said(status)
 }
 
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes} of {total_bytes}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +222,8 @@ mod tests {
 
     /// Takes whole files of one byte, and returns their names and why the last one was refused.
     fn taken(names: &[&str]) -> (Vec<String>, Option<String>) {
-        let mut received = Received { max_recording: 100, header: None, file: None, recorded: 0, bar: bar() };
+        let mut received =
+            Received { max_recording: 100, header: None, file: None, recorded: 0, bar: ProgressBar::hidden() };
         let mut archive = Archive::new(Vec::new(), 0);
         for name in names {
             let file = File { name: (*name).to_owned(), size_bytes: 1 };
@@ -269,7 +264,7 @@ mod tests {
         };
         let meta = Some(ResponseMeta { replica: "graph-0".to_owned(), ..Default::default() });
         let header = Some(Header { meta, recording: Some(recording), ..Default::default() });
-        let received = Received { max_recording: 100, header, file: None, recorded: 0, bar: bar() };
+        let received = Received { max_recording: 100, header, file: None, recorded: 0, bar: ProgressBar::hidden() };
         let mut archive = Archive::new(Vec::new(), 0);
         assert!([METRICS, CONFIGURATION].iter().all(|name| archive.add(name, b"1").is_ok()));
         let mut about = About::new(Timestamp::UNIX_EPOCH, GetStatusResponse::default());

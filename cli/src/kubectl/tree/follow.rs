@@ -9,8 +9,8 @@ use crate::kubectl::naming::shown;
 use crate::kubectl::questions::answered;
 use crate::kubectl::service::Service;
 use crate::kubectl::session::Session;
+use proto::graph::v1beta1::WatchDependentsRequest;
 use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
-use proto::graph::v1beta1::{NodeState, WatchDependentsRequest};
 use proto::r#type::v1beta1::ObjectRef;
 use runtime::visible;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(super) async fn follow(
             ..Default::default()
         };
         let opened = answered(service.within, service.graph.watch_dependents(request)).await;
-        if opened.is_err() && !is_there(service, root).await? {
+        if opened.is_err() && !service.has(root).await? {
             return ended(session, root, redraws);
         }
         let mut stream = opened?;
@@ -89,7 +89,7 @@ pub(super) async fn follow(
                     break after.unwrap_or_default().min(QUIET_MAX);
                 }
             }
-            if complete && known.0.is_empty() && !is_there(service, root).await? {
+            if complete && known.0.is_empty() && !service.has(root).await? {
                 return ended(session, root, redraws);
             }
         };
@@ -120,12 +120,6 @@ impl Known {
         };
         changes.into_iter().filter(is_news).collect()
     }
-}
-
-/// Whether the object is still there.
-async fn is_there(service: &mut Service, root: &ObjectRef) -> Result<bool, Problem> {
-    let node = service.get(root).await?;
-    Ok(node.is_some_and(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating)))
 }
 
 /// Prints that nothing is left to follow.
@@ -165,7 +159,7 @@ fn line(change: &Change) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::graph::v1beta1::Node;
+    use proto::graph::v1beta1::{Node, NodeState};
 
     #[test]
     fn a_change_is_a_line() {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::kubectl::conditions::{Condition, Conditions};
+use crate::kubectl::document;
 use crate::kubectl::flags::Walk;
 use crate::kubectl::questions::Found;
 use proto::graph::v1beta1::{NodeState, OwnerStanding};
