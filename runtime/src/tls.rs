@@ -14,9 +14,10 @@
 //!
 //! Sessions are never resumed, because a resumed session would not check whether the certificate has expired.
 //!
-//! In reading order: `flags`, `files`, `identity`, `server`, `caller`, `token`, `reasons`, `metrics`.
+//! In reading order: `flags`, `files`, `identity`, `server`, `caller`, `connector`, `token`, `reasons`, `metrics`.
 
 mod caller;
+mod connector;
 pub(crate) mod files;
 mod flags;
 mod identity;
@@ -28,6 +29,7 @@ pub(crate) mod tests;
 mod token;
 
 pub use caller::{Caller, Complaint, Foreign, Held, Secured};
+pub use connector::Connector;
 pub use files::BadTls;
 pub use flags::{CallerFlags, ServerFlags};
 pub use identity::{Peer, PeerCertificate};

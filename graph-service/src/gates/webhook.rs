@@ -9,21 +9,16 @@ use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube_api::media::JSON;
 use runtime::cause::innermost;
-use runtime::tls::{Caller, Secured};
+use runtime::tls::{Caller, Connector};
 use runtime::version::user_agent;
 use runtime::visible;
 use std::error::Error;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 
 /// Longest address of an engine.
 const URL_MAX_BYTES: usize = 2048;
@@ -31,19 +26,16 @@ const URL_MAX_BYTES: usize = 2048;
 pub(super) const AT_ONCE_MAX: usize = 8;
 /// Maximum size of an answer.
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The part of a refused location in a message.
 const LOCATION_MAX_BYTES: usize = 256;
 const IDLE_FOR: Duration = Duration::from_secs(60);
-
-type Connect = BoxCloneSyncService<Uri, TokioIo<Secured<TcpStream>>, io::Error>;
 
 /// An engine behind HTTPS. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
     uri: Uri,
     roots: Option<Arc<[u8]>>,
-    client: Client<Connect, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
 }
 
 impl PartialEq for Webhook {
@@ -70,7 +62,7 @@ impl Webhook {
         let caller = Caller::open_held("spec.webhook.caBundle", roots.clone()).map_err(|error| error.to_string())?;
         let mut client = Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_FOR).pool_max_idle_per_host(AT_ONCE_MAX);
-        Ok(Webhook { uri, roots: roots.map(Arc::from), client: client.build(connect(caller)) })
+        Ok(Webhook { uri, roots: roots.map(Arc::from), client: client.build(caller.connector()) })
     }
 
     /// Asks these questions in one request. `left` is the longest time that one of them has left.
@@ -119,21 +111,4 @@ impl Webhook {
         });
         visible::line(&format!("{} answered {}{more}", self.uri, response.status())).into_owned()
     }
-}
-
-/// TCP, then TLS.
-fn connect(caller: Caller) -> Connect {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_WITHIN));
-    BoxCloneSyncService::new(tower::service_fn(move |uri: Uri| {
-        let (tcp, caller) = (tcp.clone(), caller.clone());
-        async move {
-            let host = uri.host().unwrap_or_default().to_owned();
-            let address = uri.authority().map_or_else(|| host.clone(), ToString::to_string);
-            let stream = tcp.oneshot(uri).await.map_err(|error| io::Error::other(innermost(&error)))?;
-            caller.secure(stream.into_inner(), &address, &host).await.map(TokioIo::new)
-        }
-    }))
 }

@@ -8,25 +8,19 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGEN
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use runtime::cause::innermost;
-use runtime::tls::{Caller, Foreign, Secured};
+use runtime::tls::{Caller, Connector, Foreign};
 use runtime::version::user_agent;
 use runtime::visible;
-use std::io;
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 
 #[cfg(test)]
 mod tests;
 
 /// The structured mode of CloudEvents over HTTP.
 const STRUCTURED: &str = "application/cloudevents+json; charset=utf-8";
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// Time from the start of a request to the headers of its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Bounds of what is read after the headers. A longer body ends the connection.
@@ -35,8 +29,6 @@ const BODY_MAX_BYTES: usize = 16 << 10;
 /// The part of a body that stands in a reason.
 const REASON_MAX_BYTES: usize = 256;
 const IDLE_MAX: Duration = Duration::from_secs(30);
-
-type Connect = BoxCloneSyncService<Uri, TokioIo<Secured<TcpStream>>, io::Error>;
 
 /// What an answer means for its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +47,7 @@ pub(super) enum Answer {
 /// The connections to the receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Post {
-    client: Client<Connect, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
     uri: Uri,
     caller: Caller,
 }
@@ -90,7 +82,7 @@ impl Post {
         let mut client = Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_MAX);
         client.pool_max_idle_per_host(usize::from(flags.sink_in_flight));
-        Ok(Post { client: client.build(connect(&caller)), uri, caller })
+        Ok(Post { client: client.build(caller.connector()), uri, caller })
     }
 
     /// Sends an event once.
@@ -119,25 +111,6 @@ impl Post {
         };
         judge(head.status, &head.headers, &text)
     }
-}
-
-/// TCP, and TLS with the current files.
-fn connect(caller: &Caller) -> Connect {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_WITHIN));
-    let caller = caller.clone();
-    let connect = tower::service_fn(move |uri: Uri| {
-        let (tcp, caller) = (tcp.clone(), caller.clone());
-        async move {
-            let host = uri.host().unwrap_or_default().to_owned();
-            let address = uri.authority().map_or_else(|| host.clone(), ToString::to_string);
-            let stream = tcp.oneshot(uri).await.map_err(|error| io::Error::other(innermost(&error)))?;
-            caller.secure(stream.into_inner(), &address, &host).await.map(TokioIo::new)
-        }
-    });
-    BoxCloneSyncService::new(connect)
 }
 
 fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Answer {
