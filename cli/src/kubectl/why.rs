@@ -88,10 +88,10 @@ fn root_line(chain: &[ExplainObjectResponse], now: i64) -> Option<(&'static str,
     let names: Vec<ObjectRef> = nodes(chain).into_iter().map(|node| node.r#ref.unwrap_or_default()).collect();
     let ([between @ .., root], [_, .., last]) = (names.as_slice(), chain) else { return None };
     if decisive(last).is_some() {
-        return Some(("above", format!("{}, and further owners", some(&names))));
+        return Some(("above", format!("{}, and further owners", some(&names, names.len()))));
     }
     let headline = headline(last, &last.node.clone().unwrap_or_default(), now);
-    Some(("root", format!("{} {headline}; through {}", shown(root), some(between))))
+    Some(("root", format!("{} {headline}; through {}", shown(root), some(between, between.len()))))
 }
 
 /// The exit code: blocked, undecided, held and parked objects are findings.
@@ -410,7 +410,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         }
         Code::ContentsRemain => {
             let inside = beside(format!("{} in it", are(reason.related_count, "object")));
-            format!("{inside}, of which finalizers keep {}", some(&reason.related))
+            format!("{inside}, of which finalizers keep {}", some(&reason.related, reason.related.len()))
         }
     }
 }
@@ -419,10 +419,10 @@ fn until(reason: &Reason) -> String {
     reason.until.as_ref().map(|until| format!(", until {until}")).unwrap_or_default()
 }
 
-/// The first of these objects, and the number of further ones.
-fn some(objects: &[ObjectRef]) -> String {
+/// The first of these objects, and the number of further ones if there are `count` objects.
+fn some(objects: &[ObjectRef], count: usize) -> String {
     let named: Vec<String> = objects.iter().take(NAMED_MAX).map(shown).collect();
-    match objects.len().saturating_sub(NAMED_MAX) {
+    match count.saturating_sub(named.len()) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
@@ -434,12 +434,7 @@ fn or<'t>(text: &'t str, other: &'t str) -> &'t str {
 
 /// The first objects of a reason, and the number of further ones.
 fn related(reason: &Reason) -> String {
-    let names: Vec<String> = reason.related.iter().take(NAMED_MAX).map(shown).collect();
-    let count = usize::try_from(reason.related_count).unwrap_or(usize::MAX);
-    match count.saturating_sub(names.len()) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+    some(&reason.related, usize::try_from(reason.related_count).unwrap_or(usize::MAX))
 }
 
 /// A verdict as one word.
