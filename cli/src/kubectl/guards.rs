@@ -6,14 +6,14 @@
 //! (guards at the API server).
 
 use super::columns::{Cell, columns};
-use super::naming::{by_type, in_group};
+use super::naming::by_type;
 use super::service::Service;
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::name::{command, kubectl, quoted};
 use crate::remote::{self, Admin};
 use engine::guard::{GuardId, GuardKind};
-use engine::object::HOLD_ANNOTATION;
+use engine::object::{HOLD_ANNOTATION, in_group};
 use proto::admin::v1beta1::{Cascade, Guard};
 use proto::graph::v1beta1::Reason;
 use proto::graph::v1beta1::reason::Code;

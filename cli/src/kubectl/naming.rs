@@ -4,6 +4,7 @@ use super::ending::Problem;
 use super::session::Session;
 use crate::failure;
 use anyhow::Context as _;
+use engine::object::in_group;
 use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
@@ -186,11 +187,6 @@ pub(super) fn by_type(object: &ObjectRef) -> String {
 /// [`by_type`] of each object, one a line.
 pub(super) fn lines_by_type<'o>(objects: impl IntoIterator<Item = Option<&'o ObjectRef>>) -> String {
     objects.into_iter().map(|object| format!("{}\n", by_type(&object.cloned().unwrap_or_default()))).collect()
-}
-
-/// `pods`, or `deployments.apps`.
-pub(super) fn in_group(name: &str, group: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
 /// `pods, deployments.apps`.

@@ -2,9 +2,10 @@
 
 use super::ending::Problem;
 use super::flags::Targets;
-use super::naming::{self, Catalogue, Found, Metadata, Named, Served, in_group, is_name};
+use super::naming::{self, Catalogue, Found, Metadata, Named, Served, is_name};
 use super::session::Session;
 use crate::name::quoted;
+use engine::object::in_group;
 use kube::api::ListParams;
 use manifest::Manifest;
 use std::collections::BTreeSet;

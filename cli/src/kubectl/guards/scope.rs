@@ -2,10 +2,10 @@
 
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::ScopeFlags;
-use crate::kubectl::naming::{Catalogue, Found, Named, Served, in_group, is_name, pairs, read};
+use crate::kubectl::naming::{Catalogue, Found, Named, Served, is_name, pairs, read};
 use crate::kubectl::selector::Requirements;
 use crate::kubectl::session::Session;
-use engine::object::GroupResource;
+use engine::object::{GroupResource, in_group};
 use engine::scope::{Filter, OwnerScope};
 use serde_json::{Map, Value, json};
 

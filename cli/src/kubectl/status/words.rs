@@ -2,8 +2,9 @@
 
 use super::Searched;
 use crate::counted::counted;
-use crate::kubectl::naming::{in_group, shown};
+use crate::kubectl::naming::shown;
 use crate::kubectl::{guards, parity, pausing};
+use engine::object::in_group;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::{DecisionLogStatus, GetStatusResponse, Guard, Obstacle, UntrueReports};
 use proto::graph::v1beta1::list_coverage_response::{Collection, State};
