@@ -8,6 +8,7 @@
 //!
 //! * [`time`]: instants as arguments.
 //! * [`jitter`]: random numbers from a seed, and delays drawn from them.
+//! * [`text`]: text from outside, without characters that act or hide.
 //! * [`object`]: the state of an object.
 //! * [`selectors`]: numbers for the label and annotation requirements of guards.
 //! * [`coverage`]: which collections are complete up to which position.
@@ -55,6 +56,7 @@ mod recent;
 pub mod scope;
 pub mod selectors;
 pub mod session;
+pub mod text;
 pub mod time;
 mod timers;
 mod tombstones;

@@ -1,8 +1,10 @@
 //! Checks for fields of several messages.
 
 use super::{DURATION_MAX, Malformed, NAME_MAX_BYTES};
-use engine::object::{Name, Uid};
+use engine::object::{Name, Uid, clip};
+use engine::text::{is_harmless, spelled};
 use engine::work::LeaseId;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A required message field.
@@ -90,29 +92,11 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 /// escaped, and no longer than `max`.
 pub(super) fn text(text: &str, max: usize) -> String {
     // The part beyond the limit is not processed.
-    let near = engine::object::clip(text, max);
-    if near.chars().all(is_harmless) {
-        return near;
+    let near = clip(text, max);
+    if let Cow::Owned(shown) = spelled(&near, is_harmless) {
+        return clip(&shown, max);
     }
-    let mut shown = String::with_capacity(near.len() + 16);
-    for character in near.chars() {
-        match character {
-            _ if is_harmless(character) => shown.push(character),
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            _ => shown.extend(character.escape_unicode()),
-        }
-    }
-    engine::object::clip(&shown, max)
-}
-
-fn is_harmless(character: char) -> bool {
-    let hides = matches!(
-        character,
-        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-    );
-    !character.is_control() && !hides
+    near
 }
 
 pub(super) fn uid(text: &str, field: &str) -> Result<Uid, Malformed> {

@@ -407,12 +407,12 @@ fn status_tells_ages_and_causes() {
 #[test]
 fn what_relays_texts_of_others_keeps_them_on_one_line() {
     let mut report = sample_report();
-    let evil = "denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}".to_owned();
+    let evil = "denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}\u{e0041}".to_owned();
     report.message = evil.clone();
     report.status_reason = evil.clone();
     report.webhook = Some(evil.repeat(1000));
     let report = WorkReport::try_from(report).unwrap();
-    let shown = r"denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}";
+    let shown = r"denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}\u{e0041}";
     assert_eq!((report.message.as_str(), report.status_reason.as_str()), (shown, shown));
     let webhook = report.webhook.unwrap();
     assert!(webhook.len() <= NAME_MAX_BYTES && !webhook.contains(char::is_control), "{webhook}");
