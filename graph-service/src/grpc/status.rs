@@ -8,7 +8,7 @@ use crate::guards::{definition, press};
 use crate::messages::Ending;
 use crate::messages::Leadership;
 use engine::guard::GuardKind;
-use engine::object::clip;
+use engine::object::{clip, in_group};
 use engine::work::Refusal;
 use proto::decision::v1beta1::Position;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
@@ -441,9 +441,8 @@ pub(super) fn name_denied(user: &str, Right { verb, resource }: Right, name: &st
 /// The caller lacks the right to get an object of the API server.
 pub(super) fn object_denied(user: &str, group: &str, resource: &str, namespace: &str) -> Status {
     let [group, resource, namespace] = [group, resource, namespace].map(|text| clip(text, TEXT_MAX_BYTES));
-    let dot = if group.is_empty() { "" } else { "." };
     let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace:?}") };
-    let what = format!("get this object of {resource}{dot}{group}{place}");
+    let what = format!("get this object of {}{place}", in_group(&resource, &group));
     let group = (reason::API_GROUP, &*group);
     denied(user, &what, &[(reason::VERB, "get"), group, (reason::RESOURCE, &resource), (reason::NAMESPACE, &namespace)])
 }
