@@ -31,6 +31,7 @@ impl Leader {
         self.begin_guards();
         self.restart_barrier();
         self.world.mark_deletions();
+        self.world.mark_untold();
         self.cx.event(Event::TermGained(term));
         self.begin_comparison();
     }

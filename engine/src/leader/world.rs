@@ -53,6 +53,8 @@ pub(super) struct World {
     /// references back to owners that orphaned the dependent. An object with too many references appears as both
     /// dependent and owner.
     reported: BTreeSet<(Uid, Uid)>,
+    /// Objects with such references, or with too many, that were judged without a term.
+    untold: BTreeSet<NodeId>,
     tombstones: Tombstones,
     /// Changes for readers that follow objects.
     changes: Changes,
@@ -73,6 +75,7 @@ impl World {
             deletions: BTreeMap::new(),
             former: readopting::Former::new(secrets.next()),
             reported: BTreeSet::new(),
+            untold: BTreeSet::new(),
             tombstones: Tombstones::new(secrets.next()),
             changes: Changes::default(),
         }

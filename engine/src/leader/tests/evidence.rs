@@ -324,6 +324,18 @@ fn a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meet
 }
 
 #[test]
+fn a_reference_that_was_seen_before_the_term_is_told_of_in_the_term() {
+    let mut bench = Bench::synced();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 101) });
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    let told = |event: &&Event| matches!(event, Event::OwnerInOtherNamespace { .. });
+    assert_eq!(bench.events.iter().filter(told).count(), 0);
+    bench.input(Input::TermGained(term(3)));
+    assert_eq!(bench.events.iter().filter(told).count(), 1);
+}
+
+#[test]
 fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
     for hold in [false, true] {
         let mut bench = Bench::synced();

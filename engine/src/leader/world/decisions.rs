@@ -10,6 +10,7 @@ use crate::view::*;
 use crate::work::{Action, CHECKS_MAX};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::mem;
 
 /// Maximum number of references of an object that is judged after each answer about one of its owners. An object with
 /// more references is judged once all its owners are known.
@@ -64,12 +65,10 @@ impl World {
         waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
     }
 
-    /// Reports, once, each reference to a namespaced owner in another namespace.
+    /// Reports, once, each reference to a namespaced owner in another namespace. Without a term, the report waits for
+    /// one.
     pub(in crate::leader) fn tell_misplaced(&mut self, cx: &mut Context, id: NodeId) {
         let node = self.graph.node(id);
-        if cx.term.is_none() {
-            return;
-        }
         let mut asked = BTreeSet::new();
         let elsewhere = |reference: &Reference<'_>| {
             let owner = self.graph.node(reference.owner());
@@ -81,6 +80,9 @@ impl World {
             !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
         };
         let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
+        if cx.term.is_none() && !misplaced.is_empty() {
+            return self.tell_later(id);
+        }
         let uid = node.uid();
         for reference in misplaced {
             if self.reported.len() < TOLD_MAX && self.reported.insert((uid.clone(), reference.uid.clone())) {
@@ -92,10 +94,26 @@ impl World {
 
     /// Reports, once, an object with more references than the leader examines.
     pub(in crate::leader) fn tell_excess(&mut self, cx: &mut Context, id: NodeId) {
-        let Some(excess) = self.graph.node(id).excess().filter(|_| cx.term.is_some()) else { return };
+        let Some(excess) = self.graph.node(id).excess() else { return };
+        if cx.term.is_none() {
+            return self.tell_later(id);
+        }
         let uid = self.graph.node(id).uid();
         if self.reported.len() < TOLD_MAX && self.reported.insert((uid.clone(), uid)) {
             cx.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
+        }
+    }
+
+    fn tell_later(&mut self, id: NodeId) {
+        if self.untold.len() < TOLD_MAX {
+            self.untold.insert(id);
+        }
+    }
+
+    /// Marks the objects whose reports wait for a term.
+    pub(in crate::leader) fn mark_untold(&mut self) {
+        for id in mem::take(&mut self.untold) {
+            self.mark(id);
         }
     }
 
