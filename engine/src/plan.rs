@@ -16,7 +16,7 @@ use crate::object::{
     Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
 };
 use crate::verdict::{Standing, Verdict, own_hold, standings, verdict};
-use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
+use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided, plain};
 use crate::work::PropagationPolicy;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -555,11 +555,6 @@ impl World {
         let (hold, Brake { words, until, .. }) = self.brake(id)?;
         Some(Reason { detail: words.clone(), until: *until, ..plain(hold.code()) })
     }
-}
-
-/// Returns a reason without related objects.
-pub(crate) fn plain(code: ReasonCode) -> Reason {
-    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
 }
 
 fn unseen(coverage: &Coverage, kind: KindId) -> Reason {

@@ -430,6 +430,11 @@ pub struct Reason {
     pub until: Option<Time>,
 }
 
+/// Returns a reason without related objects.
+pub(crate) fn plain(code: ReasonCode) -> Reason {
+    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
+}
+
 /// Maximum number of related objects of one reason.
 pub const RELATED_MAX: usize = 20;
 /// Maximum number of references, and of finalizers, in the view of one object.

@@ -1,6 +1,4 @@
-//! Escapes text from outside for a terminal, a log or a page. Users of a cluster choose names, messages and references.
-//! Some characters move the cursor, clear the screen, write from right to left, or are invisible: these are escaped, as
-//! `\u{1b}`. All others stay as they are, including wide characters.
+//! Escapes text from outside for a terminal, a log or a page, as [`engine::text`] does.
 
 pub use engine::text::is_harmless;
 use engine::text::spelled;

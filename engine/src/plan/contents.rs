@@ -4,11 +4,11 @@
 //! instances of a definition as their own finalizers require. Objects with finalizers stay, and block their container.
 //! These deletions are not the collector's, so no pause holds them.
 
-use super::{Act, plain, unseen};
+use super::{Act, unseen};
 use crate::containers::Container;
 use crate::coverage::{Coverage, KindId};
 use crate::graph::{Graph, Node, NodeId};
-use crate::view::{RELATED_MAX, Reason, ReasonCode};
+use crate::view::{RELATED_MAX, Reason, ReasonCode, plain};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;

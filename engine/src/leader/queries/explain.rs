@@ -8,12 +8,12 @@ use crate::leader::Mode;
 use crate::object::{
     FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid, in_group,
 };
-use crate::plan::{plain, undecided_code};
+use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, ItemState};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
     Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Undecided,
-    VerdictView,
+    VerdictView, plain,
 };
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -37,6 +37,17 @@ fn an_object_with_too_many_references_is_kept_and_said_to_be() {
 }
 
 #[test]
+fn too_many_references_that_were_seen_before_the_term_are_told_of_in_the_term() {
+    let mut bench = Bench::synced();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    bench.seen("configmaps", heavy("a", 101, REFERENCES_MAX + 1));
+    let told = |event: &&Event| matches!(event, Event::TooManyReferences { .. });
+    assert_eq!(bench.events.iter().filter(told).count(), 0);
+    bench.input(Input::TermGained(term(3)));
+    assert_eq!(bench.events.iter().filter(told).count(), 1);
+}
+
+#[test]
 fn an_owner_with_too_many_references_ends_its_own_deletion() {
     for finalizer in ["foregroundDeletion", "orphan"] {
         let mut bench = Bench::synced();
