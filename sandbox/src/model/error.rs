@@ -1,5 +1,6 @@
 //! Refusals of the API server.
 
+use engine::object::in_group;
 use serde_json::{Map, Value, json};
 
 use super::kinds::Type;
@@ -142,7 +143,7 @@ impl ApiError {
     pub(crate) fn invalid(of: &Type, name: &str, causes: Vec<Cause>) -> Self {
         let listed: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let list = if listed.len() == 1 { listed.concat() } else { format!("[{}]", listed.join(", ")) };
-        let qualified = if of.group.is_empty() { of.kind.clone() } else { format!("{}.{}", of.kind, of.group) };
+        let qualified = in_group(&of.kind, &of.group);
         let mut error = Self::new(Reason::Invalid, format!("{qualified} \"{name}\" is invalid: {list}"));
         let (group, kind) = (of.group.clone(), of.kind.clone());
         *error.details = Details { name: name.to_owned(), group, kind, uid: String::new(), causes };

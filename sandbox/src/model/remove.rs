@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::object::in_group;
 use serde_json::Value;
 
 use super::clock::{self, Now};
@@ -246,7 +247,7 @@ fn check_preconditions(of: &Type, object: &Object, options: &DeleteOptions) -> R
             format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({actual}). {hint}");
         // Only this answer of the real server names the kind. All others name the resource.
         let mut error = ApiError::conflict(of, metadata::name(object), &why);
-        let qualified = if of.group.is_empty() { of.kind.clone() } else { format!("{}.{}", of.kind, of.group) };
+        let qualified = in_group(&of.kind, &of.group);
         error.message = format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", metadata::name(object));
         of.kind.clone_into(&mut error.details.kind);
         return Err(error);
