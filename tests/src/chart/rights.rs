@@ -2,6 +2,7 @@
 
 use super::root;
 use anyhow::{Context, ensure};
+use engine::object::in_group;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,8 +21,7 @@ pub struct Right {
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Right { account, verb, resource, group } = self;
-        let dot = if group.is_empty() { "" } else { "." };
-        write!(f, "{account}: {verb} {resource}{dot}{group}")
+        write!(f, "{account}: {verb} {}", in_group(resource, group))
     }
 }
 
@@ -205,10 +205,11 @@ impl Rule {
     fn what(&self, role: &Role) -> anyhow::Result<String> {
         let everything = self.resources == ["*"] && self.api_groups == ["*"];
         let group = self.api_groups.first().context("a rule without a group")?;
-        let dot = if group.is_empty() { "" } else { "." };
         let mut what = match everything {
             true => "everything".to_owned(),
-            false => self.resources.iter().map(|name| format!("`{name}{dot}{group}`")).collect::<Vec<_>>().join(", "),
+            false => {
+                self.resources.iter().map(|name| format!("`{}`", in_group(name, group))).collect::<Vec<_>>().join(", ")
+            }
         };
         if !self.resource_names.is_empty() {
             what.push_str(if role.scope == "election" { " of the election's name" } else { " `ownergraph`" });
