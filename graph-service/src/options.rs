@@ -10,7 +10,7 @@ use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
 use engine::leader;
-use engine::object::GroupResource;
+use engine::object::{GroupResource, in_group};
 use engine::pace::Rate;
 use engine::work::Protocols;
 use kube_api::AccessFlags;
@@ -501,8 +501,7 @@ fn group_and_resources(text: &str) -> Result<GroupResource, String> {
 fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     match text.split_once('/') {
         Some((group, resource)) if !resource.is_empty() && !resource.contains('.') => {
-            let joined = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-            group_resource(&joined)
+            group_resource(&in_group(resource, group))
         }
         Some(_) => Err("expected GROUP/RESOURCE, such as apps/deployments, or /pods in the core group".to_owned()),
         None => group_resource(text),

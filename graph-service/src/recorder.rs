@@ -28,7 +28,7 @@ use std::{fs, io};
 use tokio::sync::watch;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Maximum number of rounds, and of their calls, that wait to be written.
 const ROUNDS_MAX: usize = 1000;

@@ -5,10 +5,12 @@ use crate::grpc::small_world::config;
 use crate::messages::{Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
 use crate::metrics::Metrics;
 use crate::readiness::Health;
+use crate::recorder;
 use crate::render::Render;
 use engine::leader::{Input, Leader, Mode, StreamId};
 use engine::work::{ActionKind, Hello, Origin, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
+use recording::{Call, Reader};
 use runtime::admin::Probe as _;
 use runtime::clock::Clock;
 use runtime::metrics::Book;
@@ -101,6 +103,21 @@ fn hello(executor: &str) -> ToLeader {
         cluster_uid: "cluster".into(),
         origin: Origin::default(),
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_without_a_term_end_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut harness = Harness::new();
+    let recorder = recorder::tests::begin(directory.path(), 1 << 30).unwrap();
+    harness.driver = harness.driver.take().map(|driver| driver.recorded(Some(recorder)));
+    harness.validity.set(None);
+    harness.lead();
+    harness.run(tokio::time::sleep(3 * HEARTBEAT)).await;
+    let mut reader = Reader::open(directory.path()).unwrap();
+    let calls: Vec<_> = std::iter::from_fn(|| reader.round()).flat_map(|round| round.calls).collect();
+    let ends = |call: &&Call| matches!(call, Call::Input(Input::TermLost { .. }));
+    assert_eq!(calls.iter().filter(ends).count(), 1, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

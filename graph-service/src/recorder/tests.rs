@@ -19,7 +19,7 @@ fn config() -> Config {
     }
 }
 
-fn begin(directory: &Path, max: u64) -> anyhow::Result<Recorder> {
+pub(crate) fn begin(directory: &Path, max: u64) -> anyhow::Result<Recorder> {
     let mut registry = prometheus_client::registry::Registry::default();
     let metrics = RecordingMetrics::register(&mut Book::new(&mut registry));
     let settings = Settings { directory: directory.to_owned(), max, names: Names::Plain };
