@@ -382,9 +382,9 @@ impl Facts {
     }
 }
 
-/// FNV-1a.
+/// FNV-1a of 64 bits: the same on each machine and in each release.
 #[derive(Debug)]
-pub(crate) struct Digest(pub(crate) u64);
+pub struct Digest(pub(crate) u64);
 
 impl Default for Digest {
     fn default() -> Digest {
@@ -393,6 +393,12 @@ impl Default for Digest {
 }
 
 impl Digest {
+    pub fn of(bytes: impl IntoIterator<Item = u8>) -> u64 {
+        let mut digest = Digest::default();
+        bytes.into_iter().for_each(|byte| digest.byte(byte));
+        digest.0
+    }
+
     pub(crate) fn byte(&mut self, byte: u8) {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }

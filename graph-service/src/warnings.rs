@@ -1,7 +1,7 @@
 //! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, on objects that guards
 //! hold, and on the roots of finished cascades.
 
-use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
+use engine::object::{Digest, ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::Method;
 use kube_api::path::collection_path;
 use kube_api::{call, media, request};
@@ -117,7 +117,7 @@ impl Warning {
         if is_normal { "Normal" } else { "Warning" }
     }
 
-    /// FNV-1a over the subject of the warning: short, and the same after a restart.
+    /// The digest of the subject of the warning: short, and the same after a restart.
     fn digest(&self) -> u64 {
         let text = match self {
             Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
@@ -125,8 +125,7 @@ impl Warning {
             Warning::TooManyReferences { object, .. } => format!("{} references", object.uid),
             Warning::About(About { object, reason, message, .. }) => format!("{} {reason} {message}", object.uid),
         };
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+        Digest::of(text.bytes())
     }
 }
 

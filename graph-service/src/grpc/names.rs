@@ -4,8 +4,9 @@
 //! A token is a format byte, a check sum and that name, in hex. The check sum binds the token to its list and detects
 //! changes. It is not secret, because a name grants no right.
 
-use super::pages::{digest, fitting, page_size};
+use super::pages::{fitting, page_size};
 use super::status;
+use engine::object::Digest;
 use prost::Message;
 use tonic::Status;
 
@@ -55,7 +56,7 @@ impl Cursor {
 }
 
 fn check_of(list: &str, name: &str) -> u64 {
-    digest(format!("{list}\0{name}").as_bytes())
+    Digest::of(format!("{list}\0{name}").bytes())
 }
 
 fn token(list: &str, name: &str) -> String {

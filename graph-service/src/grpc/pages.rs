@@ -11,6 +11,7 @@
 
 use super::access::{Visibility, Whose};
 use super::status;
+use engine::object::Digest;
 use prost::Message;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -57,7 +58,7 @@ pub(super) struct Question {
 
 impl Question {
     pub(super) fn of(asked: &impl Message, visibility: &Visibility) -> Question {
-        Question { digest: digest(&asked.encode_to_vec()), whose: visibility.whose() }
+        Question { digest: Digest::of(asked.encode_to_vec()), whose: visibility.whose() }
     }
 }
 
@@ -285,10 +286,4 @@ pub(super) fn parse(token: &str) -> Option<(u128, u32)> {
         return None;
     }
     Some((u128::from_str_radix(&token[2..34], 16).ok()?, u32::from_str_radix(&token[34..], 16).ok()?))
-}
-
-/// FNV-1a. It distinguishes the requests of one caller.
-pub(super) fn digest(bytes: &[u8]) -> u64 {
-    let step = |digest: u64, &byte: &u8| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

@@ -1,7 +1,7 @@
 //! Pages of the log. The log only grows, so a later page needs only a position.
 
-use crate::grpc::pages::digest;
 use crate::grpc::status;
+use engine::object::Digest;
 use prost::Message;
 use tonic::Status;
 
@@ -18,8 +18,8 @@ impl Place {
     /// Reads a page token. `question` is the request without its page fields, and `newest` the last position of the log.
     /// An empty token means the end of the log.
     pub(super) fn of(question: &impl Message, token: &str, log_id: &str, newest: u64) -> Result<Place, Status> {
-        let question = digest(&question.encode_to_vec());
-        let log = digest(log_id.as_bytes());
+        let question = Digest::of(question.encode_to_vec());
+        let log = Digest::of(log_id.bytes());
         if token.is_empty() {
             return Ok(Place { question, log, before: newest + 1 });
         }

@@ -2,7 +2,7 @@
 //!
 //! A token names collections by digest, which keeps it small.
 
-use engine::object::{GroupResource, ResourceVersion};
+use engine::object::{Digest, GroupResource, ResourceVersion};
 use prost::Message;
 
 /// First byte of a token.
@@ -68,8 +68,7 @@ impl Token {
     }
 }
 
-/// FNV-1a of 64 bits over both names.
+/// The digest of both names.
 pub(super) fn digest(collection: &GroupResource) -> u64 {
-    let bytes = collection.group.bytes().chain([0]).chain(collection.resource.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    Digest::of(collection.group.bytes().chain([0]).chain(collection.resource.bytes()))
 }

@@ -13,7 +13,7 @@ use crate::grpc::freshness::About;
 use crate::grpc::pages::Question;
 use crate::grpc::{Shared, pages, renewal_age, status};
 use engine::leader::{Linked, Queries};
-use engine::object::Uid;
+use engine::object::{Digest, Uid};
 use engine::view::LISTED_MAX;
 use kept::{Kept, OBJECTS_MAX, Removed, State, Token};
 use members::{Members, Root};
@@ -334,7 +334,7 @@ impl Watch {
         let mut edges: Vec<Edge> = inside.take(LISTED_MAX).map(Edge::from).collect();
         redact::edges(&self.visibility, &mut edges);
         let mut change = Change { r#type: kind.into(), node: Some(linked.node.clone().into()), edges, depth };
-        let digest = pages::digest(&Change { r#type: 0, ..change.clone() }.encode_to_vec());
+        let digest = Digest::of(Change { r#type: 0, ..change.clone() }.encode_to_vec());
         let member = members.get_mut(uid)?;
         if member.shown == Some(digest) {
             return None;
