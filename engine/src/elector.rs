@@ -26,6 +26,9 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
+/// The largest number of a term, because the field of the Lease has 32 bits.
+pub const NUMBER_MAX: u64 = i32::MAX as u64;
+
 /// The identity of a candidate, and the durations of the Lease (default: 18 s, 12 s and 2 s; Kubernetes' components: 15
 /// s, 10 s, 2 s).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +116,8 @@ pub enum Input {
     Put { call: CallId, answer: Result<LeaseRecord, PutError> },
     /// The Lease may have changed. This is only a hint, after which a follower reads the Lease at once.
     Changed,
+    /// Another process has led in this term. A Lease that shows an earlier term is that of a restored store.
+    Reached(Term),
     /// Stop leading and release the Lease at once.
     Release,
 }
@@ -162,6 +167,9 @@ pub struct Elector {
     look_again: bool,
     /// The last read or written record, and since when this version is known.
     observed: Option<Observed>,
+    /// The highest term that this process knows of. Terms after it have higher numbers, even if a restored store shows
+    /// an earlier Lease.
+    reached: Option<Term>,
     /// An acquisition whose result is unknown.
     unsure: Option<Acquisition>,
     /// The content of the last `Follows`.
@@ -236,6 +244,7 @@ impl Elector {
             next_call: Time::ZERO,
             look_again: false,
             observed: None,
+            reached: None,
             unsure: None,
             follows: None,
         }
@@ -256,6 +265,7 @@ impl Elector {
                 }
             }
             Input::Changed => self.look_again = true,
+            Input::Reached(term) => self.reached(now, term),
             Input::Release => self.release(now),
         }
         if self.call.is_none() && mem::take(&mut self.look_again) && matches!(self.state, State::Following) {
@@ -363,6 +373,33 @@ impl Elector {
         self.outputs.push_back(Output::Lost { why });
     }
 
+    /// Ends a term of this process that another process has used or passed. This process does not take the Lease back
+    /// before its duration is over, because the leader of that term may not know of the restore yet.
+    fn reached(&mut self, now: Time, term: Term) {
+        if let State::Leading(Leadership { term: ours, .. }) = &self.state
+            && ours.election == term.election
+            && ours.number <= term.number
+        {
+            let why =
+                format!("the election was in term {} before, so the Lease is that of a restored store", term.number);
+            self.lose(now, why);
+        }
+        self.remember(term);
+    }
+
+    /// Raises [`Elector::reached`] to this term, unless no term could follow it.
+    fn remember(&mut self, term: Term) {
+        let number = self.reached_in(&term.election).max(term.number);
+        if number < NUMBER_MAX {
+            self.reached = Some(Term { number, ..term });
+        }
+    }
+
+    /// The highest known term of this election.
+    fn reached_in(&self, election: &str) -> u64 {
+        self.reached.as_ref().filter(|reached| *reached.election == *election).map_or(0, |reached| reached.number)
+    }
+
     fn gain(&mut self, term: Term, valid_until: Time) {
         self.unsure = None;
         self.follows = None;
@@ -372,6 +409,7 @@ impl Elector {
 
     /// Keeps the record, and since when this version is known.
     fn observe(&mut self, now: Time, record: LeaseRecord) {
+        self.remember(Term { election: record.uid.clone(), number: record.transitions });
         match &mut self.observed {
             // The version alone is not enough: a restored store repeats versions.
             Some(known) if known.record == record => {}

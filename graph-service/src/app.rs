@@ -245,7 +245,9 @@ async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result
     }
 
     let released = Shutdown::new();
-    let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
+    // Without a shared log, no other process writes it.
+    let reached = log.queue().map_or_else(|| watch::channel(None).1, |queue| queue.reached());
+    let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock, reached };
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
     // A separate client, because requests about pauses must not queue behind lists and watches.
     let presser = counted(another(&edges.cluster)?);
@@ -333,6 +335,7 @@ struct Candidate<'a> {
     cluster: &'a Cluster,
     metrics: &'a Metrics,
     clock: Clock,
+    reached: watch::Receiver<Option<Term>>,
 }
 
 impl Candidate<'_> {
@@ -371,6 +374,7 @@ impl Candidate<'_> {
                     endpoint: self.config.advertise.clone(),
                     options,
                     changes,
+                    reached: self.reached.clone(),
                 };
                 let (control, metrics) = (control.clone(), self.metrics.clone());
                 let elections = Elections::new(candidate, control, leadership, validity, metrics, self.clock, seed()?)

@@ -66,6 +66,8 @@ pub(crate) struct Candidate {
     pub(crate) endpoint: String,
     /// Notified of writes to the Lease.
     pub(crate) changes: Arc<Notify>,
+    /// The last term in which another process wrote the decision log that replicas share.
+    pub(crate) reached: watch::Receiver<Option<Term>>,
 }
 
 /// Takes part in the election until the Lease is released.
@@ -77,6 +79,7 @@ pub(crate) struct Election {
     leadership: watch::Sender<Leadership>,
     validity: Validity,
     changes: Arc<Notify>,
+    reached: watch::Receiver<Option<Term>>,
     metrics: Metrics,
     clock: Clock,
     identity: String,
@@ -97,7 +100,8 @@ impl Election {
         clock: Clock,
         seed: u64,
     ) -> Result<Election, String> {
-        let Candidate { client, options, identity, endpoint, changes } = candidate;
+        let Candidate { client, options, identity, endpoint, changes, mut reached } = candidate;
+        reached.mark_changed();
         let config = Config {
             identity: identity.clone(),
             lease_duration: options.lease_duration,
@@ -115,6 +119,7 @@ impl Election {
             leadership,
             validity,
             changes,
+            reached,
             metrics,
             clock,
             identity,
@@ -143,6 +148,12 @@ impl Election {
                     self.elector.handle(self.clock.now(), Input::Release);
                 }
                 (call, end) = self.calls.next() => self.answered(call, end),
+                Ok(()) = self.reached.changed() => {
+                    let reached = self.reached.borrow_and_update().clone();
+                    if let Some(term) = reached {
+                        self.elector.handle(self.clock.now(), Input::Reached(term));
+                    }
+                }
                 () = self.changes.notified() => self.elector.handle(self.clock.now(), Input::Changed),
                 () = sleep_until(wake) => self.elector.tick(self.clock.now()),
             }
@@ -287,7 +298,7 @@ fn succeeded(input: &Input) -> bool {
     match input {
         Input::Got { answer, .. } => answer.is_ok(),
         Input::Put { answer, .. } => answer.is_ok(),
-        Input::Changed | Input::Release => false,
+        Input::Changed | Input::Reached(_) | Input::Release => false,
     }
 }
 

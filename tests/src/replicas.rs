@@ -2,10 +2,11 @@
 
 use crate::controlplane::ControlPlane;
 use crate::link::Link;
-use crate::load::get;
+use crate::load::{get, send};
 use crate::process::{Directory, free_port};
 use crate::service::{Programs, Service};
 use anyhow::{Context, ensure};
+use http::Method;
 use kube::Client;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -199,4 +200,12 @@ pub async fn held(client: &Client) -> anyhow::Result<Held> {
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
     let holder = holder.strip_prefix("graph-").and_then(|rest| rest.split('_').next()?.parse().ok());
     Ok(Held { holder, term: lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0) })
+}
+
+/// Makes the Lease that of a backup from before the first term.
+pub async fn restore_lease(client: &Client) -> anyhow::Result<()> {
+    let mut lease = get(client, LEASE).await?.context("the election Lease is there")?;
+    lease["spec"]["holderIdentity"] = "".into();
+    lease["spec"]["leaseTransitions"] = 0.into();
+    send(client, Method::PUT, LEASE, Some(&lease)).await.map(drop)
 }

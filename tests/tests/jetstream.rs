@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 use tests::load::until;
 use tests::nats::{self, Nats};
-use tests::replicas::Held;
+use tests::replicas::{Held, held, restore_lease};
 use tests::subscriber::Subscriber;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -112,6 +112,33 @@ async fn a_subscriber_killed_fifty_times_sees_every_decision_of_two_leaders_once
     let mut from_the_start = Subscriber::default();
     world.read(&mut from_the_start, leader, last).await?;
     ensure!(from_the_start.logs == subscriber.logs, "a new subscriber gets all of it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_with_the_lease_of_a_backup_takes_a_term_after_those_of_the_log() -> anyhow::Result<()> {
+    let Some(mut world) = on_jetstream(&[]).await? else { return Ok(()) };
+    let dependents = world.cascade("first", 1000).await?;
+    until("it goes on", SOON, || world.left(), |left| *left < dependents.len()).await?;
+    world.change_leader().await?;
+    world.all_gone().await?;
+    for graph in 0..2 {
+        world.kill(graph).await?;
+    }
+    restore_lease(&world.client).await?;
+    for graph in 0..2 {
+        world.replicas.graphs[graph].start(false)?;
+    }
+    world.replicas.ready().await?;
+    let later = world.cascade("later", 100).await?;
+    world.all_gone().await?;
+    let held = held(&world.client).await?;
+    ensure!(held.term > SECOND.term, "the log has term {}: {held:?}", SECOND.term);
+    let (leader, mut subscriber) = (world.leader().await?, Subscriber::default());
+    let head = world.head(leader).await?;
+    world.read(&mut subscriber, 1 - leader, head).await?;
+    subscriber.check_all()?;
+    ensure!(later.is_subset(&subscriber.targets(Phase::Succeeded)), "{head}");
     Ok(())
 }
 

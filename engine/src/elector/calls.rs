@@ -237,7 +237,7 @@ impl Elector {
     /// Takes or creates the Lease with the next number.
     fn acquire(&mut self, now: Time) {
         let known = self.observed.as_ref().map(|observed| &observed.record);
-        let number = known.map_or(0, |record| record.transitions).saturating_add(1);
+        let number = known.map_or(0, |record| record.transitions.max(self.reached_in(&record.uid))).saturating_add(1);
         let election = known.map(|record| record.uid.clone());
         let write = LeaseWrite {
             resource_version: known.map(|record| record.resource_version.clone()),

@@ -52,6 +52,10 @@ fn input(text: &str, call: CallId) -> Option<Input> {
         ("tick", _) => None,
         ("release", _) => Some(Input::Release),
         ("changed", _) => Some(Input::Changed),
+        ("reached", term) => {
+            let (election, number) = term.split_once('/').expect("ELECTION/NUMBER");
+            Some(Input::Reached(Term { election: election.into(), number: number.parse().expect("a number") }))
+        }
         ("got", "none") => Some(Input::Got { call, answer: Ok(None) }),
         ("got", "error") => Some(Input::Got { call, answer: Err("503".to_string()) }),
         ("got", text) => Some(Input::Got { call, answer: Ok(Some(record(text))) }),
@@ -104,6 +108,69 @@ fn creates_the_lease_and_renews_it() {
         4005 | tick             | put on 2 "me" 1 15s
         "#,
     );
+}
+
+#[test]
+fn the_term_after_a_restored_lease_is_above_all_known_ones() {
+    // A follower has seen term 7, and then the Lease of a backup.
+    check(
+        r#"
+        0     | tick           | get
+        5     | got L 7 you 7  | follows you L/7
+        2300  | tick           | get
+        2305  | got L 3 - 3    | put on 3 "me" 8 15s acquire
+        2309  | put L 8 me 8   | gained L/8
+        "#,
+    );
+    // Another process reports the term. The same number in another Lease says nothing.
+    check(
+        r#"
+        0     | reached L/7    | get
+        5     | got L 3 - 3    | put on 3 "me" 8 15s acquire
+        9     | put L 4 me 8   | gained L/8
+        "#,
+    );
+    check(
+        r#"
+        0     | reached K/7    | get
+        5     | got L 3 - 3    | put on 3 "me" 4 15s acquire
+        9     | put L 4 me 4   | gained L/4
+        10    | reached K/7    |
+        11    | reached L/3    |
+        "#,
+    );
+    // No number follows the largest one. It does not stand in the way once someone has lowered it in the Lease.
+    check(
+        r#"
+        0     | tick                | get
+        5     | got L 3 - 2147483647 | put on 3 "me" 2147483648 15s acquire
+        9     | put failed          | failed acquire the Lease
+        2500  | tick                | get
+        2505  | got L 4 - 3         | put on 4 "me" 4 15s acquire
+        "#,
+    );
+}
+
+#[test]
+fn a_leader_whose_term_was_used_before_ends_it_and_takes_a_later_one() {
+    for used in [4, 7] {
+        check(&format!(
+            r#"
+            0     | tick             | get
+            5     | got L 3 - 3      | put on 3 "me" 4 15s acquire
+            9     | put L 4 me 4     | gained L/4
+            20    | reached L/{used} | lost the election was in term {used} before, so the Lease is that of a restored store
+            2500  | tick             | get
+            2505  | got L 4 me 4     |
+            5000  | tick             | get
+            5005  | got L 4 me 4     |
+            15009 | tick             | get
+            15010 | got L 4 me 4     | put on 4 "me" {next} 15s acquire
+            15011 | put L 5 me {next} | gained L/{next}
+            "#,
+            next = used + 1
+        ));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The messages of the shared log, and their names.
 
 use super::kept::Record;
+use engine::elector::NUMBER_MAX;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;
@@ -74,7 +75,9 @@ impl Name {
     pub(super) fn parse(text: &str) -> Option<Name> {
         let (rest, number) = text.rsplit_once('.')?;
         let (election, term) = rest.rsplit_once('.')?;
-        let term = Term { election: election.into(), number: term.parse().ok()? };
+        // Another writer wrote a name with a number that no Lease can have.
+        let number_of_term = term.parse().ok().filter(|&number| number < NUMBER_MAX)?;
+        let term = Term { election: election.into(), number: number_of_term };
         Some(Name { term, number: number.parse().ok()? })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Many messages are in flight at once. Each names the sequence that it must follow, so that none is written out of
 //! order, twice, or after a message of a later leader. After any error the publisher reads the end of the log again,
-//! which shows the messages that it must write again.
+//! which shows the messages that it must write again. It also reads the end before the first message of a term. If a
+//! restored store shows the Lease of an earlier term, another process may have written in this term.
 
 use super::entry::{Entry, Name};
 use super::queue::Queue;
@@ -63,6 +64,7 @@ pub(super) trait Store: Send + Sync {
 pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<()> {
     let mut fruitless = 0;
     loop {
+        queue.reads_end();
         let answer = timeout(ANSWER_WITHIN, store.tip()).await;
         let tip = match answer.unwrap_or_else(|_| Err(format!("the log did not answer within {ANSWER_WITHIN:?}"))) {
             Ok(tip) => tip,
@@ -73,15 +75,16 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
             }
         };
         queue.resume(tip.name.as_ref());
-        let (failure, written) = write(&store, &queue, tip).await;
-        match failure {
-            Failure::TooLarge(why) => {
+        let (end, written) = write(&store, &queue, tip).await;
+        match end {
+            End::TermBegan => {}
+            End::Failed(Failure::TooLarge(why)) => {
                 if !queue.shorten_first(&why) {
                     queue.away(&format!("the log refuses the short form of an event: {why}"));
                     sleep(RETRY_AFTER).await;
                 }
             }
-            Failure::Other(why) => {
+            End::Failed(Failure::Other(why)) => {
                 fruitless = if written > 0 { 0 } else { fruitless + 1 };
                 tracing::debug!(why, written, fruitless, "cannot write the decision log; retrying");
                 if fruitless >= FRUITLESS_MAX {
@@ -93,14 +96,21 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
     }
 }
 
-/// Writes until an error occurs. Returns the error and the number of written messages.
-async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usize) {
+/// Why the publisher reads the end of the log again.
+enum End {
+    TermBegan,
+    Failed(Failure),
+}
+
+/// Writes until the end of the log must be read again. Returns the reason and the number of written messages.
+async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (End, usize) {
     let mut sent: VecDeque<(Receipt, Instant)> = VecDeque::new();
     let mut added = queue.added();
     let mut written = 0;
     // A sequence does not show who wrote it. If another leader writes in place of one message in flight, the next
     // message would still fit. So each message names its predecessor. The first one uses the end that was just read.
     let mut last = Tip { sequence: tip.sequence, name: None };
+    let failed = |why| End::Failed(Failure::Other(why));
     loop {
         added.mark_unchanged();
         while sent.len() < WINDOW
@@ -115,8 +125,11 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                 // Only the first message in the queue can be shortened, so the messages before this one are settled
                 // first.
                 Err(Failure::TooLarge(_)) if !sent.is_empty() => break,
-                Err(failure) => return (failure, written),
+                Err(failure) => return (End::Failed(failure), written),
             }
+        }
+        if sent.is_empty() && queue.needs_end() {
+            return (End::TermBegan, written);
         }
         let has_room = sent.len() < WINDOW;
         let look_at = sent.front().map_or_else(|| Instant::now() + LOOK_EVERY, |(_, until)| *until);
@@ -137,17 +150,17 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                 }
                 Ok(sequence) => {
                     let why = format!("the log wrote a message at sequence {sequence} instead of {}", tip.sequence + 1);
-                    return (Failure::Other(why), written);
+                    return (failed(why), written);
                 }
-                Err(failure) => return (failure, written),
+                Err(failure) => return (End::Failed(failure), written),
             },
             _ = added.changed(), if has_room => {}
             () = sleep_until(look_at) => {
                 if let Some(why) = store.broken() {
-                    return (Failure::Other(why), written);
+                    return (failed(why), written);
                 }
                 if !sent.is_empty() {
-                    return (Failure::Other(format!("the log did not acknowledge a message within {ANSWER_WITHIN:?}")), written);
+                    return (failed(format!("the log did not acknowledge a message within {ANSWER_WITHIN:?}")), written);
                 }
             }
         }

@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     added: watch::Sender<()>,
     progress: watch::Sender<Progress>,
+    /// The last term in which another process wrote the log.
+    reached: watch::Sender<Option<Term>>,
     burst: Bound,
     absence: Bound,
     is_required: bool,
@@ -47,13 +49,27 @@ struct Waiting {
     bytes: usize,
     /// Events added since the start of the process.
     taken: u64,
-    /// Events added in the current term.
-    of_term: u64,
+    /// The last term of this process, and whether it goes on.
     term: Option<Term>,
-    /// The term of the last message that another leader wrote. It fences the terms before it.
-    fence: Option<Term>,
+    leads: bool,
+    /// Events added in that term.
+    of_term: u64,
+    /// The largest number of an event of that term that was sent.
+    sent: u64,
+    /// The publisher has begun to read the end of the log since that term began.
+    end_is_read: bool,
+    /// The end of the log, if another process wrote it. Only later terms can be written.
+    fence: Option<Fence>,
     /// [`Waiting::taken`] at the last event for which there was no room.
     crowded_out: u64,
+}
+
+/// A term that another process has used.
+#[derive(Debug)]
+struct Fence {
+    term: Term,
+    /// The term is also that of this process, because a restored store showed the Lease of an earlier term.
+    is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +116,7 @@ impl Queue {
             waiting: Mutex::default(),
             added: watch::Sender::new(()),
             progress: watch::Sender::new(progress),
+            reached: watch::Sender::new(None),
             burst: BURST,
             absence: ABSENCE,
             is_required,
@@ -119,6 +136,12 @@ impl Queue {
 
     pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// The last term in which another process wrote the log. A leader of this term or an earlier one can write nothing,
+    /// so it must end its term.
+    pub(crate) fn reached(&self) -> watch::Receiver<Option<Term>> {
+        self.reached.subscribe()
     }
 
     /// The number of added events.
@@ -149,11 +172,8 @@ impl Queue {
         let mut lost = 0;
         for step in steps {
             match step {
-                Step::Begin(term, _) => {
-                    waiting.term = Some(term);
-                    waiting.of_term = 0;
-                }
-                Step::End => waiting.term = None,
+                Step::Begin(term, _) => waiting.begin(term),
+                Step::End => waiting.leads = false,
                 Step::Event(noted) => lost += u64::from(!waiting.add(noted, bound)),
             }
         }
@@ -167,10 +187,28 @@ impl Queue {
         self.added.subscribe()
     }
 
-    /// The entry at this index, marked as sent.
+    /// Records that the publisher begins to read the end of the log.
+    pub(super) fn reads_end(&self) {
+        self.waiting().end_is_read = true;
+    }
+
+    /// Whether the publisher must read the end of the log before it sends events of the current term.
+    pub(super) fn needs_end(&self) -> bool {
+        !self.waiting().end_is_read
+    }
+
+    /// The entry at this index, marked as sent. `None` if there is none, or if [`Queue::needs_end`] holds it back.
     pub(super) fn send(&self, at: usize) -> Option<Entry> {
         let mut waiting = self.waiting();
-        let place = waiting.places.get_mut(at)?;
+        let Waiting { places, term, sent, end_is_read, .. } = &mut *waiting;
+        let place = places.get_mut(at)?;
+        let name = &place.entry.name;
+        if Some(&name.term) == term.as_ref() {
+            if !*end_is_read {
+                return None;
+            }
+            *sent = name.number.max(*sent);
+        }
         place.is_sent = true;
         Some(place.entry.clone())
     }
@@ -179,23 +217,26 @@ impl Queue {
     pub(crate) fn written(&self) {
         let mut waiting = self.waiting();
         let settled = waiting.pop();
-        self.reached(&waiting, settled, 1);
+        self.reachable(&waiting, settled, 1);
     }
 
     /// Records that the log is writable and ends with `last`. Removes entries that are already written, and those of
-    /// terms that a later leader has ended.
+    /// terms that another process has used or passed.
     pub(super) fn resume(&self, last: Option<&Name>) {
         let mut waiting = self.waiting();
         let (mut settled, mut written, mut lost) = (None, 0, 0);
-        waiting.fence = last.map(|name| name.term.clone());
+        waiting.fence = last.and_then(|name| waiting.fence_of(name));
+        if let Some(Fence { term, .. }) = &waiting.fence {
+            self.reached.send_if_modified(|reached| reached.replace(term.clone()).as_ref() != Some(term));
+        }
         while let (Some(last), Some(first)) = (last, waiting.places.front()) {
             let name = &first.entry.name;
-            if name.term == last.term && name.number <= last.number {
-                settled = waiting.pop();
-                written += 1;
-            } else if waiting.is_before(&name.term, &last.term) {
+            if waiting.is_fenced(&name.term) {
                 // The lost event is not settled, so that no grant relies on it.
                 lost += waiting.pop().map_or(0, |_| 1);
+            } else if name.term == last.term && name.number <= last.number {
+                settled = waiting.pop();
+                written += 1;
             } else {
                 break;
             }
@@ -203,12 +244,12 @@ impl Queue {
         if lost > 0 {
             tracing::warn!(
                 events = lost,
-                "a later leader writes the decision log; events of this replica's term that were not written are lost"
+                "another replica writes the decision log in this term or a later one; events that were not written are lost"
             );
         }
         self.progress.send_modify(|progress| progress.lost += lost);
         if waiting.places.is_empty() {
-            self.reached(&waiting, settled, written);
+            self.reachable(&waiting, settled, written);
         } else {
             self.tell(&waiting, |progress| {
                 progress.settled = settled.unwrap_or(progress.settled);
@@ -258,7 +299,7 @@ impl Queue {
         self.tell(&waiting, |progress| progress.standing = Standing::Away { since, why: why.to_owned() });
     }
 
-    fn reached(&self, waiting: &Waiting, settled: Option<u64>, written: u64) {
+    fn reachable(&self, waiting: &Waiting, settled: Option<u64>, written: u64) {
         let before = self.progress.borrow().standing.clone();
         self.tell(waiting, |progress| {
             progress.settled = settled.unwrap_or(progress.settled);
@@ -301,11 +342,11 @@ impl Queue {
 impl Waiting {
     /// Returns false if the event is lost.
     fn add(&mut self, noted: Noted, bound: Bound) -> bool {
-        let Some(term) = self.term.clone() else { return true };
+        let Some(term) = self.term.clone().filter(|_| self.leads) else { return true };
         self.taken += 1;
         self.of_term += 1;
         let taken = self.taken;
-        if self.fence.as_ref().is_some_and(|last| self.is_before(&term, last)) {
+        if self.is_fenced(&term) {
             return false;
         }
         let name = Name { term, number: self.of_term };
@@ -339,9 +380,36 @@ impl Waiting {
         Some(place.taken)
     }
 
-    /// Whether the term at the end of the log supersedes a term of this process. Terms of two elections have no order.
-    /// Then the term in which this replica leads is the later one.
-    fn is_before(&self, ours: &Term, last: &Term) -> bool {
-        if ours.election == last.election { ours.number < last.number } else { self.term.as_ref() != Some(ours) }
+    /// A term of this process begins, or goes on after an interruption.
+    fn begin(&mut self, term: Term) {
+        self.leads = true;
+        if self.term.as_ref() != Some(&term) {
+            self.term = Some(term);
+            self.of_term = 0;
+            self.sent = 0;
+            self.end_is_read = false;
+        }
+    }
+
+    /// The fence of a log that ends with this message. Messages up to the last sent one of the current term are those
+    /// of this process.
+    fn fence_of(&self, last: &Name) -> Option<Fence> {
+        let is_of_this_term = self.term.as_ref() == Some(&last.term);
+        let is_own = is_of_this_term && last.number <= self.sent;
+        (!is_own).then(|| Fence { term: last.term.clone(), is_shared: is_of_this_term })
+    }
+
+    /// Whether another process has used or passed this term of this process. Terms of two elections have no order. Then
+    /// the term in which this replica leads is the later one.
+    fn is_fenced(&self, ours: &Term) -> bool {
+        self.fence.as_ref().is_some_and(|Fence { term, is_shared }| {
+            if ours == term {
+                *is_shared
+            } else if ours.election == term.election {
+                ours.number < term.number
+            } else {
+                !(self.leads && self.term.as_ref() == Some(ours))
+            }
+        })
     }
 }

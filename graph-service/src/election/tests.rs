@@ -3,6 +3,7 @@ use crate::messages::Control;
 use crate::messages::Leadership;
 use crate::metrics::Metrics;
 use engine::leader::Input;
+use engine::work::Term;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -78,6 +79,7 @@ fn client(store: &Arc<Mutex<Store>>) -> Client {
 }
 
 struct Replica {
+    reached: watch::Sender<Option<Term>>,
     orders: mpsc::Receiver<Control>,
     leadership: watch::Receiver<Leadership>,
     release: Shutdown,
@@ -95,7 +97,7 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
     };
-    let changes = Arc::new(Notify::new());
+    let (changes, reached) = (Arc::new(Notify::new()), watch::Sender::new(None));
     store.lock().unwrap().watchers.push(Arc::clone(&changes));
     let candidate = Candidate {
         client: client(store),
@@ -103,11 +105,12 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         identity: name.to_owned(),
         endpoint: format!("{name}:7450"),
         changes,
+        reached: reached.subscribe(),
     };
     let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
     let (validity, clock) = (Validity::default(), Clock::start());
     let election = Election::new(candidate, control, known, validity.clone(), metrics, clock, 1).unwrap();
-    Replica { orders, leadership, release: Shutdown::new(), validity, election }
+    Replica { reached, orders, leadership, release: Shutdown::new(), validity, election }
 }
 
 /// The next order other than a write notice.
@@ -150,6 +153,31 @@ async fn a_leader_whose_lease_was_taken_names_the_replica_that_took_it() {
         drop(old.orders);
     };
     let all = async { tokio::join!(old.election.run(old.release), story) };
+    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_in_a_term_that_the_decision_log_has_passed_takes_a_later_one() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut only = replica("only", &store);
+    let release = only.release.clone();
+    let story = async {
+        let Some(Control::Input(Input::TermGained(term))) = about_terms(&mut only.orders).await else {
+            panic!("no term")
+        };
+        let later = Term { number: term.number + 6, ..term };
+        only.reached.send_replace(Some(later.clone()));
+        assert_eq!(end_of_term(about_terms(&mut only.orders).await), "");
+        let order = about_terms(&mut only.orders).await;
+        assert!(
+            matches!(&order, Some(Control::Input(Input::TermGained(term))) if term.number == later.number + 1),
+            "{order:?}"
+        );
+        release.request();
+        drop(only.orders);
+    };
+    let all = async { tokio::join!(only.election.run(only.release), story) };
     let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
     ended.unwrap();
 }

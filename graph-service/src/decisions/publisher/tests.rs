@@ -278,6 +278,33 @@ async fn two_leaders(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_written_in_a_term_that_another_process_has_used_before_the_store_was_restored() {
+    let (log, before, queue) =
+        (Log::default(), Arc::new(Queue::bounded(100, true)), Arc::new(Queue::bounded(100, true)));
+    let mut running = Box::pin(run(log.of_another(), Arc::clone(&queue)));
+    // It has read the end of the log before that term.
+    assert!((&mut running).now_or_never().is_none());
+    before.take([begin(7)].into_iter().chain(events(2)));
+    publish_all(&log, &before).await;
+    queue.take([begin(7)].into_iter().chain(events(5)));
+    let mut reached = queue.reached();
+    let term = Term { election: "election".into(), number: 7 };
+    let is_known = async { reached.wait_for(|reached| reached.as_ref() == Some(&term)).await.map(drop).unwrap() };
+    tokio::select! {
+        _never = &mut running => unreachable!("it runs for ever"),
+        () = is_known => {}
+    }
+    assert_eq!((log.written(), queue.progress().borrow().settled), (numbered(7, 1..=2), 0));
+    queue.take([Step::End, begin(8)].into_iter().chain(events(1)));
+    let mut progress = queue.progress();
+    tokio::select! {
+        _never = running => unreachable!("it runs for ever"),
+        written = progress.wait_for(|progress| progress.written > 0) => drop(written.unwrap()),
+    }
+    assert_eq!(log.written(), ["7.1", "7.2", "8.1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_log_missed_while_it_was_away_is_one_loss_in_its_place() {
     let (log, queue) = (Log::default(), Arc::new(Queue::bounded(100, false)));
     queue.take([begin(1)].into_iter().chain(events(10)));

@@ -27,6 +27,7 @@ fn name(term_number: u64, number: u64) -> Name {
 fn queue() -> Queue {
     let queue = Queue::bounded(10, false);
     queue.take([begin(term(1))].into_iter());
+    queue.reads_end();
     queue
 }
 
@@ -73,6 +74,7 @@ fn a_loss_that_may_have_been_written_is_not_changed_any_more() {
 fn what_the_log_ends_with_has_been_written_and_the_rest_has_not() {
     let queue = queue();
     queue.take(events(1..6));
+    (0..5).for_each(|at| assert!(queue.send(at).is_some()));
     queue.resume(Some(&name(1, 3)));
     assert_eq!((shown(&queue), queue.progress().borrow().settled), (vec!["4".to_owned(), "5".to_owned()], 3));
     queue.resume(Some(&name(1, 3)));
@@ -99,6 +101,39 @@ fn what_is_of_a_term_before_that_of_the_logs_end_is_lost_and_never_counts_as_wri
     assert_eq!((shown(&queue), queue.progress().borrow().lost), (vec![], 4));
     queue.take([Step::End, begin(term(5))].into_iter().chain(events(6..7)));
     assert_eq!(shown(&queue), ["1"]);
+}
+
+#[test]
+fn a_leader_in_a_term_that_another_process_has_used_or_passed_writes_nothing_and_must_end_its_term() {
+    for of_the_log in [name(7, 9), name(4, 9)] {
+        let queue = Queue::bounded(10, false);
+        let mut reached = queue.reached();
+        queue.take([begin(term(4))].into_iter().chain(events(1..3)));
+        assert!(queue.send(0).is_none(), "not before the end of the log is known");
+        queue.reads_end();
+        queue.resume(Some(&of_the_log));
+        queue.take(events(3..4));
+        assert_eq!((shown(&queue), queue.progress().borrow().settled), (vec![], 0));
+        assert_eq!(queue.progress().borrow().lost, 3);
+        assert_eq!(*reached.borrow_and_update(), Some(of_the_log.term.clone()));
+        queue.take([Step::End, begin(term(of_the_log.term.number + 1))].into_iter().chain(events(4..5)));
+        queue.reads_end();
+        queue.resume(Some(&of_the_log));
+        assert_eq!((shown(&queue), queue.send(0).is_some()), (vec!["1".to_owned()], true));
+        assert!(!reached.has_changed().unwrap(), "once");
+    }
+}
+
+#[test]
+fn a_term_that_goes_on_after_an_interruption_goes_on_counting() {
+    let queue = queue();
+    queue.take(events(1..3).chain([Step::End]));
+    queue.take(events(3..4));
+    queue.take([begin(term(1))].into_iter().chain(events(4..5)));
+    assert_eq!(shown(&queue), ["1", "2", "3"]);
+    (0..3).for_each(|at| assert!(queue.send(at).is_some()));
+    queue.resume(Some(&name(1, 3)));
+    assert_eq!((shown(&queue), queue.reached().borrow().clone()), (vec![], None));
 }
 
 #[test]

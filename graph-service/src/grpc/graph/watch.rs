@@ -11,7 +11,7 @@ use crate::grpc::filter::Sieve;
 use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
 use crate::grpc::freshness::About;
 use crate::grpc::pages::Question;
-use crate::grpc::{Shared, pages, renewal_age, status};
+use crate::grpc::{Shared, renewal_age, status};
 use engine::leader::{Linked, Queries};
 use engine::object::{Digest, Uid};
 use engine::view::LISTED_MAX;
