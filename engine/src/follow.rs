@@ -27,7 +27,8 @@
 //! * *A page fails.* The pages before it stay valid as long as their continue token. So only the failed page is
 //!   requested again, if it is not the first.
 //! * *The server has no watch-list.* It says so, or it ignores the parameter: it sends no bookmark, or a plain one.
-//!   Then the list is read in pages.
+//!   Then the list is read in pages. While objects change, a server without bookmarks is not silent. So three
+//!   watch-lists in a row that end without a bookmark, or with an unreadable one, count as no watch-list too.
 //! * *A watch breaks, is refused, or is silent*: it is opened again at the last position. Bookmarks come once a minute,
 //!   so silence is an error.
 //! * *A watch ends regularly and too early.* kube-apiserver does this when it shuts down. The next server behind the
@@ -76,6 +77,8 @@ const EARLY_AT_LEAST: Duration = Duration::from_secs(2);
 /// A watch-list whose time ends before its list is complete doubles the time of the next one. This is the maximum
 /// number of such doublings.
 const LONGER_LISTS_MAX: u32 = 5;
+/// Maximum number of consecutive incomplete watch-lists from a server that has sent no bookmark.
+const WATCH_LISTS_UNMARKED_MAX: u32 = 3;
 
 /// The collection to follow.
 #[derive(Clone, Debug)]
@@ -131,6 +134,10 @@ impl Failure {
     /// An invalid answer.
     pub fn senseless(sentence: String) -> Failure {
         Failure { sentence, status: Some(200), retry_after: None }
+    }
+
+    fn is_senseless(&self) -> bool {
+        self.status == Some(200)
     }
 
     /// Whether the server rejected this request only, and would accept others. False for errors of network, credentials
@@ -460,16 +467,27 @@ impl Follow {
                 }
             }
             Input::Ended => {
-                self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
+                self.incomplete();
                 let why = format!("{}: the list ended before its last bookmark", self.config.name);
                 // The end of a server or of its watch of the store ends a list too, and another history may follow.
                 let early = stream.is_early(now);
                 self.list_failed(now, if early { Failure::transport(why) } else { Failure::senseless(why) });
             }
             Input::Failed(failure) if failure.refuses_watch_list() => self.list_in_pages(),
-            Input::Failed(failure) => self.list_failed(now, failure),
+            Input::Failed(failure) => {
+                if failure.is_senseless() {
+                    self.incomplete();
+                }
+                self.list_failed(now, failure);
+            }
             Input::Page { .. } | Input::Unusable(_) => self.state = State::Initial(stream),
         }
+    }
+
+    /// Counts a watch-list that ended without its bookmark.
+    fn incomplete(&mut self) {
+        self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
+        self.config.paged |= !self.bookmarked && self.cut_short >= WATCH_LISTS_UNMARKED_MAX;
     }
 
     fn list_ended(&mut self, position: ResourceVersion) {
