@@ -85,9 +85,12 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Whether the object meets all conditions.
+    /// Whether the object meets all conditions. An object whose kind is not served may be of any resource of its group.
     pub fn has(&self, object: &ObjectRef) -> bool {
-        (self.resources.is_empty() || self.resources.contains(&object.group_resource()))
+        let is_of = |known: &GroupResource| {
+            *known.group == *object.group && (object.resource.is_empty() || *known.resource == *object.resource)
+        };
+        (self.resources.is_empty() || self.resources.iter().any(is_of))
             && (self.namespaces.is_empty() || self.namespaces.contains(&object.namespace))
             && (self.uids.is_empty() || self.uids.contains(&object.uid))
     }
@@ -181,10 +184,11 @@ impl fmt::Display for OwnerScope {
 }
 
 impl OwnerScope {
-    /// Whether this object is the root of the subtree.
+    /// Whether this object is the root of the subtree. An owner whose kind is not served has no resource. Then it may be
+    /// the root, because a guard must outlive the definition of its owner.
     pub(crate) fn is(&self, object: &ObjectRef) -> bool {
         *self.resource.group == *object.group
-            && *self.resource.resource == *object.resource
+            && (object.resource.is_empty() || *self.resource.resource == *object.resource)
             && *self.namespace == *object.namespace
             && *self.name == *object.name
             && self.uid.as_ref().is_none_or(|uid| *uid == object.uid)
