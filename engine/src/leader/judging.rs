@@ -176,7 +176,6 @@ impl Leader {
         let target = self.world.object_ref(id);
         let place = Target { collection: target.group_resource(), namespace: target.namespace.clone() };
         let depends_on_labels = matches!(action, Action::Delete { .. })
-            && !kind.is_aggregated()
             && !is_exempt(&target.group, &target.resource)
             && self.dispatcher.queue().holds().depends_on_labels(&place);
         let draft = Draft {

@@ -189,15 +189,20 @@ fn a_label_that_is_added_with_unchanged_facts_holds_a_waiting_decision() {
 
 #[test]
 fn a_decision_that_depends_on_labels_has_a_digest_that_no_read_has() {
-    let mut bench = Bench::synced();
-    bench.input(Input::GuardSeen(protection("keep", labelled(&["configmaps"], "keep"))));
-    bench.seen("things", object("things", "o", 101));
-    let dependent = object("configmaps", "d", 102).owned_by("things", "o");
-    let bare = with_labels(&bench, dependent.clone(), &[]);
-    list_anew(&mut bench, "configmaps", 102, vec![bare]);
-    bench.deleted("things", "o", 103);
-    let digest = bench.granted[0].item.preconditions.facts_digest;
-    assert_eq!(digest, dependent.facts.digest_beyond_facts());
+    // The executor reads the objects of an aggregated API before each write, and does not know labels either.
+    for resource in ["configmaps", "remotes"] {
+        let mut bench = Bench::synced();
+        bench.serve("remotes");
+        bench.input(Input::GuardSeen(protection("keep", labelled(&[resource], "keep"))));
+        bench.seen("things", object("things", "o", 101));
+        let dependent = object(resource, "d", 102).owned_by("things", "o");
+        let bare = with_labels(&bench, dependent.clone(), &[]);
+        list_anew(&mut bench, "remotes", 102, vec![]);
+        list_anew(&mut bench, resource, 102, vec![bare]);
+        bench.deleted("things", "o", 103);
+        let digest = bench.granted[0].item.preconditions.facts_digest;
+        assert_eq!(digest, dependent.facts.digest_beyond_facts(), "{resource}");
+    }
 }
 
 #[test]
@@ -315,4 +320,25 @@ fn the_annotation_holds_a_decision_as_a_guard_does() {
     bench.input(Input::GuardGone { id: keep.id, uid: keep.uid });
     assert_eq!(deleted(&mut bench), ["d"]);
     assert_eq!(holders(&bench), ["annotation/ownergraph.dev/hold", "protection/keep", ""]);
+}
+
+#[test]
+fn a_protection_of_a_subtree_outlives_the_definition_of_its_owner() {
+    // An unserved kind has no resource. The leader of the second case has never seen the kind served.
+    for is_seen in [true, false] {
+        let mut bench = Bench::synced();
+        bench.input(Input::GuardSeen(protection("keep", below("things", "top"))));
+        bench.input(Input::GuardSeen(protection("other", below("things", "another"))));
+        if is_seen {
+            bench.seen("things", object("things", "top", 101));
+            bench.seen("configmaps", object("configmaps", "leaf", 102).owned_by("things", "top"));
+            bench.deleted("things", "top", 103);
+            bench.input(Input::KindUnserved(collection("things")));
+        } else {
+            bench.input(Input::KindUnserved(collection("things")));
+            bench.seen("configmaps", object("configmaps", "leaf", 102).owned_by("things", "top"));
+        }
+        bench.pass(Duration::from_secs(60));
+        assert_eq!(deleted(&mut bench), [""; 0], "seen: {is_seen}");
+    }
 }
