@@ -161,9 +161,8 @@ impl Election {
     }
 
     async fn carry_out(&mut self) {
-        // Checked before a term is announced, and without a term before its end is announced.
-        let lapsed = self.validity.is_over(self.clock);
-        self.validity.set(self.elector.valid_until());
+        // Set before a term is announced, and without a term before its end is announced.
+        let lapsed = self.validity.set(self.elector.valid_until(), self.clock);
         // A renewal can succeed in time and be noticed late. The driver may have seen the end of the term in between.
         let goes_on = self.elector.leading().filter(|&term| lapsed && self.announced.as_ref() == Some(term));
         if let Some(term) = goes_on.cloned() {

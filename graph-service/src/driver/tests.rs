@@ -111,7 +111,7 @@ async fn rounds_without_a_term_end_none() {
     let mut harness = Harness::new();
     let recorder = recorder::tests::begin(directory.path(), 1 << 30).unwrap();
     harness.driver = harness.driver.take().map(|driver| driver.recorded(Some(recorder)));
-    harness.validity.set(None);
+    harness.validity.set(None, harness.clock);
     harness.lead();
     harness.run(tokio::time::sleep(3 * HEARTBEAT)).await;
     let mut reader = Reader::open(directory.path()).unwrap();
@@ -139,7 +139,7 @@ async fn a_hello_is_welcomed_and_a_stop_sends_away() {
 async fn a_term_that_is_over_counts_no_longer_before_its_end_is_announced() {
     let mut harness = Harness::new();
     harness.lead();
-    harness.validity.set(Some(engine::time::Time::ZERO));
+    harness.validity.set(Some(engine::time::Time::ZERO), harness.clock);
     let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);
     harness.say(1, hello("a"));
     let nothing = harness.run(async { receiver.recv().await }).await;
@@ -151,7 +151,7 @@ async fn a_term_lasts_to_the_very_end_that_the_elector_gives_it() {
     let mut harness = Harness::new();
     harness.lead();
     let micros = |micros| engine::time::Time::from_origin(Duration::from_micros(micros));
-    harness.validity.set(Some(micros(10_000_700)));
+    harness.validity.set(Some(micros(10_000_700)), harness.clock);
     tokio::time::advance(Duration::from_micros(10_000_200)).await;
     assert!(harness.clock.now() < micros(10_000_700));
     let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);

@@ -264,7 +264,7 @@ async fn a_driver_that_took_the_term_for_over_is_told_of_it_again_once_the_lease
             panic!("no term")
         };
         // As if the notice of the last renewal came when the one before expired.
-        only.validity.set(Some(engine::time::Time::ZERO));
+        only.validity.set(Some(engine::time::Time::ZERO), Clock::start());
         let order = tokio::time::timeout(Duration::from_secs(10), about_terms(&mut only.orders)).await.unwrap();
         assert!(matches!(&order, Some(Control::Input(Input::TermGained(again))) if *again == term), "{order:?}");
         let nothing = tokio::time::timeout(Duration::from_secs(60), about_terms(&mut only.orders)).await;
