@@ -18,7 +18,7 @@ describe("health", () => {
     const status = { loopIdle: { seconds: 31n }, stalledFor: { seconds: 31n } };
     expect(found(status)).toEqual(["STOPPED: the collector's loop has made no progress for 31 s"]);
     expect(found({ ...status, loopIdle: {} })).toEqual([
-      "STALLED: work is ready, but nothing was granted, reported or withdrawn for 31 s",
+      "STALLED: work is ready, but no attempt ended and nothing was withdrawn for 31 s",
     ]);
     const object = { kind: "ConfigMap", namespace: "a", name: "x" };
     expect(found({ obstacles: [{ what: "delete", object, attempts: 13, why: "too slow" }] })).toEqual([

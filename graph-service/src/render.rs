@@ -2,6 +2,8 @@
 
 mod cascades;
 mod guards;
+#[cfg(test)]
+mod tests;
 
 use crate::clock::wire;
 use crate::decisions::Writer;
@@ -122,8 +124,8 @@ impl Render {
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), "decision withdrawn");
             }
             Event::Granted { item, target, action, executor, attempt, .. } => {
+                // A grant is no progress. It may return unused.
                 self.metrics.granted(*action);
-                self.moved = true;
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), %executor, attempt, "granted");
             }
             Event::Attempted { item, age, end } => {

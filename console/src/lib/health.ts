@@ -60,7 +60,7 @@ function stopped(status: GetStatusResponse): string | undefined {
   const [idle, stalled] = [millis(loopIdle) ?? 0, millis(stalledFor) ?? 0];
   if (idle > LOOP_STANDS_STILL_MS) return `STOPPED: the collector's loop has made no progress for ${span(idle)}`;
   if (stalled >= STALLED_MS)
-    return `STALLED: work is ready, but nothing was granted, reported or withdrawn for ${span(stalled)}`;
+    return `STALLED: work is ready, but no attempt ended and nothing was withdrawn for ${span(stalled)}`;
   const worst = [...obstacles].sort((a, b) => b.attempts - a.attempts)[0];
   if (worst && worst.attempts >= FAILS_OFTEN) {
     const { what, object, attempts, why } = worst;

@@ -28,7 +28,7 @@ fn a_collector_that_stopped_without_a_word_is_told_of() {
     status.stalled_for = seconds(31);
     assert_eq!(
         of_progress(&status),
-        Err("STALLED: work is ready, but nothing was granted, reported or withdrawn for 31 s".to_owned())
+        Err("STALLED: work is ready, but no attempt ended and nothing was withdrawn for 31 s".to_owned())
     );
     status.loop_idle = seconds(31);
     assert_eq!(of_progress(&status), Err("STOPPED: the collector's loop has made no progress for 31 s".to_owned()));

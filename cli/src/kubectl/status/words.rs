@@ -99,7 +99,7 @@ pub(super) fn of_progress(status: &GetStatusResponse) -> Result<String, String> 
         return Err(format!("STOPPED: the collector's loop has made no progress for {idle} s"));
     }
     if stalled >= STALLED_S {
-        return Err(format!("STALLED: work is ready, but nothing was granted, reported or withdrawn for {stalled} s"));
+        return Err(format!("STALLED: work is ready, but no attempt ended and nothing was withdrawn for {stalled} s"));
     }
     let oldest = |of: &Option<prost_types::Duration>, what: &str| {
         of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
