@@ -6,7 +6,7 @@
 //! ```text
 //! Reading   a GET of the target is in flight     -> Checking, Writing, ended
 //! Checking  waiting owners are being read       -> Checking (an answer is too old), Writing, ended
-//! Writing   a write waits for its connection    -> left, Checking (an owner check is too old by now), ended
+//! Writing   a write waits for its connection    -> left, Checking, Reading (a read is too old by now), ended
 //!           a write has left                    -> Reading (409, 400, 422), Checking, Writing (415), ended
 //! ended     [`Output::Ended`] carries the report, exactly one for each attempt
 //! ```
@@ -23,7 +23,8 @@
 //!
 //! A write waits for credentials and a connection, and is then sent. [`Attempts::leaves`] is the last check. It runs
 //! when the connection is open, on the thread that is about to write the request, and checks cancel, lease, session,
-//! and the age of every owner check. A write that it refuses was never sent.
+//! and the age of every owner check. Of a target that must be read first it also checks the age of that read, because
+//! the server may ignore preconditions. A write that it refuses was never sent.
 //!
 //! The answer about a waiting owner is valid for one second from its request, or for nine quarters of the time that the
 //! read took, if that is longer. It is valid for as long again as the read took for each further batch of [`CHECKS_MAX`]
@@ -47,6 +48,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 mod answer;
 mod flow;
@@ -57,6 +59,12 @@ mod tests;
 pub use answer::{Ending, NotFound, Question, Reply, Seen, Status, classify, failed, seen};
 use flow::{Next, Then, Write};
 use owners::{Check, OwnerRead};
+
+/// How long a write may rely on the read of a target that must be read first. A slow read is valid for three times its
+/// own duration.
+const READ_GOOD_FOR: Duration = Duration::from_secs(5);
+/// Maximum number of times that the target or the owners of one write are read again because an answer became too old.
+const ROUNDS_MAX: u32 = 5;
 
 /// Maximum number of times that one attempt repeats its write after a conflict that left the facts of the decision
 /// unchanged.
@@ -196,8 +204,10 @@ struct Attempt<W> {
     writes: u32,
     /// Writes repeated after a conflict.
     retries: u32,
-    /// Rounds of owner checks that became too old, since the last sent write.
+    /// Rounds of reads that became too old, since the last sent write.
     rounds: u32,
+    /// The last read of the target: its request, and the time that it took.
+    read: Option<(Time, Duration)>,
     state: State<W>,
 }
 
@@ -270,6 +280,7 @@ impl<W: Clone> Attempts<W> {
             writes: 0,
             retries: 0,
             rounds: 0,
+            read: None,
             state: State::Between,
         };
         let next = attempt.begin(&self.merge_only);
@@ -302,7 +313,8 @@ impl<W: Clone> Attempts<W> {
             self.attempts.insert(number, attempt);
             return false;
         };
-        if may_write && Check::are_good(checks, now) {
+        let is_recent = !attempt.lease.item.read_first || is_recent(attempt.read, now);
+        if may_write && is_recent && Check::are_good(checks, now) {
             *left = true;
             attempt.writes += 1;
             attempt.rounds = 0;
@@ -321,6 +333,9 @@ impl<W: Clone> Attempts<W> {
             Some(Asked::Owner(owner)) => self.owner_answered(now, owner, answer),
             Some(Asked::ByAttempt(number)) => {
                 let Some(mut attempt) = self.attempts.remove(&number) else { return };
+                if let (State::Reading { .. }, Some((asked, took))) = (&attempt.state, &mut attempt.read) {
+                    *took = now.since(*asked);
+                }
                 let next = attempt.answered(answer, &mut self.merge_only);
                 self.go_on(now, number, attempt, next);
             }
@@ -346,6 +361,7 @@ impl<W: Clone> Attempts<W> {
                     let request = Request::Get(attempt.lease.item.target.clone());
                     let id = self.ask(number, &mut attempt, request);
                     attempt.state = State::Reading { id, then };
+                    attempt.read = Some((now, Duration::ZERO));
                     self.attempts.insert(number, attempt);
                 }
                 Err(ending) => self.end(now, attempt, *ending),
@@ -357,7 +373,8 @@ impl<W: Clone> Attempts<W> {
         }
     }
 
-    /// Requests the write if all owners wait according to valid answers; else requests the owners.
+    /// Requests the write if all owners wait according to valid answers; else requests the owners. Reads the target again
+    /// if it must be read before the write, and the read is too old.
     fn check(&mut self, now: Time, number: u64, mut attempt: Attempt<W>, mut checks: Vec<Check>, write: Box<Write<W>>) {
         if let Err(ending) = attempt.may_write(now, self.writes_end) {
             return self.end(now, attempt, *ending);
@@ -366,6 +383,16 @@ impl<W: Clone> Attempts<W> {
             Ok(pending) => pending,
             Err(ending) => return self.end(now, attempt, *ending),
         };
+        if !pending && attempt.lease.item.read_first && !is_recent(attempt.read, now) {
+            attempt.rounds += 1;
+            let next = if attempt.rounds > ROUNDS_MAX {
+                let message = "the read of the object became too old before the write could be sent";
+                Next::End(Ending::because(Outcome::Transient, message))
+            } else {
+                Next::Read(Then::First)
+            };
+            return self.go_on(now, number, attempt, next);
+        }
         attempt.state = if pending {
             State::Checking { checks, write }
         } else {
@@ -406,6 +433,11 @@ impl<W: Clone> Attempts<W> {
         };
         self.outputs.push_back(Output::Ended { lease: attempt.lease, report, writes: attempt.writes });
     }
+}
+
+/// Whether the target was read so recently that a write may rely on it, even at a server that ignores preconditions.
+fn is_recent(read: Option<(Time, Duration)>, now: Time) -> bool {
+    read.is_some_and(|(asked, took)| now < asked + READ_GOOD_FOR.max(took.saturating_mul(3)))
 }
 
 impl<W> Attempt<W> {

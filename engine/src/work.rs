@@ -72,11 +72,16 @@ pub enum Action {
     Delete {
         propagation_policy: PropagationPolicy,
         /// Waiting owners that the decision depends on. Each must still be terminating with `foregroundDeletion` when
-        /// the DELETE is sent.
+        /// the write is sent.
         owner_checks: Vec<ObjectRef>,
     },
     /// Remove all entries of `owner_uids`, and exactly `entries`. Upstream does this in `orphanDependents`.
-    RemoveOwnerReferences { owner_uids: Vec<Uid>, entries: Vec<OwnerReference> },
+    RemoveOwnerReferences {
+        owner_uids: Vec<Uid>,
+        entries: Vec<OwnerReference>,
+        /// As in [`Action::Delete`].
+        owner_checks: Vec<ObjectRef>,
+    },
     /// Set `blockOwnerDeletion` to false on exactly these entries. Upstream does this with
     /// `unblockOwnerReferencesStrategicMergePatch`.
     UnblockOwnerReferences { entries: Vec<OwnerReference> },
@@ -115,6 +120,14 @@ impl ActionKind {
 }
 
 impl Action {
+    /// The owners that must still wait for their dependents when the write is sent.
+    pub fn owner_checks(&self) -> &[ObjectRef] {
+        match self {
+            Action::Delete { owner_checks, .. } | Action::RemoveOwnerReferences { owner_checks, .. } => owner_checks,
+            Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => &[],
+        }
+    }
+
     /// The kind of this action.
     pub fn kind(&self) -> ActionKind {
         match self {

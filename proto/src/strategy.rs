@@ -104,8 +104,9 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         (select(policies), vec(object(), 0..3))
             .prop_map(|(propagation_policy, owner_checks)| Action::Delete { propagation_policy, owner_checks }),
-        (vec(uid(), 0..3), vec(owner(), 0..3))
-            .prop_map(|(owner_uids, entries)| Action::RemoveOwnerReferences { owner_uids, entries }),
+        (vec(uid(), 0..3), vec(owner(), 0..3), vec(object(), 0..3)).prop_map(|(owner_uids, entries, owner_checks)| {
+            Action::RemoveOwnerReferences { owner_uids, entries, owner_checks }
+        }),
         vec(owner(), 0..3).prop_map(|entries| Action::UnblockOwnerReferences { entries }),
         identity().prop_map(|finalizer| Action::RemoveFinalizer { finalizer }),
     ]

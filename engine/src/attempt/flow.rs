@@ -276,7 +276,7 @@ impl<W: Clone> Attempt<W> {
     /// Removes references by uid alone if that is enough and the kind supports it. Such a patch needs neither a read
     /// nor a version, and removes every entry of a uid.
     fn remove(&self, known: Option<Box<Live<W>>>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
-        if let Action::RemoveOwnerReferences { owner_uids, entries } = &self.lease.item.action
+        if let Action::RemoveOwnerReferences { owner_uids, entries, .. } = &self.lease.item.action
             && entries.is_empty()
             && !merge_only.contains(&self.target().group_resource())
         {
@@ -385,7 +385,7 @@ impl<W: Clone> Attempt<W> {
     fn meant(&self, live: &Live<W>) -> BTreeSet<usize> {
         let none: (&[Uid], &[OwnerReference]) = (&[], &[]);
         let ((uids, entries), only_blocking) = match &self.lease.item.action {
-            Action::RemoveOwnerReferences { owner_uids, entries } => ((&owner_uids[..], &entries[..]), false),
+            Action::RemoveOwnerReferences { owner_uids, entries, .. } => ((&owner_uids[..], &entries[..]), false),
             Action::UnblockOwnerReferences { entries } => ((none.0, &entries[..]), true),
             Action::Delete { .. } | Action::RemoveFinalizer { .. } => (none, false),
         };

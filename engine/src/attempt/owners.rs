@@ -1,7 +1,9 @@
-//! Owner checks. A DELETE that depends on waiting owners needs a read of them right before it. All attempts share these
+//! Owner checks. A write that depends on waiting owners needs a read of them right before it. All attempts share these
 //! reads.
 
-use super::{Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, Request, RequestId, Seen, State, seen};
+use super::{
+    Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, ROUNDS_MAX, Request, RequestId, Seen, State, seen,
+};
 use crate::object::{ObjectRef, REFERENCES_MAX_BYTES, clip};
 use crate::time::Time;
 use crate::work::{Action, Finding, FindingResult, MESSAGE_MAX_BYTES, Outcome, Sighting};
@@ -27,8 +29,6 @@ const OWNERS_MAX: usize = 4096;
 /// Maximum size of references in the findings of one report, besides the first finding. A message can hold several
 /// times as much.
 const TOLD_MAX_BYTES: usize = REFERENCES_MAX_BYTES;
-/// Maximum number of times that the owners of one write are read again because an answer became too old.
-const ROUNDS_MAX: u32 = 5;
 
 /// The read of one owner.
 #[derive(Debug)]
@@ -67,16 +67,9 @@ enum OwnerState {
 impl Check {
     /// The checks of an action, each owner once.
     pub(super) fn all(action: &Action) -> Vec<Check> {
-        match action {
-            Action::Delete { owner_checks, .. } => {
-                let owners: BTreeSet<&ObjectRef> = owner_checks.iter().collect();
-                let check = |owner: &ObjectRef| Check { owner: owner.clone(), known: None, pending: false };
-                owners.into_iter().map(check).collect()
-            }
-            Action::RemoveOwnerReferences { .. }
-            | Action::UnblockOwnerReferences { .. }
-            | Action::RemoveFinalizer { .. } => Vec::new(),
-        }
+        let owners: BTreeSet<&ObjectRef> = action.owner_checks().iter().collect();
+        let check = |owner: &ObjectRef| Check { owner: owner.clone(), known: None, pending: false };
+        owners.into_iter().map(check).collect()
     }
 
     /// Whether valid answers show that all owners wait.

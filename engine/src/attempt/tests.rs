@@ -185,7 +185,7 @@ fn play(lease: WorkLease, answers: Vec<Answer<u32>>) -> (Vec<String>, WorkReport
 #[test]
 fn each_action_asks_for_what_its_answers_call_for() {
     let owner = || vec![Uid::parse("o").unwrap()];
-    let remove = |entries| Action::RemoveOwnerReferences { owner_uids: owner(), entries };
+    let remove = |entries| Action::RemoveOwnerReferences { owner_uids: owner(), entries, owner_checks: vec![] };
     let unblock = || Action::UnblockOwnerReferences { entries: vec![entry("o", Some(true))] };
     let finalizer = || Action::RemoveFinalizer { finalizer: Name::from("foregroundDeletion") };
     let orphan = || Action::RemoveFinalizer { finalizer: Name::from("orphan") };
@@ -320,7 +320,8 @@ fn each_action_asks_for_what_its_answers_call_for() {
 fn a_kind_that_knows_no_strategic_merge_is_remembered() {
     let mut machine = machine();
     let remove = |number| {
-        lease(number, Action::RemoveOwnerReferences { owner_uids: vec![Uid::parse("o").unwrap()], entries: vec![] })
+        let owner_uids = vec![Uid::parse("o").unwrap()];
+        lease(number, Action::RemoveOwnerReferences { owner_uids, entries: vec![], owner_checks: vec![] })
     };
     machine.start(at(0), remove(1));
     let id = asked(&drain(&mut machine));
@@ -417,4 +418,31 @@ fn a_decision_beyond_the_facts_is_sent_to_the_version_that_was_judged() {
             "{report:?}"
         );
     }
+}
+
+#[test]
+fn a_target_that_must_be_read_first_is_read_again_when_the_write_has_waited() {
+    let mut machine = machine();
+    let mut lease = delete(1, &[]);
+    lease.item.read_first = true;
+    machine.start(at(0), lease);
+    let mut outputs = drain(&mut machine);
+    for round in 0..=ROUNDS_MAX {
+        let now = u64::from(round) * 5_000;
+        assert_eq!(words(&outputs).last().unwrap(), "get c1", "{round}");
+        let Some(Output::Ask { id, .. }) = outputs.last() else { panic!("{outputs:?}") };
+        machine.answered(at(now), *id, shows("c1", "5"));
+        let write = asked(&drain(&mut machine));
+        assert!(!machine.leaves(at(now + 5_000), write), "{round}");
+        outputs = drain(&mut machine);
+    }
+    assert_eq!(words(&outputs), ["withdraw", "Transient"]);
+
+    let mut lease = delete(2, &[]);
+    lease.item.read_first = true;
+    machine.start(at(100_000), lease);
+    let read = asked(&drain(&mut machine));
+    machine.answered(at(102_000), read, shows("c2", "5"));
+    let write = asked(&drain(&mut machine));
+    assert!(machine.leaves(at(105_999), write), "three times as long as the read took");
 }

@@ -91,7 +91,7 @@ impl Leader {
     fn queued(&self, uid: &Uid) -> Option<Open> {
         let action = &self.dispatcher.queue().get(uid)?.draft.action;
         let removes = match action {
-            Action::RemoveOwnerReferences { owner_uids, entries } => {
+            Action::RemoveOwnerReferences { owner_uids, entries, .. } => {
                 owner_uids.iter().chain(entries.iter().map(|entry| &entry.uid)).cloned().collect()
             }
             Action::Delete { .. } | Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => [].into(),
@@ -434,7 +434,7 @@ impl Leader {
         };
         // No difference by design deletes an object, or removes a reference, because of an owner that lives.
         let decides = |edge: &EdgeView| match &draft.action {
-            Action::RemoveOwnerReferences { owner_uids, entries } => {
+            Action::RemoveOwnerReferences { owner_uids, entries, .. } => {
                 owner_uids.contains(&edge.reference.uid) || entries.contains(&edge.reference)
             }
             Action::Delete { .. } => true,

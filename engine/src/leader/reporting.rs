@@ -348,16 +348,7 @@ impl Leader {
         target: &ObjectRef,
         findings: &'a [Finding],
     ) -> Vec<&'a Finding> {
-        let action = self.dispatcher.queue().get(&target.uid).map(|item| &item.draft.action);
-        let checks: &[ObjectRef] = match action {
-            Some(Action::Delete { owner_checks, .. }) => owner_checks,
-            Some(
-                Action::RemoveOwnerReferences { .. }
-                | Action::UnblockOwnerReferences { .. }
-                | Action::RemoveFinalizer { .. },
-            )
-            | None => &[],
-        };
+        let checks = self.dispatcher.queue().get(&target.uid).map_or(&[][..], |item| item.draft.action.owner_checks());
         let (ours, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| checks.contains(&finding.owner));
         if let Some(other) = others.first() {
             self.untrue(session, "findings", format!("the lease did not ask for a check of {}", other.owner));

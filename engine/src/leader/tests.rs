@@ -498,16 +498,16 @@ fn beat() -> ToLeader {
 
 fn describe(lease: &WorkLease) -> String {
     let target = &lease.item.target.name;
+    let checks: Vec<&str> = lease.item.action.owner_checks().iter().map(|owner| &*owner.name).collect();
+    let checks = if checks.is_empty() { String::new() } else { format!(" if {} waits", checks.join(" and ")) };
     match &lease.item.action {
-        Action::Delete { propagation_policy, owner_checks } => {
-            let checks: Vec<&str> = owner_checks.iter().map(|owner| &*owner.name).collect();
-            let checks = if checks.is_empty() { String::new() } else { format!(" if {} waits", checks.join(" and ")) };
+        Action::Delete { propagation_policy, .. } => {
             format!("delete({propagation_policy:?}) {target}{checks}")
         }
-        Action::RemoveOwnerReferences { owner_uids, entries } => {
+        Action::RemoveOwnerReferences { owner_uids, entries, .. } => {
             let entries: Vec<String> = entries.iter().map(|entry| format!("{}/{}", entry.kind, entry.name)).collect();
             let owners: Vec<String> = owner_uids.iter().map(ToString::to_string).chain(entries).collect();
-            format!("remove {} from {target}", owners.join(" "))
+            format!("remove {} from {target}{checks}", owners.join(" "))
         }
         Action::UnblockOwnerReferences { entries } => {
             let owners: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();

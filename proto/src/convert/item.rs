@@ -118,17 +118,16 @@ impl From<Action> for wire::work_item::Action {
     fn from(action: Action) -> Self {
         match action {
             Action::Delete { propagation_policy, owner_checks } => {
-                let owner_check =
-                    |owner: ObjectRef| wire::OwnerCheck { r#ref: Some(owner.into()), want: Want::Waiting.into() };
                 wire::work_item::Action::Delete(wire::DeleteObject {
                     propagation_policy: crate::r#type::v1beta1::PropagationPolicy::from(propagation_policy).into(),
                     owner_checks: owner_checks.into_iter().map(owner_check).collect(),
                 })
             }
-            Action::RemoveOwnerReferences { owner_uids, entries } => {
+            Action::RemoveOwnerReferences { owner_uids, entries, owner_checks } => {
                 wire::work_item::Action::RemoveOwnerReferences(wire::RemoveOwnerReferences {
                     owner_uids: owner_uids.iter().map(Uid::to_string).collect(),
                     entries: entries.into_iter().map(Into::into).collect(),
+                    owner_checks: owner_checks.into_iter().map(owner_check).collect(),
                 })
             }
             Action::UnblockOwnerReferences { entries } => {
@@ -145,23 +144,17 @@ impl From<Action> for wire::work_item::Action {
 
 fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
     Ok(match action {
-        wire::work_item::Action::Delete(delete) => {
-            let waiting = |check: &wire::OwnerCheck| Want::try_from(check.want) == Ok(Want::Waiting);
-            if !delete.owner_checks.iter().all(waiting) {
-                return Err(ItemError::UnknownAction);
-            }
-            let owner = |check: wire::OwnerCheck| field::nested(check.r#ref, "ref");
-            Action::Delete {
-                propagation_policy: propagation_policy(delete.propagation_policy).ok_or(ItemError::UnknownAction)?,
-                owner_checks: field::list(delete.owner_checks, usize::MAX, "delete.owner_checks", owner)?,
-            }
-        }
+        wire::work_item::Action::Delete(delete) => Action::Delete {
+            propagation_policy: propagation_policy(delete.propagation_policy).ok_or(ItemError::UnknownAction)?,
+            owner_checks: owners(delete.owner_checks, "delete.owner_checks")?,
+        },
         wire::work_item::Action::RemoveOwnerReferences(remove) => {
             let uids = remove.owner_uids.iter();
             let uids = uids.map(|text| field::uid(text, "remove_owner_references.owner_uids"));
             Action::RemoveOwnerReferences {
                 owner_uids: uids.collect::<Result<_, _>>()?,
                 entries: references(remove.entries, "remove_owner_references.entries")?,
+                owner_checks: owners(remove.owner_checks, "remove_owner_references.owner_checks")?,
             }
         }
         wire::work_item::Action::UnblockOwnerReferences(unblock) => {
@@ -174,6 +167,17 @@ fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
             Action::RemoveFinalizer { finalizer: Name::from(remove.finalizer) }
         }
     })
+}
+
+fn owner_check(owner: ObjectRef) -> wire::OwnerCheck {
+    wire::OwnerCheck { r#ref: Some(owner.into()), want: Want::Waiting.into() }
+}
+
+fn owners(checks: Vec<wire::OwnerCheck>, field: &str) -> Result<Vec<ObjectRef>, ItemError> {
+    if !checks.iter().all(|check| Want::try_from(check.want) == Ok(Want::Waiting)) {
+        return Err(ItemError::UnknownAction);
+    }
+    Ok(field::list(checks, usize::MAX, field, |check| field::nested(check.r#ref, "ref"))?)
 }
 
 /// The limit is the number of references that one object can hold.

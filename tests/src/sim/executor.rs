@@ -287,12 +287,7 @@ impl World {
         }
         let local = executor.local(now);
         let decided_at = lease.item.preconditions.resource_version.clone();
-        let owners = match &lease.item.action {
-            Action::Delete { owner_checks, .. } => owner_checks.iter().map(|owner| owner.uid.clone()).collect(),
-            Action::RemoveOwnerReferences { .. }
-            | Action::UnblockOwnerReferences { .. }
-            | Action::RemoveFinalizer { .. } => Vec::new(),
-        };
+        let owners = lease.item.action.owner_checks().iter().map(|owner| owner.uid.clone()).collect();
         let ends = local + lease.execution_limit;
         executor.grounds.insert(id, Ground { decided_at, owners, ends, cancelled: false, fate: Fate::default() });
         executor.attempts.start(local, lease);

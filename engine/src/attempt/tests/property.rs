@@ -22,7 +22,9 @@ fn any_action(jitter: &mut Rng) -> Action {
     let owner_checks = (0..draw(jitter, 4)).map(|number| object(&format!("o{number}"))).collect();
     match draw(jitter, 5) {
         0 | 1 => Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks },
-        2 => Action::RemoveOwnerReferences { owner_uids: vec![Uid::parse("o").unwrap()], entries: vec![] },
+        2 => {
+            Action::RemoveOwnerReferences { owner_uids: vec![Uid::parse("o").unwrap()], entries: vec![], owner_checks }
+        }
         3 => Action::UnblockOwnerReferences { entries: vec![entry("o", Some(true))] },
         _ => Action::RemoveFinalizer { finalizer: Name::from("orphan") },
     }

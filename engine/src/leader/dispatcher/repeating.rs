@@ -62,7 +62,7 @@ pub(in crate::leader) fn essence(action: &Action) -> u64 {
     match action {
         Action::Delete { .. } => {}
         Action::RemoveFinalizer { finalizer } => digest.text(finalizer),
-        Action::RemoveOwnerReferences { owner_uids, entries } => {
+        Action::RemoveOwnerReferences { owner_uids, entries, .. } => {
             owner_uids.iter().for_each(|uid| digest.uid(uid));
             entries.iter().for_each(|entry| digest.uid(&entry.uid));
         }

@@ -427,6 +427,32 @@ fn an_owner_check_that_fails_is_judged_again_and_never_proof() {
 }
 
 #[test]
+fn a_reference_to_a_waiting_owner_is_removed_only_while_the_owner_waits() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101).terminating("foregroundDeletion"));
+    bench.seen("things", object("things", "s", 102));
+    // Nothing shows that a second DELETE turned the foreground deletion of the owner into another one.
+    bench.input(Input::WatchLost {
+        collection: collection("things"),
+        end: WatchEnd::Refused,
+        error: "500".to_string(),
+    });
+    bench.pass(Duration::from_secs(60));
+    bench.seen("configmaps", object("configmaps", "a", 103).blocking("things", "o").owned_by("things", "s"));
+    let lease = bench.take("a");
+    assert_eq!(describe(&lease), "remove o from a if o waits");
+    let owner = lease.item.action.owner_checks()[0].clone();
+    let sighting = Sighting { uid: uid("o"), resource_version: version(104), facts: object("things", "o", 104).facts };
+    bench.report_with(&lease, |report| {
+        report.outcome = Outcome::OwnerExists;
+        report.findings = vec![Finding { owner, result: CheckResult::Exists(sighting.clone()) }];
+    });
+    bench.found("o", FindingResult::Exists(sighting.clone()));
+    let grants = bench.grants();
+    assert!(!grants.iter().any(|grant| grant.contains("from a")), "the owner keeps it: {grants:?}");
+}
+
+#[test]
 fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
     let mut bench = Bench::with_failed_list();
     assert_eq!(bench.grants(), NOTHING);

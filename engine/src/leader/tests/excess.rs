@@ -129,7 +129,7 @@ fn a_deletion_rests_on_no_more_owners_than_one_item_can_check() {
     }
     bench.drain();
     let lease = bench.take("a");
-    let Action::RemoveOwnerReferences { owner_uids, entries } = &lease.item.action else { panic!("{lease:?}") };
+    let Action::RemoveOwnerReferences { owner_uids, entries, .. } = &lease.item.action else { panic!("{lease:?}") };
     assert_eq!((owner_uids.len(), entries.len()), (0, 20), "ten owners that it does not block, twice each");
     assert!(entries.iter().all(|entry| *entry.name < *"o20"), "{entries:?}");
     let left: Vec<OwnerReference> =

@@ -4,7 +4,7 @@ use super::super::context::Context;
 use super::super::{Cause, Event};
 use super::{TOLD_MAX, World};
 use crate::graph::{Known, NodeId, Reference};
-use crate::object::{OwnerReference, pick, sharing_uid};
+use crate::object::{ObjectRef, OwnerReference, pick, sharing_uid};
 use crate::verdict::{Collection, Standing, standings};
 use crate::view::*;
 use crate::work::{Action, CHECKS_MAX};
@@ -120,11 +120,15 @@ impl World {
     /// Returns the action that drops these references. The action names an owner by uid alone if the uid is
     /// unambiguous.
     pub(in crate::leader) fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
-        let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
+        let node = self.graph.node(id);
+        let facts = node.facts().filter(|_| !drop.is_empty())?;
         let (entries, alone) = sharing_uid(&facts.owners, drop);
+        let standings = standings(&self.graph, &self.coverage, node);
+        let waiting = drop.iter().copied().filter(|&at| standings[at] == Standing::Waiting);
         let action = Action::RemoveOwnerReferences {
             owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
             entries: pick(&facts.owners, &entries),
+            owner_checks: self.owner_checks(id, waiting),
         };
         Some((action, self.causes(id)))
     }
@@ -137,14 +141,19 @@ impl World {
             causes.push(Cause::Cycle);
             return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
         }
-        let owners: Vec<NodeId> = node.owners().collect();
-        let mut checked = BTreeSet::new();
-        let waiting = collection.waiting.iter().map(|&at| owners[at]).filter(|&owner| checked.insert(owner));
         let action = Action::Delete {
             propagation_policy: collection.propagation_policy,
-            owner_checks: waiting.map(|owner| self.object_ref(owner)).collect(),
+            owner_checks: self.owner_checks(id, collection.waiting.iter().copied()),
         };
         (action, causes)
+    }
+
+    /// Returns the owners of these references, each once.
+    fn owner_checks(&self, id: NodeId, references: impl Iterator<Item = usize>) -> Vec<ObjectRef> {
+        let owners: Vec<NodeId> = self.graph.node(id).owners().collect();
+        let mut checked = BTreeSet::new();
+        let owners = references.map(|at| owners[at]).filter(|&owner| checked.insert(owner));
+        owners.map(|owner| self.object_ref(owner)).collect()
     }
 
     /// Returns the action that makes these references of a cycle non-blocking.

@@ -2,7 +2,7 @@ use super::*;
 
 fn remove(uids: &[&str], entries: Vec<OwnerReference>) -> WorkLease {
     let owner_uids = uids.iter().map(|uid| Uid::parse(uid).unwrap()).collect();
-    lease(Action::RemoveOwnerReferences { owner_uids, entries })
+    lease(Action::RemoveOwnerReferences { owner_uids, entries, owner_checks: Vec::new() })
 }
 
 fn unsupported() -> Reply {
