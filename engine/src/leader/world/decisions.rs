@@ -122,8 +122,16 @@ impl World {
     pub(in crate::leader) fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
         let node = self.graph.node(id);
         let facts = node.facts().filter(|_| !drop.is_empty())?;
-        let (entries, alone) = sharing_uid(&facts.owners, drop);
+        let (mut entries, mut alone) = sharing_uid(&facts.owners, drop);
         let standings = standings(&self.graph, &self.coverage, node);
+        // The object of a dangling reference lives at other coordinates. If a client corrects the reference meanwhile, a
+        // removal by uid would remove the correct one.
+        let lives = |&at: &usize| {
+            let mut nodes = self.graph.by_uid(&facts.owners[at].uid).map(|owner| self.graph.node(owner));
+            standings[at] == Standing::Dangling && nodes.any(|owner| owner.is_observed() || owner.has_facts())
+        };
+        entries.extend(alone.extract_if(.., |at| lives(at)));
+        entries.sort_unstable();
         let waiting = drop.iter().copied().filter(|&at| standings[at] == Standing::Waiting);
         let action = Action::RemoveOwnerReferences {
             owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
