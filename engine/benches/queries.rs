@@ -184,6 +184,7 @@ fn world(objects: usize) -> (Leader, usize) {
         kind: "Secret".into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

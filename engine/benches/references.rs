@@ -157,6 +157,7 @@ fn served(resource: &str) -> ServedKind {
         kind: kind.into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

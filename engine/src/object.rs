@@ -512,6 +512,9 @@ pub struct ServedKind {
     /// The other served versions.
     #[cfg_attr(feature = "serde", serde(default))]
     pub other_versions: Vec<Name>,
+    /// Another version has another server, scope or kind, so its objects may be missing in lists of `version`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub split: bool,
     pub namespaced: bool,
     pub access: Access,
     pub backend: Backend,

@@ -177,6 +177,7 @@ fn leader() -> Leader {
             kind: kind.into(),
             version: version.into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -178,6 +178,7 @@ fn served(group: &str, resource: &str, kind: &str) -> ServedKind {
         kind: kind.into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

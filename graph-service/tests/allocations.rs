@@ -72,6 +72,7 @@ fn leader() -> Leader {
             kind: "Pod".into(),
             version: "v1".into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -79,6 +79,7 @@ fn story(dependents: usize) -> Vec<Round> {
             kind: kind.into(),
             version: "v1".into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

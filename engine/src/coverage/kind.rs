@@ -197,7 +197,7 @@ impl Kind {
 
     /// Whether a reference by this kind may mean several resources.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.ambiguous
+        self.ambiguous || self.served().is_some_and(|served| served.split)
     }
 
     fn sight(&self) -> Option<&Sight> {

@@ -7,6 +7,7 @@ fn kind(access: Access, backend: Backend) -> ServedKind {
         kind: "Thing".into(),
         version: "v1".into(),
         other_versions: alloc::vec::Vec::new(),
+        split: false,
         namespaced: true,
         access,
         backend,

@@ -78,6 +78,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 kind: "Thing".into(),
                 version: "v1".into(),
                 other_versions: Vec::new(),
+                split: false,
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,

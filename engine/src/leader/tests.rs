@@ -139,6 +139,7 @@ fn served(resource: &str) -> ServedKind {
         kind: kind.into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced,
         access: Access::Watched,
         backend: if resource == "remotes" { Backend::Aggregated } else { Backend::Main },

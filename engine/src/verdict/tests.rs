@@ -28,6 +28,7 @@ fn served(word: &str) -> Option<ServedKind> {
         kind: kind.into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced,
         access: Access::Watched,
         backend: Backend::Main,

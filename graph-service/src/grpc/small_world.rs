@@ -72,6 +72,7 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
         kind: "Secret".into(),
         version: "v1".into(),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,

@@ -74,14 +74,14 @@ impl Definitions {
     /// The content of the APIServices.
     pub(crate) fn services(&self) -> Services {
         let state = self.state();
-        if !state.services.listed {
-            let declared_groups = state.crds.items.values().map(|crd| crd.key.group.clone()).collect();
-            return Services::Unreadable { declared_groups };
-        }
         let aggregated = state.services.items.values().filter(|service| service.aggregated);
-        Services::Known(
-            aggregated.map(|service| ((service.group.clone(), service.version.clone()), service.available)).collect(),
-        )
+        let known =
+            aggregated.map(|service| ((service.group.clone(), service.version.clone()), service.available)).collect();
+        if state.services.listed && state.services.error.is_none() {
+            return Services::Known(known);
+        }
+        let declared_groups = state.crds.items.values().map(|crd| crd.key.group.clone()).collect();
+        Services::Unreadable { declared_groups, known }
     }
 
     pub(crate) fn declared(&self) -> Declared {

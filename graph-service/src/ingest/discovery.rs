@@ -45,8 +45,9 @@ const BUILT_IN_GROUPS: [&str; 24] = [
 /// The content of the APIServices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Services {
-    /// The APIServices cannot be read. Holds the groups of custom resource definitions.
-    Unreadable { declared_groups: BTreeSet<Name> },
+    /// The APIServices cannot be read now. Holds the groups of custom resource definitions, and the last known
+    /// APIServices as in `Known`.
+    Unreadable { declared_groups: BTreeSet<Name>, known: BTreeMap<(Name, Name), bool> },
     /// All APIServices with a service, by group and version, and whether they are available. Empty if the server has
     /// none.
     Known(BTreeMap<(Name, Name), bool>),
@@ -99,6 +100,10 @@ impl View {
                     let Some(access) = access(resource, ignored.contains(&key)) else { continue };
                     // Only a current version may say that a kind cannot be listed: this is a ground for proofs.
                     if let Some(served) = view.kinds.get_mut(&key) {
+                        let is_same = served.backend == backend
+                            && served.namespaced == resource.namespaced
+                            && *served.kind == *resource.kind;
+                        served.split |= !is_same;
                         served.other_versions.push(Arc::from(version.name.as_str()));
                         continue;
                     }
@@ -110,6 +115,7 @@ impl View {
                         kind: Arc::from(resource.kind.as_str()),
                         version: Arc::from(version.name.as_str()),
                         other_versions: Vec::new(),
+                        split: false,
                         namespaced: resource.namespaced,
                         access,
                         backend,
@@ -138,18 +144,19 @@ fn suspicion(group: &Group) -> Option<String> {
 
 impl Services {
     fn backend(&self, group: &str, version: &str) -> Backend {
+        let known = |services: &BTreeMap<_, _>| services.contains_key(&(Arc::from(group), Arc::from(version)));
         let aggregated = match self {
-            Services::Unreadable { declared_groups } => {
-                !BUILT_IN_GROUPS.contains(&group) && !declared_groups.contains(group)
+            Services::Unreadable { declared_groups, known: services } => {
+                known(services) || !BUILT_IN_GROUPS.contains(&group) && !declared_groups.contains(group)
             }
-            Services::Known(services) => services.contains_key(&(Arc::from(group), Arc::from(version))),
+            Services::Known(services) => known(services),
         };
         if aggregated { Backend::Aggregated } else { Backend::Main }
     }
 
     /// A document may omit the groups of a server that is down.
     fn suspect(&self, document: &Document, view: &mut View) {
-        let Services::Known(services) = self else { return };
+        let (Services::Known(services) | Services::Unreadable { known: services, .. }) = self;
         for ((group, version), available) in services {
             let shown = document
                 .groups

@@ -59,6 +59,7 @@ mod tests {
                 kind: "Kind".into(),
                 version: "v1".into(),
                 other_versions: Vec::new(),
+                split: false,
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,

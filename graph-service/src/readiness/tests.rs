@@ -18,6 +18,7 @@ fn collection(state: State, error: &str) -> CollectionStatus {
             kind: "Deployment".into(),
             version: "v1".into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -45,6 +45,7 @@ impl Kind {
             kind: self.kind.into(),
             version: "v1".into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,

@@ -453,6 +453,38 @@ fn a_reference_to_a_waiting_owner_is_removed_only_while_the_owner_waits() {
 }
 
 #[test]
+fn a_reference_is_removed_exactly_if_its_uid_is_known_at_other_coordinates() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "s", 102));
+    let mut dependent = object("configmaps", "a", 103).owned_by("things", "o").owned_by("things", "s");
+    dependent.facts.owners[0].name = "wrong".into();
+    bench.seen("configmaps", dependent);
+    bench.pass(Duration::from_secs(1));
+    bench.found_again("o", FindingResult::Absent(Some(version(120))));
+    // If a client corrects the name meanwhile, the correct reference stays.
+    assert_eq!(bench.grants(), ["remove Thing/wrong from a"]);
+}
+
+#[test]
+fn absence_of_a_split_kind_is_no_proof() {
+    for split in [false, true] {
+        let mut bench = Bench::synced();
+        bench.input(Input::KindServed(ServedKind { split, ..served("things") }));
+        bench.list("things", 100, vec![]);
+        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        bench.pass(Duration::from_secs(1));
+        if split {
+            bench.pass(Duration::from_secs(600));
+            assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![(Undecided::OwnerKindUnresolved, 1)]));
+        } else {
+            bench.found_again("o", FindingResult::Absent(Some(version(120))));
+            assert_eq!(bench.grants(), ["delete(Background) a"]);
+        }
+    }
+}
+
+#[test]
 fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
     let mut bench = Bench::with_failed_list();
     assert_eq!(bench.grants(), NOTHING);

@@ -9,6 +9,7 @@ fn collection(backend: Backend) -> (Collection, mpsc::Receiver<Input>) {
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         deletable: true,
         names: Vec::new(),

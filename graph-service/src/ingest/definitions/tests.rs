@@ -86,6 +86,7 @@ fn view(version: Option<&str>) -> View {
         kind: Arc::from("Widget"),
         version: Arc::from(version),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
@@ -198,7 +199,13 @@ async fn a_failure_ends_the_wait_and_shows() {
     world.take(Step::Told(Tell::ListFailed(failure))).await;
     assert!(world.changed() && world.definitions.are_settled());
     assert_eq!(world.definitions.errors(), ["list apiservices: 403"]);
-    assert_eq!(world.definitions.services(), Services::Unreadable { declared_groups: BTreeSet::new() });
+    let unreadable = || Services::Unreadable { declared_groups: BTreeSet::new(), known: BTreeMap::new() };
+    assert_eq!(world.definitions.services(), unreadable());
     world.list(&[]).await;
     assert!(world.definitions.errors().is_empty());
+    assert_eq!(world.definitions.services(), Services::Known(BTreeMap::new()));
+    // An APIService that is registered from now on is not seen.
+    let failure = Failure { sentence: "watch apiservices: 403".to_owned(), status: Some(403), retry_after: None };
+    world.take(Step::Told(Tell::WatchLost(engine::follow::WatchEnd::Refused, failure))).await;
+    assert_eq!(world.definitions.services(), unreadable());
 }

@@ -125,8 +125,29 @@ fn an_apiservice_with_a_service_is_a_backend_of_its_own() {
     };
     let known = Services::Known(BTreeMap::from([((Arc::from("x.io"), Arc::from("v1")), true)]));
     assert_eq!(backends(&known), [Backend::Aggregated, Backend::Main, Backend::Main]);
-    let unreadable = Services::Unreadable { declared_groups: BTreeSet::from([Arc::from("crd.io")]) };
+    let declared_groups = BTreeSet::from([Arc::from("crd.io")]);
+    let unreadable = Services::Unreadable { declared_groups: declared_groups.clone(), known: BTreeMap::new() };
     assert_eq!(backends(&unreadable), [Backend::Aggregated, Backend::Main, Backend::Main]);
+    let known = BTreeMap::from([((Arc::from("crd.io"), Arc::from("v1")), true)]);
+    let outdated = Services::Unreadable { declared_groups, known };
+    assert_eq!(backends(&outdated), [Backend::Aggregated, Backend::Main, Backend::Aggregated]);
+}
+
+#[test]
+fn a_resource_whose_versions_have_different_servers_or_scopes_is_split() {
+    let split = |others: &str, services: &Services| {
+        let document = groups(&[group("x.io", &format!("{},{others}", version("v1", "Current", &[("a", ALL)])))]);
+        let kind = &view(&document, services).kinds[&key("x.io", "a")];
+        assert_eq!(kind.other_versions.len(), 1);
+        kind.split
+    };
+    let other = version("v1alpha1", "Current", &[("a", ALL)]);
+    let namespaced = other.replace("Cluster", "Namespaced");
+    assert_ne!(namespaced, other);
+    let aggregated = Services::Known(BTreeMap::from([((Arc::from("x.io"), Arc::from("v1alpha1")), true)]));
+    assert!(!split(&other, &none()));
+    assert!(split(&other, &aggregated));
+    assert!(split(&namespaced, &none()));
 }
 
 #[test]

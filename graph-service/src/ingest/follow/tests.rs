@@ -18,6 +18,7 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         deletable: true,
         names: Vec::new(),

@@ -13,6 +13,7 @@ fn kind(resource: &str, version: &str, access: Access) -> ServedKind {
         kind: Arc::from("Kind"),
         version: Arc::from(version),
         other_versions: Vec::new(),
+        split: false,
         namespaced: true,
         access,
         backend: Backend::Main,

@@ -49,6 +49,7 @@ impl World {
             kind: Name::from(of.kind),
             version: Name::from(of.version),
             other_versions: Vec::new(),
+            split: false,
             namespaced: of.namespaced,
             access,
             backend: if aggregated { Backend::Aggregated } else { Backend::Main },

@@ -66,6 +66,7 @@ fn inputs() -> Vec<Input> {
             kind: kind.into(),
             version: "v1".into(),
             other_versions: Vec::new(),
+            split: false,
             namespaced,
             access: Kinds::Watched,
             backend: Backend::Main,
