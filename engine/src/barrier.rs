@@ -4,11 +4,22 @@
 //! position of the store. A watch that has reached this position has shown everything. A quiet watch moves only by one
 //! bookmark a minute. If a watch does not reach the position soon, or cannot be trusted, consistent lists of the
 //! owners' namespaces replace it for this round.
+//!
+//! A round ends with its last position. Each namespace then waits for its own lists only, so a list that hangs delays no
+//! other namespace. At most one list of a collection in a namespace is in flight.
+//!
+//! ```text
+//! requested  by an owner in deletion                                -> open
+//! open       in a round, or with open lists                         -> passed, resting (a list failed)
+//! resting    for a moment                                           -> requested
+//! ```
 
 use crate::coverage::KindId;
 use crate::object::{Name, ResourceVersion};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 #[cfg(test)]
@@ -18,7 +29,7 @@ mod tests;
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Delay after a start or a change of history. The first lists usually end within this time.
 const AFTER_RESET: Duration = Duration::from_millis(500);
-/// Delay after a round in which a list failed.
+/// Delay of a namespace after one of its lists failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// The stage of one collection in the round.
@@ -28,8 +39,6 @@ enum Stage {
     Asked,
     /// The position of the store, and how long the watch may take to reach it.
     Behind { position: ResourceVersion, until: Time },
-    /// These namespaces are being listed.
-    Listing(BTreeSet<Name>),
 }
 
 /// A list that the round needs.
@@ -40,12 +49,27 @@ pub(crate) enum Wanted {
     Namespace(KindId, Name),
 }
 
+/// The round whose positions are not all reached.
 #[derive(Debug)]
 struct Round {
     scopes: BTreeSet<Name>,
     stages: BTreeMap<KindId, Stage>,
-    /// Namespaces whose list failed.
-    failed: BTreeSet<(KindId, Name)>,
+}
+
+/// The state of a namespace that has not passed its round.
+#[derive(Debug)]
+enum Scope {
+    Open {
+        round: u64,
+        /// The collections that are being listed.
+        lists: BTreeSet<KindId>,
+        failed: bool,
+        /// An owner that asked later needs a later round.
+        again: bool,
+    },
+    Resting {
+        until: Time,
+    },
 }
 
 /// Rounds are numbered from 1. A request has passed once a round with its number or a higher one has succeeded for its
@@ -54,8 +78,13 @@ struct Round {
 pub(crate) struct Barrier {
     begun: u64,
     round: Option<Round>,
-    /// Namespaces of owners that wait for the next round.
+    /// Namespaces of owners that wait for the next round. None of them is in `scopes`.
     next: BTreeSet<Name>,
+    scopes: BTreeMap<Name, Scope>,
+    /// A namespace may have passed, or may rest.
+    changed: bool,
+    /// When the next namespace has rested.
+    rested: Option<Time>,
     /// The last successful round for each namespace.
     passed: BTreeMap<Name, u64>,
     not_before: Time,
@@ -68,9 +97,15 @@ impl Barrier {
     }
 
     /// Requests proof that every collection has shown what exists now for owners of `namespace` (empty:
-    /// cluster-scoped). Returns the number of the round that gives the proof.
+    /// cluster-scoped). Returns the number of the first round that can give the proof.
     pub(crate) fn request(&mut self, namespace: &Name) -> u64 {
-        self.next.insert(namespace.clone());
+        match self.scopes.get_mut(namespace) {
+            Some(Scope::Open { again, .. }) => *again = true,
+            Some(Scope::Resting { .. }) => {}
+            None => {
+                self.next.insert(namespace.clone());
+            }
+        }
         self.begun + 1
     }
 
@@ -80,10 +115,9 @@ impl Barrier {
         if self.passed.get(namespace).is_some_and(|&passed| passed >= number) {
             return true;
         }
-        let on_its_way =
-            self.round.as_ref().is_some_and(|round| self.begun >= number && round.scopes.contains(namespace));
-        if !on_its_way {
-            self.next.insert(namespace.clone());
+        let is_open = |scope: &Scope| matches!(scope, Scope::Open { round, .. } if *round >= number);
+        if !self.scopes.get(namespace).is_some_and(is_open) {
+            self.request(namespace);
         }
         false
     }
@@ -95,17 +129,18 @@ impl Barrier {
 
     /// Starts the next round if one is requested and none is in progress. `kinds` are the watched collections. For
     /// each, the flags say whether it is namespaced, and whether its watch can be trusted. Returns the required lists.
-    pub(crate) fn begin(
-        &mut self,
-        now: Time,
-        kinds: impl Iterator<Item = (KindId, bool, bool)>,
-    ) -> alloc::vec::Vec<Wanted> {
+    pub(crate) fn begin(&mut self, now: Time, kinds: impl Iterator<Item = (KindId, bool, bool)>) -> Vec<Wanted> {
         if !self.is_due(now) {
-            return alloc::vec::Vec::new();
+            return Vec::new();
         }
         self.begun += 1;
-        let scopes = core::mem::take(&mut self.next);
-        let mut wanted = alloc::vec::Vec::new();
+        self.changed = true;
+        let scopes = mem::take(&mut self.next);
+        for scope in &scopes {
+            let open = Scope::Open { round: self.begun, lists: BTreeSet::new(), failed: false, again: false };
+            self.scopes.insert(scope.clone(), open);
+        }
+        let mut wanted = Vec::new();
         let mut stages = BTreeMap::new();
         // Dependents of a namespaced owner are in the owner's namespace.
         let cluster_scoped_too = scopes.contains("");
@@ -114,27 +149,28 @@ impl Barrier {
                 wanted.push(Wanted::Position(kind));
                 stages.insert(kind, Stage::Asked);
             } else {
-                wanted.extend(namespaces(kind, &scopes));
-                stages.insert(kind, Stage::Listing(scopes.clone()));
+                wanted.extend(list(&mut self.scopes, &scopes, kind));
             }
         }
-        self.round = Some(Round { scopes, stages, failed: BTreeSet::new() });
+        self.round = Some(Round { scopes, stages });
         wanted
     }
 
-    /// When the next round may start, if one is requested and none is in progress; or when the wait for a watch ends.
+    /// When the next round may start, if one is requested and none is in progress; when a namespace has rested; or when
+    /// the wait for a watch ends.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        match &self.round {
+        let next = match &self.round {
             None => (!self.next.is_empty()).then_some(self.not_before),
             Some(round) => round
                 .stages
                 .values()
                 .filter_map(|stage| match stage {
                     Stage::Behind { until, .. } => Some(*until),
-                    Stage::Asked | Stage::Listing(_) => None,
+                    Stage::Asked => None,
                 })
                 .min(),
-        }
+        };
+        next.into_iter().chain(self.rested).min()
     }
 
     /// Takes the position of the store; `None` if the request failed. `reached` says that the watch is already there,
@@ -145,25 +181,17 @@ impl Barrier {
         kind: KindId,
         position: Option<ResourceVersion>,
         reached: bool,
-    ) -> alloc::vec::Vec<Wanted> {
-        let Some(round) = &mut self.round else { return alloc::vec::Vec::new() };
+    ) -> Vec<Wanted> {
+        let Some(round) = &mut self.round else { return Vec::new() };
         if round.stages.get(&kind) != Some(&Stage::Asked) {
-            return alloc::vec::Vec::new();
+            return Vec::new();
         }
-        match position {
-            _ if reached => {
-                round.stages.remove(&kind);
-                alloc::vec::Vec::new()
-            }
-            Some(position) if position.is_ordered() => {
-                round.stages.insert(kind, Stage::Behind { position, until: now + PATIENCE });
-                alloc::vec::Vec::new()
-            }
-            Some(_) | None => {
-                round.stages.insert(kind, Stage::Listing(round.scopes.clone()));
-                namespaces(kind, &round.scopes).collect()
-            }
+        if let Some(position) = position.filter(|position| !reached && position.is_ordered()) {
+            round.stages.insert(kind, Stage::Behind { position, until: now + PATIENCE });
+            return Vec::new();
         }
+        round.stages.remove(&kind);
+        if reached { Vec::new() } else { list(&mut self.scopes, &round.scopes, kind).collect() }
     }
 
     /// Records that the watch of a collection has reached `position`.
@@ -177,49 +205,63 @@ impl Barrier {
     }
 
     /// Ends the wait for watches that were too slow.
-    pub(crate) fn tick(&mut self, now: Time) -> alloc::vec::Vec<Wanted> {
-        let Some(round) = &mut self.round else { return alloc::vec::Vec::new() };
-        let mut wanted = alloc::vec::Vec::new();
-        for (&kind, stage) in &mut round.stages {
-            if matches!(stage, Stage::Behind { until, .. } if *until <= now) {
-                *stage = Stage::Listing(round.scopes.clone());
-                wanted.extend(namespaces(kind, &round.scopes));
-            }
-        }
-        wanted
+    pub(crate) fn tick(&mut self, now: Time) -> Vec<Wanted> {
+        let Some(round) = &mut self.round else { return Vec::new() };
+        let is_slow = |_: &KindId, stage: &mut Stage| matches!(stage, Stage::Behind { until, .. } if *until <= now);
+        let slow = round.stages.extract_if(.., is_slow);
+        slow.flat_map(|(kind, _)| list(&mut self.scopes, &round.scopes, kind).collect::<Vec<_>>()).collect()
     }
 
     /// Records that a namespace of a collection was listed, or that its list failed.
     pub(crate) fn listed(&mut self, kind: KindId, namespace: &Name, ok: bool) {
-        let Some(round) = &mut self.round else { return };
-        let Some(Stage::Listing(open)) = round.stages.get_mut(&kind) else { return };
-        if !open.remove(namespace) {
-            return;
-        }
-        if open.is_empty() {
-            round.stages.remove(&kind);
-        }
-        if !ok {
-            round.failed.insert((kind, namespace.clone()));
+        let Some(Scope::Open { lists, failed, .. }) = self.scopes.get_mut(namespace) else { return };
+        if lists.remove(&kind) {
+            *failed |= !ok;
+            self.changed = true;
         }
     }
 
-    /// Ends the round if none of its lists is open. Returns its number and the namespaces for which it succeeded.
-    pub(crate) fn end(&mut self, now: Time) -> Option<(u64, BTreeSet<Name>)> {
-        if !self.round.as_ref().is_some_and(|round| round.stages.is_empty()) {
-            return None;
+    /// Ends the round if all its positions are reached. Returns the namespaces that have passed since the last call, by
+    /// the number of their round.
+    pub(crate) fn end(&mut self, now: Time) -> BTreeMap<u64, BTreeSet<Name>> {
+        let mut passed: BTreeMap<u64, BTreeSet<Name>> = BTreeMap::new();
+        self.changed |= self.round.take_if(|round| round.stages.is_empty()).is_some();
+        if !mem::take(&mut self.changed) && self.rested.is_none_or(|rested| now < rested) {
+            return passed;
         }
-        let round = self.round.take()?;
-        let failed: BTreeSet<&Name> = round.failed.iter().map(|(_, namespace)| namespace).collect();
-        if !failed.is_empty() {
-            self.not_before = now + AFTER_FAILURE;
+        let in_round = |scope: &Name| self.round.as_ref().is_some_and(|round| round.scopes.contains(scope));
+        let (next, rested) = (&mut self.next, &mut self.rested);
+        *rested = None;
+        self.scopes.retain(|name, scope| {
+            if let Scope::Open { lists, failed: true, .. } = scope
+                && lists.is_empty()
+                && !in_round(name)
+            {
+                *scope = Scope::Resting { until: now + AFTER_FAILURE };
+            }
+            match scope {
+                Scope::Open { lists, .. } if !lists.is_empty() || in_round(name) => true,
+                Scope::Open { round, again, .. } => {
+                    if *again {
+                        next.insert(name.clone());
+                    }
+                    passed.entry(*round).or_default().insert(name.clone());
+                    false
+                }
+                Scope::Resting { until } if *until <= now => {
+                    next.insert(name.clone());
+                    false
+                }
+                Scope::Resting { until } => {
+                    *rested = Some(rested.map_or(*until, |rested| rested.min(*until)));
+                    true
+                }
+            }
+        });
+        for (&number, namespaces) in &passed {
+            self.passed.extend(namespaces.iter().map(|namespace| (namespace.clone(), number)));
         }
-        let well: BTreeSet<Name> = round.scopes.iter().filter(|scope| !failed.contains(scope)).cloned().collect();
-        for namespace in &well {
-            self.passed.insert(namespace.clone(), self.begun);
-        }
-        self.next.extend(failed.into_iter().cloned());
-        Some((self.begun, well))
+        passed
     }
 
     /// Drops the current round and all results. The next request starts a new round.
@@ -232,10 +274,24 @@ impl Barrier {
         if let Some(round) = &mut self.round {
             round.stages.remove(&kind);
         }
+        for scope in self.scopes.values_mut() {
+            if let Scope::Open { lists, .. } = scope {
+                self.changed |= lists.remove(&kind);
+            }
+        }
     }
 }
 
-/// A cluster-scoped owner can have dependents in all namespaces.
-fn namespaces(kind: KindId, scopes: &BTreeSet<Name>) -> impl Iterator<Item = Wanted> + '_ {
-    scopes.iter().map(move |scope| Wanted::Namespace(kind, scope.clone()))
+/// Opens the lists of a collection in these namespaces. A cluster-scoped owner can have dependents in all namespaces.
+fn list<'a>(
+    open: &'a mut BTreeMap<Name, Scope>,
+    scopes: &'a BTreeSet<Name>,
+    kind: KindId,
+) -> impl Iterator<Item = Wanted> + 'a {
+    scopes.iter().map(move |scope| {
+        if let Some(Scope::Open { lists, .. }) = open.get_mut(scope) {
+            lists.insert(kind);
+        }
+        Wanted::Namespace(kind, scope.clone())
+    })
 }

@@ -310,7 +310,7 @@ impl Leader {
         if !self.may_turn_barrier() {
             return;
         }
-        if let Some((number, namespaces)) = self.barrier.end(self.cx.now) {
+        for (number, namespaces) in self.barrier.end(self.cx.now) {
             self.world.round_passed(&mut self.cx, &namespaces, number);
         }
         if !self.barrier.is_due(self.cx.now) {
