@@ -12,7 +12,7 @@ use kube_api::path::{collection_path, is_path_segment, name_selector, query_valu
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -24,13 +24,18 @@ mod tests;
 pub(crate) const QUEUE_MAX: usize = 4_096;
 /// Maximum number of refused probes whose answers wait.
 pub(crate) const REFUSALS_MAX: usize = 65_536;
+/// Maximum number of whole lists in progress. Lists of one collection can hang in many namespaces, and other probes must
+/// not wait for them.
+const LISTS_MAX: usize = 32;
 /// Maximum number of probes in progress. The engine asks about at most 32 single objects at a time, so there is always
-/// room for other probes.
-const IN_FLIGHT_MAX: usize = 48;
+/// room for a question about a position, which can hold all grants.
+const IN_FLIGHT_MAX: usize = 32 + LISTS_MAX + 16;
 /// Maximum delay of the answer about one object after the server rejects the request with a time to retry.
 const TURNED_AWAY_MAX: Duration = Duration::from_secs(10);
-/// Time for all pages of a probe.
+/// Time for all pages of a whole list, or for the read of an object.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Time for the answer to a question about a position. Another collection can answer too.
+const POSITION_WITHIN: Duration = Duration::from_secs(15);
 /// Timeout of a short watch. Its last bookmark comes two seconds before the end.
 const LAST_WATCH_S: u64 = 3;
 /// Time to wait for that bookmark.
@@ -58,13 +63,31 @@ pub(crate) async fn run(
     inputs: mpsc::Sender<Input>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let mut jobs: Jobs<ProbeId, ()> = Jobs::new(IN_FLIGHT_MAX);
+    // The result of a job says whether it was a whole list.
+    let mut jobs: Jobs<ProbeId, bool> = Jobs::new(IN_FLIGHT_MAX);
+    let mut lists = 0;
+    let mut waiting_lists: VecDeque<Probe> = VecDeque::new();
+    let spawn = |jobs: &mut Jobs<ProbeId, bool>, probe: Probe| {
+        let (clients, inputs) = (clients.clone(), inputs.clone());
+        jobs.spawn(probe.id, async move {
+            let answer = answer(&clients, page_size, &probe).await;
+            // The receiver is gone: the process ends.
+            let _closed = inputs.send(Input::Probed { probe: probe.id, answer }).await;
+            is_whole_list(&probe)
+        });
+    };
     loop {
+        while lists < LISTS_MAX && jobs.has_room() {
+            let Some(probe) = waiting_lists.pop_front() else { break };
+            lists += 1;
+            spawn(&mut jobs, probe);
+        }
         tokio::select! {
             biased;
             () = shutdown.requested() => return Ok(()),
             (id, end) = jobs.next() => match end {
-                JobEnd::Done(()) | JobEnd::Aborted => {}
+                JobEnd::Done(is_list) => lists -= usize::from(is_list),
+                JobEnd::Aborted => {}
                 JobEnd::Panicked(message) => anyhow::bail!("probe {} panicked: {message}", id.0),
             },
             Some(probe) = queues.refusals.recv() => {
@@ -73,18 +96,20 @@ pub(crate) async fn run(
                     return Ok(());
                 }
             }
-            next = queues.probes.recv(), if jobs.has_room() => {
+            next = queues.probes.recv(), if jobs.has_room() && waiting_lists.len() < QUEUE_MAX => {
                 let Some(probe) = next else { return Ok(()) };
-                let (clients, inputs) = (clients.clone(), inputs.clone());
-                jobs.spawn(probe.id, async move {
-                    let id = probe.id;
-                    let answer = answer(&clients, page_size, &probe).await;
-                    // The receiver is gone: the process ends.
-                    let _closed = inputs.send(Input::Probed { probe: id, answer }).await;
-                });
+                if is_whole_list(&probe) {
+                    waiting_lists.push_back(probe);
+                } else {
+                    spawn(&mut jobs, probe);
+                }
             }
         }
     }
+}
+
+fn is_whole_list(probe: &Probe) -> bool {
+    probe.object.is_none() && probe.limit.is_none()
 }
 
 /// The current position of a collection. The answer has its objects if there are at most [`STAND_OBJECTS_MAX`].
@@ -178,17 +203,21 @@ async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Prob
             None => pages(clients, page_size, probe).await,
         }
     };
-    let answer = timeout(ANSWER_WITHIN, asked).await.unwrap_or_else(|_| Err(late(probe)));
+    let answer = timeout(within(probe), asked).await.unwrap_or_else(|_| Err(late(probe)));
     if let (Some(_), Err(failure)) = (&probe.object, &answer) {
         sleep(failure.retry_after.unwrap_or_default().min(TURNED_AWAY_MAX)).await;
     }
     answer
 }
 
+fn within(probe: &Probe) -> Duration {
+    if probe.limit.is_some() { POSITION_WITHIN } else { ANSWER_WITHIN }
+}
+
 fn late(probe: &Probe) -> Failure {
     let is_read = probe.object.as_ref().is_some_and(|named| named.by == CheckBy::Read);
     let verb = if is_read { "get" } else { "list" };
-    Failure::transport(format!("{verb} {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs()))
+    Failure::transport(format!("{verb} {}: no answer within {} s", probe.collection, within(probe).as_secs()))
 }
 
 async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {

@@ -4,6 +4,7 @@ use engine::leader::Named;
 use engine::object::GroupResource;
 use kube_api::metadata::Encoding;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 fn probe(id: u64, namespace: Option<&str>, limit: Option<u32>) -> Probe {
     Probe {
@@ -79,8 +80,10 @@ async fn failures_are_sentences() {
         let error = ask(probe(1, None, None), vec![reply]).await.0.unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
-    let silent = ask(probe(1, None, None), Vec::new()).await.0.unwrap_err();
-    assert_eq!(silent, "list things.apps: no answer within 30 s");
+    for (limit, expected) in [(None, 30), (Some(1), 15)] {
+        let silent = ask(probe(1, None, limit), Vec::new()).await.0.unwrap_err();
+        assert_eq!(silent, format!("list things.apps: no answer within {expected} s"));
+    }
     for (by, expected) in [
         (CheckBy::List, "list things.apps: no answer within 30 s"),
         (CheckBy::Read, "get things.apps: no answer within 30 s"),
@@ -115,6 +118,32 @@ async fn so_many_at_a_time_and_every_one_is_answered() {
         }
         answered.sort_unstable();
         assert!(answered.iter().copied().eq((0..100).chain([100])), "{answered:?}");
+        shutdown.request();
+    };
+    let (ended, ()) = tokio::join!(running, checking);
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_is_asked_for_while_whole_lists_hang() {
+    let (clients, asked) = routed(|uri| uri.ends_with("limit=1").then(|| ok(&[&page(7, "", &[])], Then::End)));
+    let (inputs, mut answers) = mpsc::channel(1);
+    let (probes, queue) = mpsc::channel(QUEUE_MAX);
+    let (_refusals, refused) = mpsc::channel(1);
+    let shutdown = Shutdown::new();
+    let running = run(clients, 2, Queues { probes: queue, refusals: refused }, inputs, shutdown.clone());
+    let checking = async {
+        for id in 0..500 {
+            probes.send(probe(id, Some("ns"), None)).await.unwrap();
+        }
+        probes.send(probe(500, None, Some(1))).await.unwrap();
+        let begun = Instant::now();
+        let Some(Input::Probed { probe, answer: Ok(_) }) = answers.recv().await else { panic!("no position") };
+        assert_eq!((probe, begun.elapsed()), (ProbeId(500), Duration::ZERO));
+        assert_eq!(asked.lock().unwrap().len(), LISTS_MAX + 1);
+        for count in 0..500 {
+            let Some(Input::Probed { answer: Err(_), .. }) = answers.recv().await else { panic!("{count}") };
+        }
         shutdown.request();
     };
     let (ended, ()) = tokio::join!(running, checking);
