@@ -28,7 +28,7 @@
 //!   requested again, if it is not the first.
 //! * *The server has no watch-list.* It says so, or it ignores the parameter: it sends no bookmark, or a plain one.
 //!   Then the list is read in pages. While objects change, a server without bookmarks is not silent. So three
-//!   watch-lists in a row that end without a bookmark, or with an unreadable one, count as no watch-list too.
+//!   watch-lists that have their time and end without a bookmark, or with an unreadable one, count as none too.
 //! * *A watch breaks, is refused, or is silent*: it is opened again at the last position. Bookmarks come once a minute,
 //!   so silence is an error.
 //! * *A watch ends regularly and too early.* kube-apiserver does this when it shuts down. The next server behind the
@@ -77,7 +77,7 @@ const EARLY_AT_LEAST: Duration = Duration::from_secs(2);
 /// A watch-list whose time ends before its list is complete doubles the time of the next one. This is the maximum
 /// number of such doublings.
 const LONGER_LISTS_MAX: u32 = 5;
-/// Maximum number of consecutive incomplete watch-lists from a server that has sent no bookmark.
+/// Maximum number of incomplete watch-lists from a server that has sent no bookmark.
 const WATCH_LISTS_UNMARKED_MAX: u32 = 3;
 
 /// The collection to follow.
@@ -259,6 +259,8 @@ pub struct Follow {
     bookmarked: bool,
     /// Consecutive watch-lists that ended before they were complete.
     cut_short: u32,
+    /// Watch-lists that had their time and ended without a readable bookmark.
+    unmarked: u32,
 }
 
 #[derive(Debug)]
@@ -330,6 +332,7 @@ impl Follow {
             failing: false,
             bookmarked: false,
             cut_short: 0,
+            unmarked: 0,
         };
         follow.list(now);
         follow
@@ -467,16 +470,19 @@ impl Follow {
                 }
             }
             Input::Ended => {
-                self.incomplete();
+                self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
                 let why = format!("{}: the list ended before its last bookmark", self.config.name);
                 // The end of a server or of its watch of the store ends a list too, and another history may follow.
                 let early = stream.is_early(now);
+                if !early {
+                    self.unmarked();
+                }
                 self.list_failed(now, if early { Failure::transport(why) } else { Failure::senseless(why) });
             }
             Input::Failed(failure) if failure.refuses_watch_list() => self.list_in_pages(),
             Input::Failed(failure) => {
                 if failure.is_senseless() {
-                    self.incomplete();
+                    self.unmarked();
                 }
                 self.list_failed(now, failure);
             }
@@ -484,10 +490,10 @@ impl Follow {
         }
     }
 
-    /// Counts a watch-list that ended without its bookmark.
-    fn incomplete(&mut self) {
-        self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
-        self.config.paged |= !self.bookmarked && self.cut_short >= WATCH_LISTS_UNMARKED_MAX;
+    /// Counts a watch-list that had its time and ended without a readable bookmark.
+    fn unmarked(&mut self) {
+        self.unmarked += 1;
+        self.config.paged |= !self.bookmarked && self.unmarked >= WATCH_LISTS_UNMARKED_MAX;
     }
 
     fn list_ended(&mut self, position: ResourceVersion) {
