@@ -57,8 +57,8 @@ pub(super) struct Consent {
     /// The approvals that this leader has accepted, each with the root. An entry of theirs that an earlier leader has
     /// accepted counts no more. What no resource lists is forgotten with the last reference to the root.
     accepted: BTreeSet<(GuardId, Uid)>,
-    /// The root and the collection of the leases that took an object of a counted cascade, by their targets.
-    leased: BTreeMap<Uid, (Uid, GroupResource)>,
+    /// The root of the leases that took an object of a counted cascade, by their targets.
+    leased: BTreeMap<Uid, Uid>,
     /// When all items of a guard may be released again.
     release_again: BTreeMap<GuardId, Time>,
     /// True if [`Timer::CascadeRoom`] is set.
@@ -119,13 +119,13 @@ impl Leader {
     /// Returns the cascade of a root if it is counted with this object, and begins to count it otherwise. `None` also
     /// if too many roots are known.
     fn cascade(&mut self, candidate: &Candidate) -> Option<&mut CascadeOf> {
-        let collection = candidate.draft.target.group_resource();
+        let uid = &candidate.draft.target.uid;
         let is_delete = candidate.draft.action.kind() == ActionKind::Delete;
         // An earlier attempt may have taken effect.
-        let takes = is_delete && !self.consent.leased.contains_key(&candidate.draft.target.uid);
+        let takes = is_delete && !self.consent.leased.contains_key(uid);
         match self.consent.cascades.get(&candidate.root) {
             Some(known) if !known.is_counted() => return None,
-            Some(known) if !known.outdated && (!takes || known.may_take(&collection)) => {}
+            Some(known) if !known.outdated && (!takes || known.may_take(uid)) => {}
             None if self.consent.cascades.len() >= ROOTS_MAX => {
                 // The timer makes room, and releases what waits.
                 if !core::mem::replace(&mut self.consent.makes_room, true) {
@@ -192,8 +192,8 @@ impl Leader {
                 // The count has no objects in deletion, and those of leases with a write under way.
                 let graph = holding.world.graph();
                 let is_counted = |uid: &Uid| graph.primary(uid).is_some_and(|id| !graph.node(id).is_terminating());
-                let leased = self.consent.leased.iter().filter(|(uid, (of, _))| of == root && is_counted(uid));
-                known.counted(leased.map(|(_, (_, collection))| collection.clone()));
+                let leased = self.consent.leased.iter().filter(|(uid, of)| *of == root && is_counted(uid));
+                known.counted(leased.map(|(uid, _)| uid));
             }
             if budget == 0 {
                 break;
@@ -322,8 +322,8 @@ impl Leader {
         }
         if action == ActionKind::Delete {
             let is_new = !self.consent.leased.contains_key(uid);
-            if is_new && self.consent.cascades.get_mut(&root).is_some_and(|known| known.take(&collection)) {
-                self.consent.leased.insert(uid.clone(), (root, collection.clone()));
+            if is_new && self.consent.cascades.get_mut(&root).is_some_and(|known| known.take(uid)) {
+                self.consent.leased.insert(uid.clone(), root);
             }
             for (id, budget) in self.budgets_over(&target) {
                 self.consent.budgets.at(self.cx.now, &id, &budget).lease(uid, collection.clone());
@@ -352,11 +352,9 @@ impl Leader {
     fn cascade_lost(&mut self, target: &ObjectRef) {
         let leased = self.consent.leased.remove(&target.uid);
         let root = || Some(self.dispatcher.queue().get(&target.uid)?.root().unwrap_or(&target.uid).clone());
-        let Some(root) = leased.as_ref().map(|(root, _)| root.clone()).or_else(root) else { return };
+        let Some(root) = leased.or_else(root) else { return };
         let Some(mut known) = self.consent.cascades.remove(&root) else { return };
-        if leased.is_none() {
-            known.take(&target.group_resource());
-        }
+        known.take(&target.uid);
         let holding = self.holding();
         let over = approvals(&holding).into_iter().filter(|entry| holding.has(entry, target));
         known.went(over.map(|entry| entry.guard.id.clone()));
@@ -389,10 +387,10 @@ impl Leader {
     }
 
     fn give_back(&mut self, uid: &Uid) {
-        if let Some((root, collection)) = self.consent.leased.remove(uid)
+        if let Some(root) = self.consent.leased.remove(uid)
             && let Some(known) = self.consent.cascades.get_mut(&root)
         {
-            known.give_back(&collection);
+            known.give_back(uid);
         }
         if self.consent.budgets.release(uid) {
             for id in self.dispatcher.queue().holds().asking().map(|entry| entry.guard.id.clone()).collect::<Vec<_>>() {

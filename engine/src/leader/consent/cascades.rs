@@ -33,8 +33,9 @@ pub(super) struct CascadeOf {
     pub(super) extent: Cascade,
     /// The objects in the scope of each approval, with those of its listed collections.
     in_scope: BTreeMap<GuardId, InScope>,
-    /// The counted objects that have not gone and have no lease, by collection.
-    left: BTreeMap<GroupResource, u64>,
+    /// The digests of the counted objects that have not gone and have no lease. A number would let an object that joins
+    /// take the place of one that left the cascade.
+    left: BTreeSet<u64>,
     /// The objects in the scope of each approval that went before the last count.
     gone: BTreeMap<GuardId, u64>,
     /// The approvals that permit the counted objects, and no more.
@@ -65,7 +66,7 @@ impl CascadeOf {
             walk: None,
             extent,
             in_scope: BTreeMap::new(),
-            left: BTreeMap::new(),
+            left: BTreeSet::new(),
             gone: BTreeMap::new(),
             permitted: BTreeSet::new(),
             told: BTreeSet::new(),
@@ -79,6 +80,7 @@ impl CascadeOf {
         self.walk = Some(Walk { seen: from.into_iter().collect(), open });
         self.extent = Cascade { objects: 0, totals: Vec::new(), digest: 0, complete: false, ..self.extent.clone() };
         self.in_scope.clear();
+        self.left.clear();
         self.permitted.clear();
         self.told.clear();
         self.outdated = false;
@@ -142,8 +144,10 @@ impl CascadeOf {
         let object = holding.world.object_ref(id);
         let collection = object.group_resource();
         self.extent.objects += 1;
+        let digest = digest(&object.uid);
+        self.left.insert(digest);
         // The sum does not depend on the order of the walk.
-        self.extent.digest = self.extent.digest.wrapping_add(digest(&object.uid));
+        self.extent.digest = self.extent.digest.wrapping_add(digest);
         match self.extent.totals.binary_search_by(|(of, _)| of.cmp(&collection)) {
             Ok(at) => self.extent.totals[at].1 += 1,
             Err(at) => self.extent.totals.insert(at, (collection.clone(), 1)),
@@ -157,10 +161,9 @@ impl CascadeOf {
     }
 
     /// Completes a count: these leases have taken their objects.
-    pub(super) fn counted(&mut self, leased: impl Iterator<Item = GroupResource>) {
-        self.left = self.extent.totals.iter().cloned().collect();
-        for collection in leased {
-            self.take(&collection);
+    pub(super) fn counted<'a>(&mut self, leased: impl Iterator<Item = &'a Uid>) {
+        for uid in leased {
+            self.take(uid);
         }
     }
 
@@ -189,19 +192,18 @@ impl CascadeOf {
         !self.permitted.is_empty()
     }
 
-    /// Whether one more object of this collection was counted.
-    pub(super) fn may_take(&self, collection: &GroupResource) -> bool {
-        self.left.get(collection).is_some_and(|&left| left > 0)
+    /// Whether this object was counted, and was not taken.
+    pub(super) fn may_take(&self, uid: &Uid) -> bool {
+        self.left.contains(&digest(uid))
     }
 
-    /// Takes one of the counted objects of this collection. Returns false if there is none.
-    pub(super) fn take(&mut self, collection: &GroupResource) -> bool {
-        let left = self.left.get_mut(collection).filter(|left| **left > 0);
-        left.map(|left| *left -= 1).is_some()
+    /// Takes a counted object. Returns false if it was not counted, or was taken.
+    pub(super) fn take(&mut self, uid: &Uid) -> bool {
+        self.left.remove(&digest(uid))
     }
 
-    pub(super) fn give_back(&mut self, collection: &GroupResource) {
-        *self.left.entry(collection.clone()).or_default() += 1;
+    pub(super) fn give_back(&mut self, uid: &Uid) {
+        self.left.insert(digest(uid));
     }
 
     /// Records that an object in the scope of these approvals went.

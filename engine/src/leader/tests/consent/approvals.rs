@@ -105,6 +105,36 @@ fn an_approval_that_is_taken_back_permits_nothing_more() {
 }
 
 #[test]
+fn an_object_that_joins_does_not_take_the_place_of_one_that_left_the_cascade() {
+    let mut bench = Bench::without_executor();
+    bench.hello(STREAM, Hello { window: 1, ..hello("e1", "i1") });
+    for resource in ["configmaps", "nodes", "things"] {
+        bench.serve(resource);
+        bench.list(resource, 100, vec![]);
+    }
+    bench.guard(guard(GuardKind::Approval, 1, Rule::Approval(approval(1))));
+    bench.delete_owner_of(3);
+    bench.pass(Duration::from_millis(5));
+    let digest = digest_of_cascade(&bench);
+    bench.guard(guard(GuardKind::Approval, 2, approved(1, digest)));
+    bench.pass(Duration::from_millis(5));
+    assert_eq!(bench.granted.len(), 1, "the window of the executor");
+    // Another owner adopts one of the two others, and an object joins.
+    let first = bench.granted[0].item.target.name.clone();
+    let other = ["d0", "d1", "d2"].into_iter().find(|name| *name != &*first).unwrap();
+    bench.seen("things", object("things", "p", 201));
+    bench.seen("configmaps", object("configmaps", other, 202).owned_by("things", "p"));
+    bench.seen("configmaps", object("configmaps", "late", 203).owned_by("things", "o"));
+    let mut gone = Vec::new();
+    for at in 0..3 {
+        gone.extend(bench.granted.iter().map(|lease| lease.item.target.name.to_string()));
+        bench.carry_out(204 + at);
+        bench.pass(Duration::from_secs(5));
+    }
+    assert!(gone.len() == 2 && !gone.contains(&"late".to_string()), "{gone:?}");
+}
+
+#[test]
 fn an_attempt_that_failed_takes_nothing_from_an_approval() {
     let mut bench = Bench::synced();
     bench.guard(guard(GuardKind::Approval, 1, Rule::Approval(approval(1))));
