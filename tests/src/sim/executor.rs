@@ -10,7 +10,7 @@ use engine::attempt::{self, Attempts, RequestId};
 use engine::object::{Name, ResourceVersion, Uid};
 use engine::session::{Config, Exit, Input, Output, Session};
 use engine::time::Time;
-use engine::work::{Action, ActionKind, LeaseId, Term, WorkLease, WorkReport};
+use engine::work::{ActionKind, LeaseId, Term, WorkLease, WorkReport};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
