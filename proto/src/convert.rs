@@ -10,6 +10,32 @@
 use engine::work::LeaseId;
 use std::time::Duration;
 
+/// Converts an enum to one of the wire whose variants have the same names. With `and back`, the latter also becomes an
+/// `Option`, which is `None` for a value that this build does not know.
+macro_rules! same_names {
+    ($from:ty => $to:ty { $($name:ident),+ $(,)? }) => {
+        impl From<$from> for $to {
+            fn from(value: $from) -> $to {
+                match value {
+                    $(<$from>::$name => <$to>::$name,)+
+                }
+            }
+        }
+    };
+    ($from:ty => $to:ty { $($name:ident),+ $(,)? } and back) => {
+        same_names!($from => $to { $($name),+ });
+
+        impl From<$to> for Option<$from> {
+            fn from(value: $to) -> Option<$from> {
+                match value {
+                    <$to>::Unspecified => None,
+                    $(<$to>::$name => Some(<$from>::$name),)+
+                }
+            }
+        }
+    };
+}
+
 mod bypass;
 mod clock;
 mod decision;
@@ -39,7 +65,7 @@ pub use item::kinds;
 pub use labels::{REQUIREMENTS_MAX, VALUES_MAX, is_label_key, is_label_value};
 pub use parity::{counts, disagreed, parity};
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
-pub use query::{departure, explanation, gone, pending_work, plan, plan_guard, reason, reason_code};
+pub use query::{departure, explanation, gone, pending_work, plan, plan_guard, reason};
 pub use stream::{Received, received_from_executor, received_from_leader};
 pub use verdicts::invalidated;
 pub use view::{collection, delete_time, executor, lag, node_state, obstacle, status, trouble, unsynced};

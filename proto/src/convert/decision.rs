@@ -1,7 +1,6 @@
 //! Converts steps of decisions to messages. The reverse conversion does not exist, because followers use the messages.
 
 use super::clock::Clock;
-use super::item::item_kind;
 use super::parity::{disagreed, parity};
 use super::query::cause;
 use crate::decision::v1beta1::system_event::Kind;
@@ -248,7 +247,7 @@ pub enum Standing {
 
 /// The standing after a step. `None` if the event is not a step or cannot be read.
 pub fn standing(event: &DecisionEvent) -> Option<Standing> {
-    let action = item_kind(event.kind)?;
+    let action: ActionKind = Option::from(event.kind())?;
     let is_ambiguous = event.report.as_ref().is_some_and(|report| report.outcome() == work::Outcome::Ambiguous);
     let step = match event.phase() {
         Phase::Unspecified | Phase::Disagreed => return None,

@@ -7,17 +7,7 @@ use engine::guard::{self, GuardKind, Rule};
 use engine::view::{GuardUsage, GuardView};
 use std::time::SystemTime;
 
-impl From<GuardKind> for Kind {
-    fn from(kind: GuardKind) -> Kind {
-        match kind {
-            GuardKind::Pause => Kind::Pause,
-            GuardKind::Protection => Kind::Protection,
-            GuardKind::Approval => Kind::Approval,
-            GuardKind::Gate => Kind::Gate,
-            GuardKind::Budget => Kind::Budget,
-        }
-    }
-}
+same_names!(GuardKind => Kind { Pause, Protection, Approval, Gate, Budget });
 
 /// A guard in its current state.
 pub fn guard(view: GuardView, clock: Clock) -> Guard {

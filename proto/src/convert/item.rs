@@ -1,6 +1,5 @@
 //! Work items and leases.
 
-use super::object::propagation_policy;
 use super::{LeaseError, Malformed, field};
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::owner_check::Want;
@@ -145,7 +144,7 @@ impl From<Action> for wire::work_item::Action {
 fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
     Ok(match action {
         wire::work_item::Action::Delete(delete) => Action::Delete {
-            propagation_policy: propagation_policy(delete.propagation_policy).ok_or(ItemError::UnknownAction)?,
+            propagation_policy: Option::from(delete.propagation_policy()).ok_or(ItemError::UnknownAction)?,
             owner_checks: owners(delete.owner_checks, "delete.owner_checks")?,
         },
         wire::work_item::Action::RemoveOwnerReferences(remove) => {
@@ -188,29 +187,11 @@ fn references(
     field::list(entries, usize::MAX, field, OwnerReference::try_from)
 }
 
-impl From<ActionKind> for wire::ItemKind {
-    fn from(kind: ActionKind) -> Self {
-        match kind {
-            ActionKind::Delete => wire::ItemKind::Delete,
-            ActionKind::RemoveOwnerReferences => wire::ItemKind::RemoveOwnerReferences,
-            ActionKind::UnblockOwnerReferences => wire::ItemKind::UnblockOwnerReferences,
-            ActionKind::RemoveFinalizer => wire::ItemKind::RemoveFinalizer,
-        }
-    }
-}
+same_names!(ActionKind => wire::ItemKind {
+    Delete, RemoveOwnerReferences, UnblockOwnerReferences, RemoveFinalizer,
+} and back);
 
 /// The kinds of `values` that this build knows.
 pub fn kinds(values: &[i32]) -> Vec<ActionKind> {
-    values.iter().filter_map(|&value| item_kind(value)).collect()
-}
-
-/// `None` for a kind that this build does not know.
-pub(super) fn item_kind(value: i32) -> Option<ActionKind> {
-    match wire::ItemKind::try_from(value).ok()? {
-        wire::ItemKind::Unspecified => None,
-        wire::ItemKind::Delete => Some(ActionKind::Delete),
-        wire::ItemKind::RemoveOwnerReferences => Some(ActionKind::RemoveOwnerReferences),
-        wire::ItemKind::UnblockOwnerReferences => Some(ActionKind::UnblockOwnerReferences),
-        wire::ItemKind::RemoveFinalizer => Some(ActionKind::RemoveFinalizer),
-    }
+    values.iter().filter_map(|&value| wire::ItemKind::try_from(value).ok()?.into()).collect()
 }

@@ -84,25 +84,7 @@ impl TryFrom<wire::Term> for Term {
     }
 }
 
-impl From<PropagationPolicy> for wire::PropagationPolicy {
-    fn from(policy: PropagationPolicy) -> Self {
-        match policy {
-            PropagationPolicy::Background => wire::PropagationPolicy::Background,
-            PropagationPolicy::Foreground => wire::PropagationPolicy::Foreground,
-            PropagationPolicy::Orphan => wire::PropagationPolicy::Orphan,
-        }
-    }
-}
-
-/// `None` for an unknown or unspecified policy.
-pub(super) fn propagation_policy(value: i32) -> Option<PropagationPolicy> {
-    match wire::PropagationPolicy::try_from(value).ok()? {
-        wire::PropagationPolicy::Unspecified => None,
-        wire::PropagationPolicy::Background => Some(PropagationPolicy::Background),
-        wire::PropagationPolicy::Foreground => Some(PropagationPolicy::Foreground),
-        wire::PropagationPolicy::Orphan => Some(PropagationPolicy::Orphan),
-    }
-}
+same_names!(PropagationPolicy => wire::PropagationPolicy { Background, Foreground, Orphan } and back);
 
 impl From<Sighting> for work::Observed {
     fn from(sighting: Sighting) -> Self {

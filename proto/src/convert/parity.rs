@@ -24,8 +24,8 @@ pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> Dec
         term: Some(term.clone().into()),
         disagreement: Some(Disagreement {
             number: found.number,
-            outcome: wire_outcome(found.outcome).into(),
-            class: wire_class(found.class).into(),
+            outcome: disagreement::Outcome::from(found.outcome).into(),
+            class: disagreement::Class::from(found.class).into(),
             decided: found.decided.map(work::ItemKind::from).unwrap_or_default().into(),
             user: user.to_owned(),
             audit_id: audit_id.to_owned(),
@@ -34,30 +34,11 @@ pub fn disagreed(found: &parity::Disagreement, term: &Term, clock: Clock) -> Dec
     }
 }
 
-fn wire_outcome(outcome: parity::Outcome) -> disagreement::Outcome {
-    match outcome {
-        parity::Outcome::OursOnly => disagreement::Outcome::OursOnly,
-        parity::Outcome::TheirsOnly => disagreement::Outcome::TheirsOnly,
-    }
-}
-
-fn wire_class(class: parity::Class) -> disagreement::Class {
-    match class {
-        parity::Class::Unknown => disagreement::Class::Unknown,
-        parity::Class::Timing => disagreement::Class::Timing,
-        parity::Class::Refused => disagreement::Class::Refused,
-        parity::Class::Held => disagreement::Class::Held,
-        parity::Class::Unproven => disagreement::Class::Unproven,
-        parity::Class::Orphaned => disagreement::Class::Orphaned,
-        parity::Class::DroppedReference => disagreement::Class::DroppedReference,
-        parity::Class::Cycle => disagreement::Class::Cycle,
-        parity::Class::OtherVersion => disagreement::Class::OtherVersion,
-        parity::Class::OtherCoordinates => disagreement::Class::OtherCoordinates,
-        parity::Class::OwnChange => disagreement::Class::OwnChange,
-        parity::Class::TooManyReferences => disagreement::Class::TooManyReferences,
-        parity::Class::Earlier => disagreement::Class::Earlier,
-    }
-}
+same_names!(parity::Outcome => disagreement::Outcome { OursOnly, TheirsOnly });
+same_names!(parity::Class => disagreement::Class {
+    Unknown, Timing, Refused, Held, Unproven, Orphaned, DroppedReference, Cycle, OtherVersion, OtherCoordinates,
+    OwnChange, TooManyReferences, Earlier,
+});
 
 /// The numbers of the comparison.
 pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
@@ -65,7 +46,7 @@ pub fn parity(view: parity::ParityView, clock: Clock) -> GetParityResponse {
     let duration = |of: std::time::Duration| prost_types::Duration::try_from(of).unwrap_or_default();
     let classes = parity::Class::ALL.into_iter().filter(|&class| counts.of(class) > 0);
     let class = |class: parity::Class| get_parity_response::ClassCount {
-        class: wire_class(class).into(),
+        class: disagreement::Class::from(class).into(),
         ours_only: counts.ours_only[class as usize],
         theirs_only: counts.theirs_only[class as usize],
     };
@@ -117,7 +98,7 @@ pub fn counts(of: &GetParityResponse, now: SystemTime) -> Option<(parity::Counts
     counts.not_compared = of.not_compared;
     counts.without_request = of.without_request;
     for known in parity::Class::ALL {
-        if let Some(count) = of.classes.iter().find(|count| count.class() == wire_class(known)) {
+        if let Some(count) = of.classes.iter().find(|count| count.class() == disagreement::Class::from(known)) {
             counts.ours_only[known as usize] = count.ours_only;
             counts.theirs_only[known as usize] = count.theirs_only;
         }

@@ -39,17 +39,7 @@ pub(super) fn evidence_of(object: &ObjectRef, presence: &Presence) -> wire::Evid
 
 impl From<EdgeView> for graph::Edge {
     fn from(edge: EdgeView) -> Self {
-        let standing = match edge.standing {
-            OwnerStanding::Solid => graph::OwnerStanding::Solid,
-            OwnerStanding::Dangling => graph::OwnerStanding::Dangling,
-            OwnerStanding::Waiting => graph::OwnerStanding::Waiting,
-            OwnerStanding::Orphaning => graph::OwnerStanding::Orphaning,
-            OwnerStanding::Unverified => graph::OwnerStanding::Unverified,
-            OwnerStanding::InvalidScope => graph::OwnerStanding::InvalidScope,
-            OwnerStanding::WrongNamespace => graph::OwnerStanding::WrongNamespace,
-            OwnerStanding::KindUnresolved => graph::OwnerStanding::KindUnresolved,
-            OwnerStanding::CoordinatesMismatch => graph::OwnerStanding::CoordinatesMismatch,
-        };
+        let standing = graph::OwnerStanding::from(edge.standing);
         let mut edge = graph::Edge {
             owner_uid: edge.owner.uid.to_string(),
             dependent_uid: edge.dependent.to_string(),
@@ -77,21 +67,16 @@ impl From<Found> for graph::list_owners_response::Owner {
     }
 }
 
-impl From<VerdictView> for graph::Verdict {
-    fn from(verdict: VerdictView) -> Self {
-        match verdict {
-            VerdictView::Kept => graph::Verdict::Kept,
-            VerdictView::Unowned => graph::Verdict::Unowned,
-            VerdictView::Collectable => graph::Verdict::Collectable,
-            VerdictView::Undecided => graph::Verdict::Undecided,
-            VerdictView::Held => graph::Verdict::Held,
-            VerdictView::InProgress => graph::Verdict::InProgress,
-            VerdictView::Blocked => graph::Verdict::Blocked,
-            VerdictView::Parked => graph::Verdict::Parked,
-            VerdictView::Gone => graph::Verdict::Gone,
-        }
-    }
-}
+same_names!(VerdictView => graph::Verdict {
+    Kept, Unowned, Collectable, Undecided, Held, InProgress, Blocked, Parked, Gone,
+});
+same_names!(OwnerStanding => graph::OwnerStanding {
+    Solid, Dangling, Waiting, Orphaning, Unverified, InvalidScope, WrongNamespace, KindUnresolved,
+    CoordinatesMismatch,
+});
+same_names!(engine::view::Effect => Effect {
+    Delete, ReferenceRemoved, Orphaned, Waits, Held, Unknown,
+});
 
 /// An explanation, without the state of the answering replica.
 pub fn explanation(of: Explanation, clock: Clock) -> graph::ExplainObjectResponse {
@@ -128,52 +113,20 @@ impl From<&Tombstone> for graph::Node {
     }
 }
 
-/// The code of a reason.
-pub fn reason_code(code: ReasonCode) -> Code {
-    match code {
-        ReasonCode::SolidOwner => Code::SolidOwner,
-        ReasonCode::OwnerUnverified => Code::OwnerUnverified,
-        ReasonCode::OwnerKindUnresolved => Code::OwnerKindUnresolved,
-        ReasonCode::OwnerUnreadable => Code::OwnerUnreadable,
-        ReasonCode::OwnersAbsent => Code::OwnersAbsent,
-        ReasonCode::OwnersWaiting => Code::OwnersWaiting,
-        ReasonCode::CollectionUnsynced => Code::CollectionUnsynced,
-        ReasonCode::HoldAnnotation => Code::HoldAnnotation,
-        ReasonCode::Paused => Code::Paused,
-        ReasonCode::Protected => Code::Protected,
-        ReasonCode::AwaitingApproval => Code::AwaitingApproval,
-        ReasonCode::Gated => Code::Gated,
-        ReasonCode::OverBudget => Code::OverBudget,
-        ReasonCode::InvalidReference => Code::InvalidReference,
-        ReasonCode::TooManyReferences => Code::TooManyReferences,
-        ReasonCode::FinalizerPresent => Code::FinalizerPresent,
-        ReasonCode::BlockingDependents => Code::BlockingDependents,
-        ReasonCode::DependentsToOrphan => Code::DependentsToOrphan,
-        ReasonCode::Cycle => Code::Cycle,
-        ReasonCode::Forbidden => Code::Forbidden,
-        ReasonCode::AdmissionDenied => Code::AdmissionDenied,
-        ReasonCode::Throttled => Code::Throttled,
-        ReasonCode::Backoff => Code::Backoff,
-        ReasonCode::NoExecutor => Code::NoExecutor,
-        ReasonCode::NotLeading => Code::NotLeading,
-        ReasonCode::GrantsStopped => Code::GrantsStopped,
-        ReasonCode::ObserveOnly => Code::ObserveOnly,
-        ReasonCode::AwaitingOwnWrite => Code::AwaitingOwnWrite,
-        ReasonCode::GracePeriod => Code::GracePeriod,
-        ReasonCode::NeverObserved => Code::NeverObserved,
-        ReasonCode::CollectionInDoubt => Code::CollectionInDoubt,
-        ReasonCode::Undone => Code::Undone,
-        ReasonCode::Deleted => Code::Deleted,
-        ReasonCode::ContentsRemain => Code::ContentsRemain,
-    }
-}
+same_names!(ReasonCode => Code {
+    SolidOwner, OwnerUnverified, OwnerKindUnresolved, OwnerUnreadable, OwnersAbsent, OwnersWaiting,
+    CollectionUnsynced, HoldAnnotation, Paused, Protected, AwaitingApproval, Gated, OverBudget, InvalidReference,
+    TooManyReferences, FinalizerPresent, BlockingDependents, DependentsToOrphan, Cycle, Forbidden, AdmissionDenied,
+    Throttled, Backoff, NoExecutor, NotLeading, GrantsStopped, ObserveOnly, AwaitingOwnWrite, GracePeriod,
+    NeverObserved, CollectionInDoubt, Undone, Deleted, ContentsRemain,
+});
 
 /// One reason of a verdict.
 pub fn reason(reason: Reason, clock: Clock) -> graph::Reason {
     let mut related: Vec<wire::ObjectRef> = reason.related.into_iter().map(Into::into).collect();
     related.iter_mut().for_each(cut_object);
     graph::Reason {
-        code: reason_code(reason.code).into(),
+        code: Code::from(reason.code).into(),
         detail: clip(&reason.detail, MESSAGE_MAX_BYTES),
         related,
         since: reason.since.map(|since| clock.timestamp(since)),
@@ -244,12 +197,12 @@ pub fn plan(plan: &Plan, clock: Clock) -> (Vec<Entry>, Vec<Total>) {
     let total = |((group, kind, effect), count): ((&str, &str, _), u64)| Total {
         group: group.to_owned(),
         kind: kind.to_owned(),
-        effect: effect_of(effect).into(),
+        effect: Effect::from(effect).into(),
         count,
     };
     let entries = plan.entries.iter().map(|entry| Entry {
         r#ref: Some(entry.object.clone().into()),
-        effect: effect_of(entry.effect).into(),
+        effect: Effect::from(entry.effect).into(),
         step: entry.step,
         reasons: entry.reasons.iter().map(|of| reason(of.clone(), clock)).collect(),
     });
@@ -283,17 +236,6 @@ pub fn plan_guard(guard: PlanGuard, clock: Clock) -> Guard {
         cascade_digest,
         more,
         in_scope_count,
-    }
-}
-
-fn effect_of(effect: engine::view::Effect) -> Effect {
-    match effect {
-        engine::view::Effect::Delete => Effect::Delete,
-        engine::view::Effect::ReferenceRemoved => Effect::ReferenceRemoved,
-        engine::view::Effect::Orphaned => Effect::Orphaned,
-        engine::view::Effect::Waits => Effect::Waits,
-        engine::view::Effect::Held => Effect::Held,
-        engine::view::Effect::Unknown => Effect::Unknown,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reports, returns, and their results.
 
 use super::decision::{decision_id, parse_decision_id};
-use super::item::item_kind;
 use super::{Malformed, NAME_MAX_BYTES, field};
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::{finding, report_result, work_return};
@@ -45,7 +44,7 @@ impl From<About> for wire::About {
 
 /// `None` if the content cannot be read. Then the report names only its lease.
 fn about(about: wire::About) -> Option<Box<About>> {
-    let action = item_kind(about.kind)?;
+    let action = Option::from(about.kind())?;
     let target = field::nested(about.target, "target").ok()?;
     Some(Box::new(About { target, action, decision: parse_decision_id(&about.decision_id)? }))
 }
@@ -58,11 +57,12 @@ impl TryFrom<wire::WorkReport> for WorkReport {
         report.findings.truncate(CHECKS_MAX);
         // An invalid status or time does not make the message unreadable. The leader counts the report as wrong.
         Ok(WorkReport {
+            // An unknown outcome is retried like a failed connection.
+            outcome: Option::from(report.outcome()).unwrap_or(Outcome::Transient),
             lease: field::lease_id(&report.lease_id, "lease_id")?,
             item: field::decimal(&report.item_id, "item_id")?,
             term: field::nested(report.term, "term")?,
             attempt: report.attempt,
-            outcome: outcome(report.outcome),
             observed: field::optional(report.observed, "observed")?,
             findings: field::list(report.findings, CHECKS_MAX, "findings", Finding::try_from)?,
             http_status: u16::try_from(report.http_status).unwrap_or(u16::MAX),
@@ -96,50 +96,10 @@ pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> 
     })
 }
 
-impl From<Outcome> for wire::Outcome {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => wire::Outcome::Done,
-            Outcome::Unchanged => wire::Outcome::Unchanged,
-            Outcome::Gone => wire::Outcome::Gone,
-            Outcome::Replaced => wire::Outcome::Replaced,
-            Outcome::Conflict => wire::Outcome::Conflict,
-            Outcome::OwnerExists => wire::Outcome::OwnerExists,
-            Outcome::Forbidden => wire::Outcome::Forbidden,
-            Outcome::AdmissionDenied => wire::Outcome::AdmissionDenied,
-            Outcome::AdmissionFailed => wire::Outcome::AdmissionFailed,
-            Outcome::Throttled => wire::Outcome::Throttled,
-            Outcome::Unsupported => wire::Outcome::Unsupported,
-            Outcome::Invalid => wire::Outcome::Invalid,
-            Outcome::Transient => wire::Outcome::Transient,
-            Outcome::Ambiguous => wire::Outcome::Ambiguous,
-            Outcome::Abandoned => wire::Outcome::Abandoned,
-            Outcome::Unauthenticated => wire::Outcome::Unauthenticated,
-        }
-    }
-}
-
-/// An unknown outcome is retried like a failed connection.
-fn outcome(value: i32) -> Outcome {
-    match wire::Outcome::try_from(value).unwrap_or_default() {
-        wire::Outcome::Unspecified | wire::Outcome::Transient => Outcome::Transient,
-        wire::Outcome::Done => Outcome::Done,
-        wire::Outcome::Unchanged => Outcome::Unchanged,
-        wire::Outcome::Gone => Outcome::Gone,
-        wire::Outcome::Replaced => Outcome::Replaced,
-        wire::Outcome::Conflict => Outcome::Conflict,
-        wire::Outcome::OwnerExists => Outcome::OwnerExists,
-        wire::Outcome::Forbidden => Outcome::Forbidden,
-        wire::Outcome::AdmissionDenied => Outcome::AdmissionDenied,
-        wire::Outcome::AdmissionFailed => Outcome::AdmissionFailed,
-        wire::Outcome::Throttled => Outcome::Throttled,
-        wire::Outcome::Unsupported => Outcome::Unsupported,
-        wire::Outcome::Invalid => Outcome::Invalid,
-        wire::Outcome::Ambiguous => Outcome::Ambiguous,
-        wire::Outcome::Abandoned => Outcome::Abandoned,
-        wire::Outcome::Unauthenticated => Outcome::Unauthenticated,
-    }
-}
+same_names!(Outcome => wire::Outcome {
+    Done, Unchanged, Gone, Replaced, Conflict, OwnerExists, Forbidden, AdmissionDenied, AdmissionFailed, Throttled,
+    Unsupported, Invalid, Transient, Ambiguous, Abandoned, Unauthenticated,
+} and back);
 
 impl From<Finding> for wire::Finding {
     fn from(found: Finding) -> Self {
@@ -168,14 +128,13 @@ impl TryFrom<wire::Finding> for Finding {
     }
 }
 
+same_names!(ReturnCause => work_return::Cause {
+    NotStarted, KindUnsupported, TermStale, SessionLapsed,
+} and back);
+
 impl From<WorkReturn> for wire::WorkReturn {
     fn from(returned: WorkReturn) -> Self {
-        let cause = match returned.cause {
-            ReturnCause::NotStarted => work_return::Cause::NotStarted,
-            ReturnCause::KindUnsupported => work_return::Cause::KindUnsupported,
-            ReturnCause::TermStale => work_return::Cause::TermStale,
-            ReturnCause::SessionLapsed => work_return::Cause::SessionLapsed,
-        };
+        let cause = work_return::Cause::from(returned.cause);
         wire::WorkReturn { lease_id: returned.lease.to_string(), cause: cause.into() }
     }
 }
@@ -184,34 +143,21 @@ impl TryFrom<wire::WorkReturn> for WorkReturn {
     type Error = Malformed;
 
     fn try_from(returned: wire::WorkReturn) -> Result<Self, Malformed> {
-        let cause = match work_return::Cause::try_from(returned.cause).unwrap_or_default() {
-            work_return::Cause::Unspecified | work_return::Cause::NotStarted => ReturnCause::NotStarted,
-            work_return::Cause::KindUnsupported => ReturnCause::KindUnsupported,
-            work_return::Cause::TermStale => ReturnCause::TermStale,
-            work_return::Cause::SessionLapsed => ReturnCause::SessionLapsed,
-        };
+        let cause = Option::from(returned.cause()).unwrap_or(ReturnCause::NotStarted);
         Ok(WorkReturn { lease: field::lease_id(&returned.lease_id, "lease_id")?, cause })
     }
 }
 
+same_names!(ReportResult => report_result::Result { Accepted, AcceptedLate, Unknown } and back);
+
 /// `Ok(None)` for an unknown result. The executor then keeps its report and sends it again.
 pub(super) fn report_result(result: wire::ReportResult) -> Result<Option<(LeaseId, ReportResult)>, Malformed> {
     let lease = field::lease_id(&result.lease_id, "lease_id")?;
-    Ok(match report_result::Result::try_from(result.result).unwrap_or_default() {
-        report_result::Result::Unspecified => None,
-        report_result::Result::Accepted => Some((lease, ReportResult::Accepted)),
-        report_result::Result::AcceptedLate => Some((lease, ReportResult::AcceptedLate)),
-        report_result::Result::Unknown => Some((lease, ReportResult::Unknown)),
-    })
+    Ok(Option::from(result.result()).map(|result| (lease, result)))
 }
 
 pub(super) fn encode_report_result((lease, result): (LeaseId, ReportResult)) -> wire::ReportResult {
-    let result = match result {
-        ReportResult::Accepted => report_result::Result::Accepted,
-        ReportResult::AcceptedLate => report_result::Result::AcceptedLate,
-        ReportResult::Unknown => report_result::Result::Unknown,
-    };
-    wire::ReportResult { lease_id: lease.to_string(), result: result.into() }
+    wire::ReportResult { lease_id: lease.to_string(), result: report_result::Result::from(result).into() }
 }
 
 impl From<HeldLease> for wire::HeldLease {

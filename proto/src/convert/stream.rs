@@ -12,6 +12,11 @@ use engine::work::{
     ToLeader, Welcome, WorkLease, WorkReturn,
 };
 
+same_names!(RevokeMode => revoke::Mode { IfNotStarted, Stop } and back);
+same_names!(GoAwayCause => go_away::Cause {
+    LeaderChanged, ShuttingDown, SessionAge, Superseded, ProtocolError,
+} and back);
+
 /// A decoded message of a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -130,11 +135,8 @@ pub fn received_from_leader(message: wire::StreamWorkResponse) -> Result<Option<
             ToExecutor::ReportAck { results: results.into_iter().flatten().collect() }
         }
         FromLeader::Revoke(revoke) => ToExecutor::Revoke {
+            mode: Option::from(revoke.mode()).unwrap_or(RevokeMode::Stop),
             leases: field::lease_ids(revoke.lease_ids, BATCH_MAX_ENTRIES, "revoke.lease_ids")?,
-            mode: match revoke::Mode::try_from(revoke.mode).unwrap_or_default() {
-                revoke::Mode::IfNotStarted => RevokeMode::IfNotStarted,
-                revoke::Mode::Unspecified | revoke::Mode::Stop => RevokeMode::Stop,
-            },
             reason: clip(&revoke.reason, MESSAGE_MAX_BYTES),
         },
         FromLeader::Throttle(throttle) => decode_throttle(&throttle).map_err(|error| error.within("throttle"))?,
@@ -186,13 +188,7 @@ fn decode_go_away(message: response::GoAway) -> Result<ToExecutor, Malformed> {
         return Err(Malformed::new("leader_endpoint", format!("is longer than {ENDPOINT_MAX_BYTES} bytes")));
     }
     Ok(ToExecutor::GoAway {
-        cause: match go_away::Cause::try_from(message.cause).unwrap_or_default() {
-            go_away::Cause::LeaderChanged => GoAwayCause::LeaderChanged,
-            go_away::Cause::Unspecified | go_away::Cause::ShuttingDown => GoAwayCause::ShuttingDown,
-            go_away::Cause::SessionAge => GoAwayCause::SessionAge,
-            go_away::Cause::Superseded => GoAwayCause::Superseded,
-            go_away::Cause::ProtocolError => GoAwayCause::ProtocolError,
-        },
+        cause: Option::from(message.cause()).unwrap_or(GoAwayCause::ShuttingDown),
         leader_endpoint: message.leader_endpoint,
         reconnect_after: field::duration(message.reconnect_after, "reconnect_after")?,
         close_after: field::duration(message.close_after, "close_after")?,
@@ -217,10 +213,7 @@ impl From<ToExecutor> for wire::StreamWorkResponse {
                 results: results.into_iter().map(encode_report_result).collect(),
             }),
             ToExecutor::Revoke { leases, mode, reason } => {
-                let mode = match mode {
-                    RevokeMode::IfNotStarted => revoke::Mode::IfNotStarted,
-                    RevokeMode::Stop => revoke::Mode::Stop,
-                };
+                let mode = revoke::Mode::from(mode);
                 FromLeader::Revoke(response::Revoke { lease_ids: texts(&leases), mode: mode.into(), reason })
             }
             ToExecutor::Throttle { max_writes_per_second, valid_for } => FromLeader::Throttle(response::Throttle {
@@ -229,15 +222,8 @@ impl From<ToExecutor> for wire::StreamWorkResponse {
             }),
             ToExecutor::DrainAck { outstanding } => FromLeader::DrainAck(response::DrainAck { outstanding }),
             ToExecutor::GoAway { cause, leader_endpoint, reconnect_after, close_after } => {
-                let cause = match cause {
-                    GoAwayCause::LeaderChanged => go_away::Cause::LeaderChanged,
-                    GoAwayCause::ShuttingDown => go_away::Cause::ShuttingDown,
-                    GoAwayCause::SessionAge => go_away::Cause::SessionAge,
-                    GoAwayCause::Superseded => go_away::Cause::Superseded,
-                    GoAwayCause::ProtocolError => go_away::Cause::ProtocolError,
-                };
                 FromLeader::GoAway(response::GoAway {
-                    cause: cause.into(),
+                    cause: go_away::Cause::from(cause).into(),
                     leader_endpoint,
                     reconnect_after: Some(field::encode_duration(reconnect_after)),
                     close_after: Some(field::encode_duration(close_after)),

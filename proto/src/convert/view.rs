@@ -17,6 +17,9 @@ use engine::view::{
     BlockerView, CollectionStatus, ExecutorView, GuardView, LISTED_MAX, NodeView, Status, TroubleView, UntrueView,
 };
 
+same_names!(engine::view::Collecting => Collecting { Queued, Held, Leased });
+same_names!(coverage::State => State { Listing, Synced, Stale, Failed, Ignored });
+
 impl From<NodeView> for Node {
     fn from(node: NodeView) -> Self {
         let mut node = Node {
@@ -35,13 +38,7 @@ impl From<NodeView> for Node {
             annotations: Default::default(),
             dependent_count: count(node.dependents),
             blocking_dependent_count: count(node.blocking_dependents),
-            collecting: match node.collecting {
-                None => Collecting::Unspecified,
-                Some(engine::view::Collecting::Queued) => Collecting::Queued,
-                Some(engine::view::Collecting::Held) => Collecting::Held,
-                Some(engine::view::Collecting::Leased) => Collecting::Leased,
-            }
-            .into(),
+            collecting: node.collecting.map(Collecting::from).unwrap_or_default().into(),
         };
         cut_node(&mut node);
         node
@@ -69,14 +66,7 @@ pub fn delete_time(facts: &Facts) -> Option<prost_types::Timestamp> {
 pub fn collection(status: CollectionStatus, clock: Clock) -> Collection {
     Collection {
         group_resource: Some(status.kind.group_resource.into()),
-        state: match status.state {
-            coverage::State::Listing => State::Listing,
-            coverage::State::Synced => State::Synced,
-            coverage::State::Stale => State::Stale,
-            coverage::State::Failed => State::Failed,
-            coverage::State::Ignored => State::Ignored,
-        }
-        .into(),
+        state: State::from(status.state).into(),
         resource_version: text(status.position.as_ref()),
         progress_time: status.progress.map(|time| clock.timestamp(time)),
         object_count: status.objects as u64,

@@ -81,7 +81,7 @@ impl Graph {
             let clock = wire(self.shared.clock);
             let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
             let coded = |explanation: &Explanation| {
-                let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
+                let has = |code| explanation.reasons.iter().any(|reason| reason::Code::from(reason.code) == code);
                 codes.is_empty() || codes.iter().any(|&code| has(code))
             };
             let admits = |explanation: &Explanation| {
