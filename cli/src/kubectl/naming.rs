@@ -41,6 +41,11 @@ impl Served {
         collection_path(&self.group, &self.version, &self.resource, namespace)
     }
 
+    /// The resource without its version.
+    pub(super) fn group_resource(&self) -> engine::object::GroupResource {
+        engine::object::GroupResource { group: self.group.as_str().into(), resource: self.resource.as_str().into() }
+    }
+
     pub(super) fn can(&self, verb: &str) -> bool {
         self.verbs.iter().any(|has| has == verb)
     }

@@ -5,6 +5,7 @@ use super::columns::now;
 use super::conditions::{self, Condition, Conditions};
 use super::flags::{Ages, Selectors, Walk};
 use super::globs::Globs;
+use super::selector::fields_of;
 use super::session::Session;
 use kube::core::SelectorExt as _;
 use proto::graph::v1beta1::Node;
@@ -65,7 +66,7 @@ impl Narrow {
         };
         self.kinds.admits(&object.kind)
             && self.groups.admits(group)
-            && field_selector.as_ref().is_none_or(|fields| fields.matches(&object))
+            && field_selector.as_ref().is_none_or(|fields| fields.matches(&fields_of(&object)))
             && selector.as_ref().is_none_or(|labels| read.is_some_and(|read| labels.matches(&read.labels)))
             && is(self.ages.older_than, |age, limit| age > limit)
             && is(self.ages.newer_than, |age, limit| age <= limit)

@@ -4,104 +4,33 @@ use engine::object::Name;
 use engine::scope::{self, Labelled, Test};
 use kube::core::{Expression, Selector};
 use proto::r#type::v1beta1::ObjectRef;
-use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Requirements on the fields that every object has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields(Vec<Requirement>);
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Requirement {
-    field: Field,
-    equal: bool,
-    value: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Name,
-    Namespace,
-}
-
-impl Fields {
-    pub(super) fn matches(&self, object: &ObjectRef) -> bool {
-        self.0.iter().all(|Requirement { field, equal, value }| {
-            let has = match field {
-                Field::Name => &object.name,
-                Field::Namespace => &object.namespace,
-            };
-            (has == value) == *equal
-        })
-    }
-}
-
-impl std::fmt::Display for Fields {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let term = |Requirement { field, equal, value }: &Requirement| {
-            let name = match field {
-                Field::Name => "metadata.name",
-                Field::Namespace => "metadata.namespace",
-            };
-            format!("{name}{}{value}", if *equal { "=" } else { "!=" })
-        };
-        f.write_str(&self.0.iter().map(term).collect::<Vec<_>>().join(","))
-    }
+/// The fields that every object has.
+pub(super) fn fields_of(object: &ObjectRef) -> BTreeMap<String, String> {
+    let fields = [(NAME, &object.name), (NAMESPACE, &object.namespace)];
+    fields.map(|(field, value)| (field.to_owned(), value.clone())).into()
 }
 
 /// Reads `metadata.name=a,metadata.namespace!=b`. The error is a sentence.
-pub(crate) fn fields(text: &str) -> Result<Fields, String> {
+pub(crate) fn fields(text: &str) -> Result<Selector, String> {
     let term = |term: &str| {
         let (field, equal, value) = comparison(term).ok_or_else(|| format!("{term:?} is not FIELD=VALUE"))?;
-        let field = match field {
-            "metadata.name" => Field::Name,
-            "metadata.namespace" => Field::Namespace,
-            other => {
-                return Err(format!("the field {other:?} is not supported: use metadata.name or metadata.namespace"));
-            }
-        };
-        Ok(Requirement { field, equal, value: value.to_owned() })
+        if ![NAME, NAMESPACE].contains(&field) {
+            return Err(format!("the field {field:?} is not supported: use {NAME} or {NAMESPACE}"));
+        }
+        let (field, value) = (field.to_owned(), value.to_owned());
+        Ok(if equal { Expression::Equal(field, value) } else { Expression::NotEqual(field, value) })
     };
-    text.split(',').map(term).collect::<Result<_, _>>().map(Fields)
+    text.split(',').map(term).collect()
 }
 
 /// Requirements on labels, for a resource that has a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Requirements(Vec<Expression>);
-
-impl Requirements {
-    /// A `LabelSelector`. Two requirements on the same value both stand, so that none of them is lost.
-    pub(super) fn selector(&self) -> Value {
-        let (mut equal, mut others) = (Map::new(), Vec::new());
-        for expression in &self.0 {
-            let (key, operator, values) = match expression {
-                Expression::Equal(key, value) if !equal.contains_key(key) => {
-                    equal.insert(key.clone(), Value::from(value.as_str()));
-                    continue;
-                }
-                Expression::Equal(key, value) => (key, "In", vec![value]),
-                Expression::NotEqual(key, value) => (key, "NotIn", vec![value]),
-                Expression::In(key, values) => (key, "In", values.iter().collect()),
-                Expression::NotIn(key, values) => (key, "NotIn", values.iter().collect()),
-                Expression::Exists(key) => (key, "Exists", Vec::new()),
-                Expression::DoesNotExist(key) => (key, "DoesNotExist", Vec::new()),
-            };
-            let mut requirement = json!({ "key": key, "operator": operator });
-            if !values.is_empty() {
-                requirement["values"] = json!(values);
-            }
-            others.push(requirement);
-        }
-        let mut selector = Map::new();
-        if !equal.is_empty() {
-            selector.insert("matchLabels".to_owned(), equal.into());
-        }
-        if !others.is_empty() {
-            selector.insert("matchExpressions".to_owned(), others.into());
-        }
-        selector.into()
-    }
-}
 
 impl Requirements {
     /// The requirements as the graph service takes them.
@@ -195,7 +124,6 @@ fn named(key: &str) -> Result<String, String> {
 mod tests {
     use super::*;
     use kube::core::SelectorExt as _;
-    use std::collections::BTreeMap;
 
     #[test]
     fn labels_are_selected_as_kubectl_does() {
@@ -221,20 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_of_a_resource_keeps_every_requirement() {
+    fn the_graph_service_takes_every_requirement() {
         let read = requirements("app=web,app=db,tier!=a,env in (a,b),zone notin (c),canary,!old").unwrap();
-        let expected = json!({
-            "matchLabels": { "app": "web" },
-            "matchExpressions": [
-                { "key": "app", "operator": "In", "values": ["db"] },
-                { "key": "tier", "operator": "NotIn", "values": ["a"] },
-                { "key": "env", "operator": "In", "values": ["a", "b"] },
-                { "key": "zone", "operator": "NotIn", "values": ["c"] },
-                { "key": "canary", "operator": "Exists" },
-                { "key": "old", "operator": "DoesNotExist" },
-            ],
-        });
-        assert_eq!(read.selector(), expected);
         let words: Vec<String> = read.of_labels().iter().map(ToString::to_string).collect();
         assert_eq!(words.join(","), "app=web,app=db,tier!=a,env in (a,b),zone!=c,canary,!old");
     }
@@ -244,8 +160,8 @@ mod tests {
         let object = ObjectRef { namespace: "shop".into(), name: "web".into(), ..Default::default() };
         let text = "metadata.name=web,metadata.namespace!=other";
         let selector = fields(text).unwrap();
-        assert!(selector.matches(&object) && selector.to_string() == text);
-        assert!(!fields("metadata.name!=web").unwrap().matches(&object));
+        assert!(selector.matches(&fields_of(&object)) && selector.to_string() == text);
+        assert!(!fields("metadata.name!=web").unwrap().matches(&fields_of(&object)));
         assert!(fields("status.phase=Running").unwrap_err().contains("use metadata.name or metadata.namespace"));
     }
 }

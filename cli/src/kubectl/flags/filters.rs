@@ -1,7 +1,7 @@
 //! Flags that leave objects out of an answer.
 
 use super::spans::span;
-use crate::kubectl::selector::{Fields, fields, labels};
+use crate::kubectl::selector::{fields, labels};
 use kube::core::Selector;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Selectors {
     /// Only objects with these fields, such as metadata.name=web or metadata.namespace!=kube-system. No other fields
     /// are possible.
     #[arg(long, value_name = "SELECTOR", value_parser = fields)]
-    pub(crate) field_selector: Option<Fields>,
+    pub(crate) field_selector: Option<Selector>,
 }
 
 /// Filters by age, which is read from the API server.

@@ -31,7 +31,7 @@ pub(crate) async fn protect(flags: Protect) -> Answered {
     let mut session = open(connection, output).await?;
     let resolved = scope.resolve(&mut session).await?;
     let name = name.unwrap_or_else(|| format!("protection-{}", &Uuid::new_v4().simple().to_string()[..8]));
-    let spec = protection(&reason, lifetime, scope.targets(&resolved), &preset);
+    let spec = protection(&reason, lifetime, scope.targets(&resolved)?, &preset);
     let words = if preset.is_empty() { scope.words(&resolved) } else { marked(&preset) };
     create(&session, GuardKind::Protection, &name, &spec, &words).await
 }
@@ -42,7 +42,7 @@ pub(crate) async fn budget(flags: Budget) -> Answered {
     let mut session = open(flags.connection, flags.output).await?;
     let scope: &ScopeFlags = &flags.scope;
     let resolved: Scope = scope.resolve(&mut session).await?;
-    let mut spec = spec(&flags.reason, lifetime, scope.targets(&resolved));
+    let mut spec = spec(&flags.reason, lifetime, scope.targets(&resolved)?);
     let limit = match flags.max {
         Limit::Objects(count) => ("maxObjects", count),
         Limit::Percent(share) => ("maxPercent", share),

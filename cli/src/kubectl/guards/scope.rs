@@ -1,5 +1,6 @@
 //! The flags of a scope as the spec of a guard. Kinds, namespaces and owners that do not exist are refused.
 
+use crate::kubectl::document::Schema;
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::ScopeFlags;
 use crate::kubectl::naming::{Catalogue, Found, Named, Served, is_name, pairs, read};
@@ -7,7 +8,8 @@ use crate::kubectl::selector::Requirements;
 use crate::kubectl::session::Session;
 use engine::object::{GroupResource, in_group};
 use engine::scope::{Filter, OwnerScope};
-use serde_json::{Map, Value, json};
+use proto::r#type::v1beta1::ObjectFilter;
+use serde_json::Value;
 
 /// A scope with names of the API server.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +56,7 @@ impl ScopeFlags {
         let names = |all: &[String]| all.iter().map(|name| name.as_str().into()).collect();
         let labels = |selector: &Option<Requirements>| selector.as_ref().map(Requirements::of_labels);
         let owner = resolved.owner.as_ref().map(|(served, namespace, name)| OwnerScope {
-            resource: GroupResource { group: served.group.as_str().into(), resource: served.resource.as_str().into() },
+            resource: served.group_resource(),
             namespace: namespace.as_str().into(),
             name: name.as_str().into(),
             uid: None,
@@ -93,38 +95,13 @@ impl ScopeFlags {
     }
 
     /// The targets of the spec. Empty without conditions.
-    pub(super) fn targets(&self, scope: &Scope) -> Vec<Value> {
+    pub(super) fn targets(&self, scope: &Scope) -> Result<Vec<Value>, Problem> {
         if self.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let mut target = Map::new();
-        let mut put = |field: &str, value: Value| {
-            target.insert(field.to_owned(), value);
-        };
-        if !scope.kinds.is_empty() {
-            put("resources", scope.kinds.iter().map(resource).collect());
-        }
-        if !self.namespace.is_empty() {
-            put("namespaces", json!(self.namespace));
-        }
-        if !self.names.is_empty() {
-            put("names", json!(self.names));
-        }
-        if let Some(selector) = &self.selector {
-            put("labelSelector", selector.selector());
-        }
-        if let Some(selector) = &self.namespace_selector {
-            put("namespaceSelector", selector.selector());
-        }
-        if let Some((served, namespace, name)) = &scope.owner {
-            let mut owner = resource(served);
-            owner["name"] = json!(name);
-            if !namespace.is_empty() {
-                owner["namespace"] = json!(namespace);
-            }
-            put("owner", owner);
-        }
-        vec![target.into()]
+        let resources = scope.kinds.iter().map(Served::group_resource).collect();
+        let target = ObjectFilter::from(Filter { resources, ..self.filter(scope) });
+        Ok(vec![Schema::load()?.message("ownergraph.type.v1beta1.ObjectFilter", &target)?])
     }
 
     /// The scope in words, as the graph service tells it.
@@ -144,13 +121,6 @@ impl ScopeFlags {
         }
         words.extend(scope.owner.as_ref().map(|(served, _, name)| format!("below {}/{name}", typed(served))));
         if words.is_empty() { "everything".to_owned() } else { words.join(" ") }
-    }
-}
-
-fn resource(served: &Served) -> Value {
-    match served.group.as_str() {
-        "" => json!({ "resource": served.resource }),
-        group => json!({ "group": group, "resource": served.resource }),
     }
 }
 
@@ -180,6 +150,7 @@ async fn exists(session: &mut Session, served: Served, namespace: String, name: 
 mod tests {
     use super::*;
     use crate::kubectl::selector::requirements;
+    use serde_json::json;
 
     fn catalogue() -> Catalogue {
         let served = |group: &str, resource: &str, singular: &str, short: &[&str], namespaced| Served {
@@ -219,12 +190,30 @@ mod tests {
             owner: Some("deploy/web".to_owned()),
         };
         let scope = resolved(&flags).unwrap();
-        insta::assert_snapshot!(crate::kubectl::document::json(&flags.targets(&scope).into()).unwrap());
+        insta::assert_snapshot!(crate::kubectl::document::json(&flags.targets(&scope).unwrap().into()).unwrap());
         let words = "persistentvolumeclaims,deployments.apps in shop named a,b with app=web,!old in namespaces with env in (a,b) below deployments.apps/web";
         assert_eq!(flags.words(&scope), words);
         let none = ScopeFlags::default();
         let scope = resolved(&none).unwrap();
-        assert_eq!((none.targets(&scope), none.words(&scope)), (Vec::new(), "everything".to_owned()));
+        assert_eq!((none.targets(&scope).unwrap(), none.words(&scope)), (Vec::new(), "everything".to_owned()));
+    }
+
+    #[test]
+    fn a_selector_of_a_resource_keeps_every_requirement() {
+        let read = requirements("app=web,app=db,tier!=a,env in (a,b),zone notin (c),canary,!old").unwrap();
+        let flags = ScopeFlags { selector: Some(read), ..ScopeFlags::default() };
+        let expected = json!({
+            "matchLabels": { "app": "web" },
+            "matchExpressions": [
+                { "key": "app", "operator": "In", "values": ["db"] },
+                { "key": "tier", "operator": "NotIn", "values": ["a"] },
+                { "key": "env", "operator": "In", "values": ["a", "b"] },
+                { "key": "zone", "operator": "NotIn", "values": ["c"] },
+                { "key": "canary", "operator": "Exists" },
+                { "key": "old", "operator": "DoesNotExist" },
+            ],
+        });
+        assert_eq!(flags.targets(&Scope::default()).unwrap(), [json!({ "labelSelector": expected })]);
     }
 
     #[test]
@@ -232,7 +221,8 @@ mod tests {
         let of = |owner: &str, namespaces: &[&str]| {
             let namespace = namespaces.iter().map(|&name| name.to_owned()).collect();
             let flags = ScopeFlags { owner: Some(owner.to_owned()), namespace, ..ScopeFlags::default() };
-            resolved(&flags).map(|scope| flags.targets(&scope)[0]["owner"].clone()).map_err(|why| why.to_string())
+            let targets = resolved(&flags).and_then(|scope| flags.targets(&scope));
+            targets.map(|targets| targets[0]["owner"].clone()).map_err(|why| why.to_string())
         };
         let web =
             |namespace| json!({ "group": "apps", "resource": "deployments", "namespace": namespace, "name": "web" });
