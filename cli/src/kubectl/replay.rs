@@ -17,7 +17,7 @@ use engine::time::Time;
 use engine::work::ActionKind;
 use proto::convert::{Clock, LeaderLog};
 use proto::decision::v1beta1::{DecisionEvent, Position};
-use recording::{Damage, End, Ended, Header, Names, Reader, Step};
+use recording::{End, Ended, Names, Reader, Step};
 use runtime::visible;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ fn decisions(mut replay: Replay) -> Answered {
         }
     }
     out.flush()?;
-    Ok(replay.end().note())
+    Ok(replay.noted())
 }
 
 /// Explains an object as it is at the end.
@@ -75,7 +75,7 @@ fn explanation(mut replay: Replay, named: &str, namespace: &str, printer: &Print
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
         printer.print_document(Document::new(Kind::Explanation).with_fields(fields), &[])?;
     }
-    Ok(replay.end().note())
+    Ok(replay.noted())
 }
 
 /// Compares the decisions with those of a file.
@@ -94,7 +94,7 @@ fn comparison(mut replay: Replay, (trace, stop): (&Trace, Option<Until>), other:
     } else {
         printer.print_document(explained.document(&Schema::load()?)?, &[])?;
     }
-    let ending = replay.end().note();
+    let ending = replay.noted();
     Ok(if explained.is_empty() { ending } else { Ending::Findings })
 }
 
@@ -102,13 +102,13 @@ fn comparison(mut replay: Replay, (trace, stop): (&Trace, Option<Until>), other:
 fn summary(mut replay: Replay, printer: &Printer) -> Answered {
     let begun = Instant::now();
     while replay.step().is_some() {}
-    let summary = Summary::of(&replay, begun.elapsed());
+    let took = begun.elapsed();
     if printer.format == Format::Table {
-        printer.print(&summary.text())?;
+        printer.print(&replay.text(took))?;
     } else {
-        printer.print_document(summary.document(), &[])?;
+        printer.print_document(replay.document(took), &[])?;
     }
-    Ok(if summary.end.is_whole() { Ending::Fine } else { Ending::Findings })
+    Ok(replay.ending())
 }
 
 /// A recording that is replayed, as the decision log tells it.
@@ -177,130 +177,84 @@ impl Replay {
     fn seconds(&self) -> i64 {
         seconds_since_1970(self.clock().calendar)
     }
-
-    fn end(&self) -> Stopped {
-        match self.of.end() {
-            None => Stopped::Until,
-            Some(End::Ended(why)) => Stopped::Ended(why.clone()),
-            Some(End::Open) => Stopped::Open,
-            Some(End::Damaged(damage)) => Stopped::Damaged(damage.clone()),
-        }
-    }
 }
 
 fn seconds_since_1970(time: SystemTime) -> i64 {
     prost_types::Timestamp::from(time).seconds
 }
 
-/// Why a replay stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stopped {
-    /// At the time of `--until`.
-    Until,
-    Ended(Ended),
-    Open,
-    Damaged(Damage),
-}
-
-impl Stopped {
-    fn words(&self) -> String {
-        match self {
-            Stopped::Until => "stopped at --until".to_owned(),
-            Stopped::Ended(Ended::Stopped) => "complete".to_owned(),
-            Stopped::Ended(Ended::Full) => "the recording reached its maximum size".to_owned(),
-            Stopped::Ended(Ended::Behind) => "the recording ended because its disk was too slow".to_owned(),
-            Stopped::Open => {
-                "the recording has no end: the process was killed, it still records, or a file is missing".to_owned()
-            }
-            Stopped::Damaged(damage) => format!("the recording is damaged: {damage}; it was replayed up to there"),
+/// Why a replay stopped, in words. `None`: at the time of `--until`.
+fn words(end: Option<&End>) -> String {
+    match end {
+        None => "stopped at --until".to_owned(),
+        Some(End::Ended(Ended::Stopped)) => "complete".to_owned(),
+        Some(End::Ended(Ended::Full)) => "the recording reached its maximum size".to_owned(),
+        Some(End::Ended(Ended::Behind)) => "the recording ended because its disk was too slow".to_owned(),
+        Some(End::Open) => {
+            "the recording has no end: the process was killed, it still records, or a file is missing".to_owned()
         }
-    }
-
-    fn is_whole(&self) -> bool {
-        match self {
-            Stopped::Until | Stopped::Ended(_) | Stopped::Open => true,
-            Stopped::Damaged(_) => false,
-        }
-    }
-
-    /// Says on stderr if the recording is not whole.
-    fn note(&self) -> Ending {
-        if *self != Stopped::Ended(Ended::Stopped) {
-            ending::note(&visible::line(&self.words()));
-        }
-        if self.is_whole() { Ending::Fine } else { Ending::Findings }
+        Some(End::Damaged(damage)) => format!("the recording is damaged: {damage}; it was replayed up to there"),
     }
 }
 
 /// What a recording has, and how it was replayed.
-struct Summary {
-    header: Header,
-    began: SystemTime,
-    lasted: Duration,
-    took: Duration,
-    rounds: u64,
-    inputs: u64,
-    decided: BTreeMap<ActionKind, u64>,
-    end: Stopped,
-}
+impl Replay {
+    /// A damage is a finding.
+    fn ending(&self) -> Ending {
+        if matches!(self.of.end(), Some(End::Damaged(_))) { Ending::Findings } else { Ending::Fine }
+    }
 
-impl Summary {
-    fn of(replay: &Replay, took: Duration) -> Summary {
-        let header = replay.of.header().clone();
-        Summary {
-            began: SystemTime::UNIX_EPOCH + Duration::from_nanos(header.origin),
-            header,
-            lasted: replay.of.now().since_origin(),
-            took,
-            rounds: replay.rounds,
-            inputs: replay.of.inputs(),
-            decided: replay.decided.clone(),
-            end: replay.end(),
+    /// Says on stderr if the recording is not whole.
+    fn noted(&self) -> Ending {
+        let end = self.of.end();
+        if !matches!(end, Some(End::Ended(Ended::Stopped))) {
+            ending::note(&visible::line(&words(end)));
         }
+        self.ending()
     }
 
-    fn decisions(&self) -> u64 {
-        self.decided.values().sum()
+    fn began(&self) -> String {
+        let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.of.header().origin);
+        prost_types::Timestamp::from(began).to_string()
     }
 
-    fn text(&self) -> String {
-        let Summary { header, began, lasted, took, rounds, inputs, decided, end } = self;
+    fn text(&self, took: Duration) -> String {
+        let (header, lasted) = (self.of.header(), self.of.now().since_origin());
         let mut text = String::new();
         let mut line = |head: &str, words: &str| {
             let _infallible = writeln!(text, "{head:<11}{}", visible::line(words));
         };
         line("recording", &format!("{} of version {}", header.recording, header.version));
         line("cluster", &header.config.cluster_uid);
-        line("began", &prost_types::Timestamp::from(*began).to_string());
+        line("began", &self.began());
         line("lasted", &format!("{:.1} s, replayed in {:.1} s", lasted.as_secs_f64(), took.as_secs_f64()));
         line("names", if header.names == Names::Plain { "as in the cluster" } else { "pseudonyms" });
-        line("inputs", &format!("{inputs} in {}", counted(*rounds as usize, "round")));
-        let by_action = decided.iter().map(|(action, count)| format!("{}: {count}", action.as_str()));
+        line("inputs", &format!("{} in {}", self.of.inputs(), counted(self.rounds, "round")));
+        let by_action = self.decided.iter().map(|(action, count)| format!("{}: {count}", action.as_str()));
         let by_action = by_action.collect::<Vec<_>>().join(", ");
-        let decisions = self.decisions();
-        line(
-            "decisions",
-            &if decided.is_empty() { decisions.to_string() } else { format!("{decisions} ({by_action})") },
-        );
-        line("end", &end.words());
+        let decisions: u64 = self.decided.values().sum();
+        let by_action = if by_action.is_empty() { by_action } else { format!(" ({by_action})") };
+        line("decisions", &format!("{decisions}{by_action}"));
+        line("end", &words(self.of.end()));
         text
     }
 
-    fn document(&self) -> Document {
-        let Summary { header, began, lasted, took, rounds, inputs, decided, end } = self;
-        let decided: BTreeMap<&str, u64> = decided.iter().map(|(action, count)| (action.as_str(), *count)).collect();
-        Document::new(Kind::Replay)
-            .with("recording", json!(header.recording))
-            .with("version", json!(header.version))
-            .with("clusterUid", json!(&*header.config.cluster_uid))
-            .with("beginTime", json!(prost_types::Timestamp::from(*began).to_string()))
-            .with("recordedSeconds", json!(lasted.as_secs_f64()))
-            .with("replayedSeconds", json!(took.as_secs_f64()))
-            .with("pseudonyms", json!(header.names == Names::Hashed))
-            .with("rounds", json!(rounds))
-            .with("inputs", json!(inputs))
-            .with("decisions", json!(decided))
-            .with("end", json!(end.words()))
-            .with("whole", json!(end.is_whole()))
+    fn document(&self, took: Duration) -> Document {
+        let header = self.of.header();
+        let decided: BTreeMap<&str, u64> = self.decided.iter().map(|(of, count)| (of.as_str(), *count)).collect();
+        Document::new(Kind::Replay).with_fields(json!({
+            "recording": header.recording,
+            "version": header.version,
+            "clusterUid": &*header.config.cluster_uid,
+            "beginTime": self.began(),
+            "recordedSeconds": self.of.now().since_origin().as_secs_f64(),
+            "replayedSeconds": took.as_secs_f64(),
+            "pseudonyms": header.names == Names::Hashed,
+            "rounds": self.rounds,
+            "inputs": self.of.inputs(),
+            "decisions": decided,
+            "end": words(self.of.end()),
+            "whole": self.ending() == Ending::Fine,
+        }))
     }
 }
