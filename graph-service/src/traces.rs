@@ -19,7 +19,7 @@ use engine::object::{ObjectRef, Uid};
 use engine::work::{ActionKind, Outcome, ToExecutor};
 use moments::{Moments, Why};
 use proto::convert::decision_id;
-use runtime::traces::{Context, Kind, Open, Recorder, Span, SpanId, TraceId, Value};
+use runtime::traces::{Context, Kind, Open, Recorder, Span, SpanId, TraceId, Value, trace_of};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -232,7 +232,7 @@ impl Traces {
     /// Whether this object is followed from now on.
     fn follow(&mut self, target: &ObjectRef, chain: &[ObjectRef]) -> bool {
         let root = chain.last().unwrap_or(target);
-        let trace = TraceId::of(&root.uid);
+        let trace = trace_of(&root.uid);
         if !self.recorder.covers(&trace) || self.objects.len() >= OBJECTS_MAX {
             return false;
         }

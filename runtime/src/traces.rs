@@ -20,7 +20,7 @@ mod span;
 mod tests;
 mod variables;
 
-pub use context::{Context, Incoming, Ratio, SpanId, TraceId};
+pub use context::{Context, Incoming, Ratio, SpanId, TraceId, span_of, trace_of};
 pub use counts::{Counts, Recording, Service};
 pub use flags::{Flags, Settings};
 pub use recorder::{Open, Recorder, start};

@@ -171,7 +171,7 @@ async fn a_deletion_is_a_tree_from_the_moment_its_owner_went() {
         last = span.end;
     }
     assert_eq!(last, collect.end);
-    assert!(spans.iter().all(|span| span.context.trace == TraceId::of(&owner.uid)));
+    assert!(spans.iter().all(|span| span.context.trace == trace_of(&owner.uid)));
     assert_eq!(label.context, one(&spans, "lease").context);
     assert!(label.sampled);
     assert_eq!(text(one(&spans, "decide"), "ownergraph.cause"), "owner_absent");

@@ -1,16 +1,8 @@
 //! Trace context: ids, the `traceparent` header, and sampling.
 
-use std::fmt;
+pub use opentelemetry::trace::{SpanId, TraceId};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
-
-/// Names a trace. Never all zeros.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TraceId([u8; 16]);
-
-/// Names a span within its trace. Never all zeros.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpanId([u8; 8]);
 
 /// A possible parent span, in a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,42 +19,22 @@ pub struct Incoming {
     pub sampled: bool,
 }
 
-impl TraceId {
-    /// Equal input gives an equal id in every process of this build. The ids are evenly spread, so that a [`Ratio`] of
-    /// inputs is the same ratio of traces.
-    pub fn of(what: &impl Hash) -> TraceId {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&half(1, what));
-        bytes[8..].copy_from_slice(&half(2, what));
-        bytes[0] |= u8::from(bytes == [0; 16]);
-        TraceId(bytes)
-    }
-
-    pub fn bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
+/// The id of a trace. Equal input gives an equal id in every process of this build. The ids are evenly spread, so that
+/// a [`Ratio`] of inputs is the same ratio of traces.
+pub fn trace_of(what: &impl Hash) -> TraceId {
+    TraceId::from((u128::from(half(1, what)) << 64 | u128::from(half(2, what))).max(1))
 }
 
-impl SpanId {
-    /// Equal input gives an equal id in every process of this build.
-    pub fn of(what: &impl Hash) -> SpanId {
-        SpanId::of_number(u64::from_be_bytes(half(1, what)))
-    }
-
-    pub(super) fn of_number(number: u64) -> SpanId {
-        SpanId(number.max(1).to_be_bytes())
-    }
-
-    pub fn bytes(&self) -> &[u8; 8] {
-        &self.0
-    }
+/// The id of a span. Equal input gives an equal id in every process of this build.
+pub fn span_of(what: &impl Hash) -> SpanId {
+    SpanId::from(half(1, what).max(1))
 }
 
-fn half(part: u8, what: &impl Hash) -> [u8; 8] {
+fn half(part: u8, what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     part.hash(&mut hasher);
     what.hash(&mut hasher);
-    hasher.finish().to_be_bytes()
+    hasher.finish()
 }
 
 impl Context {
@@ -81,65 +53,24 @@ impl Incoming {
     /// Reads a `traceparent` of any version. `None`: the text is invalid.
     pub fn parse(text: &str) -> Option<Incoming> {
         let mut parts = text.split('-');
-        let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
-        let version: [u8; 1] = unhex(version)?;
+        let mut part = |digits| unhex(parts.next()?, digits);
+        let [version, trace, span, flags] = [part(2)?, part(32)?, part(16)?, part(2)?];
         // Version 255 is forbidden, and version 0 has nothing after the flags.
-        if version == [0xff] || (version == [0] && parts.next().is_some()) {
+        if version == 0xff || (version == 0 && parts.next().is_some()) || trace == 0 || span == 0 {
             return None;
         }
-        let (trace, span) = (TraceId(unhex(trace)?), SpanId(unhex(span)?));
-        if trace.0 == [0; 16] || span.0 == [0; 8] {
-            return None;
-        }
-        let [flags] = unhex(flags)?;
-        Some(Incoming { context: Context { trace, span }, sampled: flags & 1 == 1 })
+        let context = Context { trace: TraceId::from(trace), span: SpanId::from(span as u64) };
+        Some(Incoming { context, sampled: flags & 1 == 1 })
     }
 }
 
 /// Reads lower case hexadecimal of exactly this length, as in the header.
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let text = text.as_bytes();
-    if text.len() != 2 * N {
+fn unhex(text: &str, digits: usize) -> Option<u128> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != digits || !text.bytes().all(is_digit) {
         return None;
     }
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
-}
-
-fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
+    u128::from_str_radix(text, 16).ok()
 }
 
 /// The ratio of recorded traces, from none to all.
@@ -156,8 +87,7 @@ impl Ratio {
 
     /// Whether this trace is recorded. The last 63 bits of its id decide, as in OpenTelemetry's samplers.
     pub fn covers(self, trace: &TraceId) -> bool {
-        let [.., a, b, c, d, e, f, g, h] = trace.0;
-        u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.0
+        (u128::from_be_bytes(trace.to_bytes()) as u64) >> 1 < self.0
     }
 }
 

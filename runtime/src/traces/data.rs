@@ -1,8 +1,9 @@
 //! Converts spans for OpenTelemetry's exporter.
 
+use super::context::Context;
 use super::counts::Service;
 use super::span::{Span, Value};
-use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
@@ -55,11 +56,10 @@ pub(super) fn scope(service: &Service) -> InstrumentationScope {
 }
 
 pub(super) fn data(span: Span, dates: Dates, scope: &InstrumentationScope) -> SpanData {
-    let trace = TraceId::from_bytes(*span.context.trace.bytes());
-    let id = SpanId::from_bytes(*span.context.span.bytes());
+    let Context { trace, span: id } = span.context;
     SpanData {
         span_context: SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::default()),
-        parent_span_id: span.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(*parent.bytes())),
+        parent_span_id: span.parent.unwrap_or(SpanId::INVALID),
         parent_span_is_remote: false,
         span_kind: span.kind,
         name: span.name,

@@ -1,6 +1,6 @@
 //! The recorder of spans.
 
-use super::context::{Ratio, SpanId, TraceId};
+use super::context::{Ratio, SpanId, TraceId, trace_of};
 use super::counts::{Counts, Dropped, Service};
 use super::export::Sending;
 use super::flags::Settings;
@@ -68,12 +68,12 @@ impl Recorder {
 
     /// An id for a new span.
     pub fn span_id(&self) -> SpanId {
-        SpanId::of_number(self.ids.next())
+        SpanId::from(self.ids.next().max(1))
     }
 
     /// A random id for a trace that has no subject to derive an id from.
     pub fn trace_id(&self) -> TraceId {
-        TraceId::of(&(self.ids.next(), self.ids.next()))
+        trace_of(&(self.ids.next(), self.ids.next()))
     }
 
     /// Takes a span that has ended. Never waits: if the queue is full, the span is dropped and counted.

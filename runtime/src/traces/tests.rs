@@ -103,7 +103,7 @@ impl Receiver {
 fn span(recorder: &Recorder, name: &'static str) -> Span {
     let now = Instant::now();
     Span {
-        context: Context { trace: TraceId::of(&name), span: recorder.span_id() },
+        context: Context { trace: trace_of(&name), span: recorder.span_id() },
         parent: None,
         name: name.into(),
         kind: Kind::Internal,
@@ -132,6 +132,10 @@ fn traceparents_read_as_they_are_written_and_nothing_else_does() {
         "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
         "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
         "00-4bf92f3577b34da6a3ce929d0e0e47é6-00f067aa0ba902b7-01",
+        "00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-000f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-+1",
     ] {
         assert_eq!(Incoming::parse(bad), None, "{bad:?}");
     }
@@ -141,7 +145,7 @@ fn traceparents_read_as_they_are_written_and_nothing_else_does() {
 fn a_ratio_covers_about_that_part_and_the_same_ones_everywhere() {
     let covered = |ratio: &str| {
         let ratio: Ratio = ratio.parse().unwrap();
-        (0..10_000_u32).filter(|number| ratio.covers(&TraceId::of(number))).collect::<Vec<_>>()
+        (0..10_000_u32).filter(|number| ratio.covers(&trace_of(number))).collect::<Vec<_>>()
     };
     assert_eq!((covered("0").len(), covered("1").len()), (0, 10_000));
     let some = covered("0.1");
@@ -264,8 +268,8 @@ async fn spans_arrive_with_everything_they_carry_and_the_end_waits_for_them() {
     sending.await.unwrap();
     let spans = receiver.spans(2).await;
     assert_eq!(spans.iter().map(|span| span.name.as_str()).collect::<Vec<_>>(), ["first", "second"]);
-    assert_eq!(spans[0].trace_id, first.context.trace.bytes());
-    assert_eq!(spans[1].parent_span_id, first.context.span.bytes());
+    assert_eq!(spans[0].trace_id, first.context.trace.to_bytes());
+    assert_eq!(spans[1].parent_span_id, first.context.span.to_bytes());
     assert_eq!(spans[0].attributes.len(), 3);
     assert_eq!(spans[0].status.as_ref().unwrap().message, "why");
     assert_eq!(spans[1].status.as_ref().unwrap().code, 0);

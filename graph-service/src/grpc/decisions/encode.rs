@@ -10,7 +10,7 @@ use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::cloudevents::v1::cloud_event::{CloudEventAttributeValue, Data};
 use proto::decision::v1beta1::{Cause, DecisionEvent, EventView, Phase, Position};
 use proto::r#type::v1beta1::ObjectRef;
-use runtime::traces::{SpanId, TraceId};
+use runtime::traces::{span_of, trace_of};
 
 /// Type URL of the data of a CloudEvent.
 const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
@@ -133,8 +133,8 @@ fn traceparent(event: &DecisionEvent) -> Option<String> {
         None if event.cause() == Cause::Unspecified || event.truncated || event.redacted_count > 0 => return None,
         None => event.target.as_ref()?,
     };
-    let trace = TraceId::of(&Uid::parse(&root.uid)?);
-    let span = SpanId::of(&(&event.decision_id, event.attempt));
+    let trace = trace_of(&Uid::parse(&root.uid)?);
+    let span = span_of(&(&event.decision_id, event.attempt));
     Some(format!("00-{trace}-{span}-00"))
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::decisions::tests::mirror_of_many;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
-use runtime::traces::TraceId;
+use runtime::traces::trace_of;
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_in_memory_is_counted_where_the_log_before_was_of_the_same_process() {
@@ -112,6 +112,6 @@ async fn a_cloud_event_names_its_schema_and_the_trace_of_its_cascade() {
     let schema = Attr::CeUri("https://ownergraph.dev/proto/ownergraph.decision.v1beta1.DecisionEvent".to_owned());
     assert_eq!(event.attributes["dataschema"].attr, Some(schema));
     let Some(Attr::CeString(parent)) = &event.attributes["traceparent"].attr else { panic!("no traceparent") };
-    let trace = TraceId::of(&uid_of("owner"));
+    let trace = trace_of(&uid_of("owner"));
     assert!(parent.starts_with(&format!("00-{trace}-")) && parent.len() == 55, "{parent}");
 }
