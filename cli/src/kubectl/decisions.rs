@@ -17,10 +17,9 @@ use crate::remote::{PAGE_SIZE, PAGES_MAX, endless};
 use keeping::{Bookmark, STORE_EVERY};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{
-    Cause, DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
+    DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
 };
 use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
-use proto::work::v1beta1::ItemKind;
 use record::{Line, Record, heading, line};
 use runtime::admin;
 use runtime::listen::bind;
@@ -183,9 +182,9 @@ fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: Option<&
     let targets = if anything { Vec::new() } else { vec![target] };
     let filter = DecisionFilter {
         targets,
-        phases: flags.verdicts.iter().map(|verdict| Phase::from(*verdict).into()).collect(),
-        kinds: flags.actions.iter().map(|action| ItemKind::from(*action).into()).collect(),
-        causes: flags.reasons.iter().map(|reason| Cause::from(*reason).into()).collect(),
+        phases: flags.verdicts.iter().map(|&phase| phase.into()).collect(),
+        kinds: flags.actions.iter().map(|&action| action.into()).collect(),
+        causes: flags.reasons.iter().map(|&cause| cause.into()).collect(),
         cel: flags.cel.clone(),
     };
     if filter == DecisionFilter::default() { Vec::new() } else { vec![filter] }

@@ -13,7 +13,7 @@ pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use console::{Console, Others, PublicUrl};
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use guards::{Approve, Budget, Gates, Limit, Preset, Protect, Release, ScopeFlags};
-pub(crate) use log::{Decisions, Group, Progress, Queue, Replay, Sink, Until};
+pub(crate) use log::{ACTIONS, Decisions, Group, PHASES, Progress, Queue, Replay, Sink, Until, word};
 pub(crate) use parity::Parity;
 pub(crate) use spans::limit;
 

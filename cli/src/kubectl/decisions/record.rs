@@ -3,6 +3,7 @@
 use crate::kubectl::columns::Cell;
 use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
+use crate::kubectl::flags::{ACTIONS, PHASES, word};
 use crate::kubectl::naming::shown;
 use crate::kubectl::tree::table::standing;
 use anyhow::Context as _;
@@ -14,7 +15,6 @@ use proto::decision::v1beta1::disagreement::{Class, Outcome};
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position, SystemEvent};
 use proto::graph::v1beta1::OwnerStanding;
-use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde_json::{Map, Value, json};
 
@@ -137,7 +137,7 @@ pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> Line {
     let object = event.target.as_ref().map(shown).unwrap_or_default();
     let cause = cause_words(event);
     let position = event.position.as_ref().map(|at| format!("{}:{}", at.log_id, at.sequence)).unwrap_or_default();
-    let cells = [&time, &phase_words(event), action_word(event.kind()), &object, &cause];
+    let cells = [&time, &phase_words(event), word(&ACTIONS, event.kind()), &object, &cause];
     let more = wide.then_some([event.executor.as_str(), position.as_str(), event.decision_id.as_str()]);
     Line::Row(cells.into_iter().chain(more.into_iter().flatten()).map(Cell::plain).collect())
 }
@@ -173,37 +173,9 @@ pub(in crate::kubectl) fn lost_words(gap: &Gap) -> String {
 }
 
 fn phase_words(event: &DecisionEvent) -> String {
-    let word = phase_word(event.phase());
+    let word = word(&PHASES, event.phase());
     let status = event.report.as_ref().map_or(0, |report| report.http_status);
     if status == 0 { word.to_owned() } else { format!("{word} {status}") }
-}
-
-/// A phase as one word.
-pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Unspecified => "-",
-        Phase::Proposed => "proposed",
-        Phase::Held => "held",
-        Phase::Leased => "leased",
-        Phase::Succeeded => "done",
-        Phase::Failed => "failed",
-        Phase::Parked => "parked",
-        Phase::Superseded => "superseded",
-        Phase::Released => "released",
-        Phase::Confirmed => "gone",
-        Phase::AwaitingFinalizers => "finalizers",
-        Phase::Disagreed => "disagreed",
-    }
-}
-
-pub(in crate::kubectl) fn action_word(kind: ItemKind) -> &'static str {
-    match kind {
-        ItemKind::Unspecified => "-",
-        ItemKind::Delete => "delete",
-        ItemKind::RemoveOwnerReferences => "unref",
-        ItemKind::UnblockOwnerReferences => "unblock",
-        ItemKind::RemoveFinalizer => "unfinalize",
-    }
 }
 
 /// A class of disagreements as one word.

@@ -2,6 +2,7 @@
 
 use super::spans::{limit, span};
 use super::{Asking, Output};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ValueEnum, ValueHint};
 use engine::object::GroupResource;
 use k8s_openapi::jiff::Timestamp;
@@ -11,85 +12,56 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The phase of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Verdict {
-    Proposed,
-    Held,
-    Leased,
-    Done,
-    Failed,
-    Parked,
-    Superseded,
-    Released,
-    /// A deletion that was carried out, after the object is gone.
-    Gone,
-    /// A deletion that was carried out, while finalizers keep the object.
-    Finalizers,
-    /// Not a step: another collector disagrees, in mode observe.
-    Disagreed,
-}
+/// A value on the wire, its word in flags and tables, and the help about it.
+type Word<T> = (T, &'static str, Option<&'static str>);
 
-impl From<Verdict> for Phase {
-    fn from(verdict: Verdict) -> Phase {
-        match verdict {
-            Verdict::Proposed => Phase::Proposed,
-            Verdict::Held => Phase::Held,
-            Verdict::Leased => Phase::Leased,
-            Verdict::Done => Phase::Succeeded,
-            Verdict::Failed => Phase::Failed,
-            Verdict::Parked => Phase::Parked,
-            Verdict::Superseded => Phase::Superseded,
-            Verdict::Released => Phase::Released,
-            Verdict::Gone => Phase::Confirmed,
-            Verdict::Finalizers => Phase::AwaitingFinalizers,
-            Verdict::Disagreed => Phase::Disagreed,
-        }
-    }
-}
+/// The phases of a decision.
+pub(crate) const PHASES: [Word<Phase>; 11] = [
+    (Phase::Proposed, "proposed", None),
+    (Phase::Held, "held", None),
+    (Phase::Leased, "leased", None),
+    (Phase::Succeeded, "done", None),
+    (Phase::Failed, "failed", None),
+    (Phase::Parked, "parked", None),
+    (Phase::Superseded, "superseded", None),
+    (Phase::Released, "released", None),
+    (Phase::Confirmed, "gone", Some("A deletion that was carried out, after the object is gone")),
+    (
+        Phase::AwaitingFinalizers,
+        "finalizers",
+        Some("A deletion that was carried out, while finalizers keep the object"),
+    ),
+    (Phase::Disagreed, "disagreed", Some("Not a step: another collector disagrees, in mode observe")),
+];
 
 /// Why a decision was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Reason {
-    OwnersGone,
-    ForegroundCascade,
-    OrphanRequested,
-    DanglingReference,
-    CycleBreak,
-    DependentsDone,
+const CAUSES: [Word<Cause>; 6] = [
+    (Cause::OwnersGone, "owners-gone", None),
+    (Cause::ForegroundCascade, "foreground-cascade", None),
+    (Cause::OrphanRequested, "orphan-requested", None),
+    (Cause::DanglingReference, "dangling-reference", None),
+    (Cause::CycleBreak, "cycle-break", None),
+    (Cause::DependentsDone, "dependents-done", None),
+];
+
+/// The actions of decisions.
+pub(crate) const ACTIONS: [Word<ItemKind>; 4] = [
+    (ItemKind::Delete, "delete", None),
+    (ItemKind::RemoveOwnerReferences, "unref", None),
+    (ItemKind::UnblockOwnerReferences, "unblock", None),
+    (ItemKind::RemoveFinalizer, "unfinalize", None),
+];
+
+/// The word for a value; a dash for one that is not set.
+pub(crate) fn word<T: PartialEq>(words: &'static [Word<T>], value: T) -> &'static str {
+    words.iter().find(|(of, ..)| *of == value).map_or("-", |(_, word, _)| word)
 }
 
-impl From<Reason> for Cause {
-    fn from(reason: Reason) -> Cause {
-        match reason {
-            Reason::OwnersGone => Cause::OwnersGone,
-            Reason::ForegroundCascade => Cause::ForegroundCascade,
-            Reason::OrphanRequested => Cause::OrphanRequested,
-            Reason::DanglingReference => Cause::DanglingReference,
-            Reason::CycleBreak => Cause::CycleBreak,
-            Reason::DependentsDone => Cause::DependentsDone,
-        }
-    }
-}
-
-/// The action of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Action {
-    Delete,
-    Unref,
-    Unblock,
-    Unfinalize,
-}
-
-impl From<Action> for ItemKind {
-    fn from(action: Action) -> ItemKind {
-        match action {
-            Action::Delete => ItemKind::Delete,
-            Action::Unref => ItemKind::RemoveOwnerReferences,
-            Action::Unblock => ItemKind::UnblockOwnerReferences,
-            Action::Unfinalize => ItemKind::RemoveFinalizer,
-        }
-    }
+/// Reads one of the words.
+fn one_of<T: Copy + Default + Send + Sync>(words: &'static [Word<T>]) -> impl TypedValueParser<Value = T> {
+    let possible = words.iter().map(|(_, word, help)| PossibleValue::new(*word).help(*help));
+    let value = |given: String| words.iter().find(|(_, word, _)| *word == given).map(|(of, ..)| *of);
+    PossibleValuesParser::new(possible).map(move |given| value(given).unwrap_or_default())
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -116,14 +88,14 @@ pub(crate) struct Decisions {
     #[arg(long)]
     pub(crate) open: bool,
     /// Only decisions in this phase; may be repeated.
-    #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
-    pub(crate) verdicts: Vec<Verdict>,
+    #[arg(long = "verdict", value_parser = one_of(&PHASES), value_name = "PHASE", value_delimiter = ',')]
+    pub(crate) verdicts: Vec<Phase>,
     /// Only decisions with this cause; may be repeated.
-    #[arg(long = "cause", alias = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
-    pub(crate) reasons: Vec<Reason>,
+    #[arg(long = "cause", alias = "reason", value_parser = one_of(&CAUSES), value_name = "CAUSE", value_delimiter = ',')]
+    pub(crate) reasons: Vec<Cause>,
     /// Only decisions with this action; may be repeated.
-    #[arg(long = "action", value_enum, value_delimiter = ',')]
-    pub(crate) actions: Vec<Action>,
+    #[arg(long = "action", value_parser = one_of(&ACTIONS), value_delimiter = ',')]
+    pub(crate) actions: Vec<ItemKind>,
     /// Only objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
     #[arg(short = 'k', long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
     pub(crate) resources: Vec<GroupResource>,
@@ -248,5 +220,25 @@ impl Until {
                 "expected a time such as 2026-01-01T12:00:00Z, or a time since the begin such as 10m".to_owned()
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_of_the_api_has_its_word() {
+        fn check<T: TryFrom<i32> + Copy + PartialEq + std::fmt::Debug>(words: &'static [Word<T>]) {
+            let known: Vec<T> = (1..1_000).filter_map(|number| T::try_from(number).ok()).collect();
+            assert_eq!(known.len(), words.len());
+            for value in known {
+                let word = word(words, value);
+                assert_eq!(words.iter().find(|(_, other, _)| *other == word).map(|(of, ..)| *of), Some(value));
+            }
+        }
+        check(&PHASES);
+        check(&CAUSES);
+        check(&ACTIONS);
     }
 }

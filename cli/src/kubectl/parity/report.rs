@@ -1,7 +1,8 @@
 //! The report in words, for text and page.
 
 use crate::counted::{counted, grouped};
-use crate::kubectl::decisions::record::{action_word, class_word};
+use crate::kubectl::decisions::record::class_word;
+use crate::kubectl::flags::{ACTIONS, word};
 use crate::kubectl::naming::{listing, shown};
 use crate::kubectl::tree::table::standing;
 use crate::name::command;
@@ -293,8 +294,8 @@ pub(super) fn collections(numbers: &GetParityResponse) -> Vec<[String; 6]> {
 pub(super) fn sides(event: &DecisionEvent) -> [&'static str; 2] {
     let found = event.disagreement.clone().unwrap_or_default();
     match found.outcome() {
-        Outcome::OursOnly => [action_word(event.kind()), "-"],
-        Outcome::TheirsOnly | Outcome::Unspecified => [action_word(found.decided()), action_word(event.kind())],
+        Outcome::OursOnly => [word(&ACTIONS, event.kind()), "-"],
+        Outcome::TheirsOnly | Outcome::Unspecified => [word(&ACTIONS, found.decided()), word(&ACTIONS, event.kind())],
     }
 }
 

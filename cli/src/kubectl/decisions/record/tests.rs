@@ -4,7 +4,7 @@ use proto::cloudevents::v1::cloud_event::CloudEventAttributeValue;
 use proto::decision::v1beta1::Attempt;
 use proto::graph::v1beta1::Edge;
 use proto::r#type::v1beta1::ObjectRef;
-use proto::work::v1beta1::Outcome;
+use proto::work::v1beta1::{ItemKind, Outcome};
 
 fn event(phase: Phase) -> DecisionEvent {
     let object = |kind: &str, name: &str| ObjectRef {
