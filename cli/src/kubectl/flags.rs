@@ -26,14 +26,6 @@ mod log;
 mod parity;
 mod spans;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0    fine, or nothing found
-  1    an error, also of a flag or an argument
-  2    findings: something is stuck, dangling or in a cycle
-  3    refused: the plan is not certain, something is held, or the facts changed
-  124  timed out";
-
 const PARITY_CODES: &str = "\
 Exit codes:
   0    each disagreement has an explanation, or nothing has been compared yet
@@ -50,43 +42,31 @@ Exit codes:
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Shows what depends on an object, as a tree.
-    #[command(after_help = EXIT_CODES)]
     Tree(Tree),
     /// Shows what an object depends on, and the standing of each reference.
-    #[command(after_help = EXIT_CODES)]
     Owners(Owners),
     /// Shows how one object depends on another.
-    #[command(after_help = EXIT_CODES)]
     Path(Path),
     /// Explains why an object still exists, is being deleted, or was deleted.
-    #[command(after_help = EXIT_CODES)]
     Why(Why),
     /// Shows what a deletion would do, without doing it.
     #[command(subcommand)]
     Plan(Plan),
     /// Deletes exactly the objects of a plan, if the plan still holds.
-    #[command(after_help = EXIT_CODES)]
     Delete(Delete),
     /// Lists objects on which the collector makes no progress.
-    #[command(after_help = EXIT_CODES)]
     Stuck(Stuck),
     /// Lists objects that own each other.
-    #[command(after_help = EXIT_CODES)]
     Cycles(Cycles),
     /// Counts objects without owners by kind. With --dangling, lists objects with an owner that is gone.
-    #[command(after_help = EXIT_CODES)]
     Orphans(Orphans),
     /// Checks every owner reference.
-    #[command(after_help = EXIT_CODES)]
     Check(Check),
     /// Shows what the collector decided and did, step by step.
-    #[command(after_help = EXIT_CODES)]
     Decisions(Decisions),
     /// Counts decisions that are not carried out yet.
-    #[command(after_help = EXIT_CODES)]
     Queue(Queue),
     /// Follows a cascade to its end.
-    #[command(after_help = EXIT_CODES)]
     Progress(Progress),
     /// Compares the decisions with another collector of the cluster, in mode observe. The numbers are those of the whole
     /// cluster.
@@ -95,37 +75,26 @@ pub(crate) enum Command {
     #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Parity(Parity),
     /// Shows the state of the collector: queue, executors, guards.
-    #[command(after_help = EXIT_CODES)]
     Status(Status),
     /// Holds deletions of the collector, in a scope and for a time.
-    #[command(after_help = EXIT_CODES)]
     Pause(Pause),
     /// Ends pauses early.
-    #[command(after_help = EXIT_CODES)]
     Resume(Resume),
     /// Keeps the objects in a scope from the collector.
-    #[command(after_help = EXIT_CODES)]
     Protect(Box<Protect>),
     /// Limits deletions of the collector in a scope, in a window of time.
-    #[command(after_help = EXIT_CODES)]
     Budget(Box<Budget>),
     /// Lists cascades that wait for an approval, or approves one.
-    #[command(after_help = EXIT_CODES)]
     Approve(Approve),
     /// Ends the hold of a guard: deletes a pause or protection, bypasses a gate, or begins a new window of a budget.
-    #[command(after_help = EXIT_CODES)]
     Release(Release),
     /// Lists gates, and the decisions that wait for their policy engines.
-    #[command(after_help = EXIT_CODES)]
     Gates(Gates),
     /// Serves the web console on this machine, with your credentials, until it is interrupted. Prints its address.
-    #[command(after_help = EXIT_CODES)]
     Console(Console),
     /// Prints the collector's CustomResourceDefinitions, for kubectl apply.
-    #[command(after_help = EXIT_CODES)]
     Crds,
     /// Writes the whole graph, or one file for a bug report.
-    #[command(after_help = EXIT_CODES)]
     Export(Export),
     /// Makes the decisions of a recording once more, with this version.
     #[command(after_help = REPLAY_CODES)]
@@ -220,7 +189,6 @@ pub(crate) struct Why {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Plan {
     /// Shows what a deletion would do: which objects are deleted, which stay and why, and which wait.
-    #[command(after_help = EXIT_CODES)]
     Delete(PlanDelete),
 }
 
