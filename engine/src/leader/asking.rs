@@ -6,7 +6,7 @@
 //! several consecutive questions without an answer, all nodes of the collection wait. The leader then asks one question
 //! at a time, with growing intervals, and each question concerns another node.
 
-use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use super::{CheckBy, Event, Leader, Named, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Absence;
 use crate::follow::Failure;
@@ -291,25 +291,15 @@ impl Leader {
 
     /// Asks one question. Returns false if the question is no longer required.
     fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
-        let Some((served, node)) = self.world.coverage().kind(kind).served().cloned().zip(self.world.graph().get(id))
-        else {
+        let Some((served, node)) = self.world.coverage().kind(kind).served().zip(self.world.graph().get(id)) else {
             return false;
         };
         let (uid, namespace, name) = (node.uid(), node.namespace().clone(), node.name().into());
         let step = if node.is_observed() { None } else { self.world.step(kind, id) };
         let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
         let known = self.world.known(kind);
-        self.prober.begin_question(probe, Purpose::Existence { kind, node: id, uid, by }, known);
-        self.cx.outputs.push_back(Output::Probe(Probe {
-            id: probe,
-            collection: served.group_resource,
-            kind: served.kind,
-            version: served.version,
-            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
-            limit: None,
-            object: Some(Named { name, by }),
-            fresh,
-        }));
+        self.prober.begin_question(probe, kind, Purpose::Existence { node: id, uid, by }, known);
+        self.cx.probe(probe, served, Some(namespace), None, Some(Named { name, by }), fresh);
         true
     }
 

@@ -59,7 +59,7 @@ impl Leader {
             return;
         }
         if entry.is_synced() && self.cx.term.is_some() {
-            return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
+            return self.probe(kind, None, Some(1), Purpose::Audit { again });
         }
         self.audit_in(kind, AUDIT_EVERY);
     }

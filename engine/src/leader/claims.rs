@@ -14,7 +14,7 @@
 //! The leader asks at once about a claim that contradicts the known history. Either the store was rewound, or the
 //! report is not true.
 
-use super::{CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use super::{CheckBy, Event, Leader, Named, Output, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::KindId;
 use crate::follow::Failure;
 use crate::graph::{Coordinates, Known, NodeId};
@@ -208,24 +208,16 @@ impl Leader {
         let object = claim.object.clone();
         let fresh = claim.contradicted > 0;
         let kind = self.world.kind_of(&object);
-        let Some(served) = self.world.coverage().kind(kind).served().cloned().filter(|_| self.cx.term.is_some()) else {
+        let Some(served) = self.world.coverage().kind(kind).served().filter(|_| self.cx.term.is_some()) else {
             return self.settle_claim(uid);
         };
-        let id = self.prober.begin(Purpose::Claim { kind, uid: uid.clone() }, self.world.known(kind));
+        let id = self.prober.begin(kind, Purpose::Claim { uid: uid.clone() }, self.world.known(kind));
         self.claims.under_way += 1;
         if let Some(claim) = self.claims.open.get_mut(uid) {
             claim.asked = Some(id);
         }
-        self.cx.outputs.push_back(Output::Probe(Probe {
-            id,
-            collection: served.group_resource,
-            kind: served.kind,
-            version: served.version,
-            namespace: Some(object.namespace).filter(|namespace| !namespace.is_empty()),
-            limit: None,
-            object: Some(Named { name: object.name, by: CheckBy::List }),
-            fresh,
-        }));
+        let named = Named { name: object.name, by: CheckBy::List };
+        self.cx.probe(id, served, Some(object.namespace), None, Some(named), fresh);
     }
 
     pub(super) fn claim_answered(

@@ -1,8 +1,8 @@
 //! State that every component of the leader uses: the configuration, the clock, the term, and the queue of effects.
 
-use super::{Config, Event, Grounds, Mode, Output, StreamId, Timer};
+use super::{Config, Event, Grounds, Mode, Named, Output, Probe, ProbeId, StreamId, Timer};
 use crate::jitter::Rng;
-use crate::object::{GroupResource, ObjectRef, ResourceVersion};
+use crate::object::{GroupResource, Name, ObjectRef, ResourceVersion, ServedKind};
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::timers::Timers;
@@ -59,6 +59,22 @@ impl Context {
         self.outputs.push_back(Output::Send { stream, message });
     }
 
+    /// Requests a list, or one object, from the API server. An empty namespace means all namespaces.
+    pub(super) fn probe(
+        &mut self,
+        id: ProbeId,
+        served: &ServedKind,
+        namespace: Option<Name>,
+        limit: Option<u32>,
+        object: Option<Named>,
+        fresh: bool,
+    ) {
+        let ServedKind { group_resource, kind, version, .. } = served;
+        let (collection, kind, version) = (group_resource.clone(), kind.clone(), version.clone());
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
+        self.outputs.push_back(Output::Probe(Probe { id, collection, kind, version, namespace, limit, object, fresh }));
+    }
+
     /// Reports that a target is gone.
     pub(super) fn confirm(
         &mut self,
@@ -73,7 +89,7 @@ impl Context {
 
     /// Returns whether an invisible collection may contain dependents. The policy can exempt a collection.
     pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
-        let assumed = |served: &crate::object::ServedKind| {
+        let assumed = |served: &ServedKind| {
             let GroupResource { group, resource } = &served.group_resource;
             self.config.policy.assumes_no_dependents(group, Some(resource))
         };

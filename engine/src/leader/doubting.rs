@@ -56,25 +56,25 @@ impl Leader {
     pub(super) fn ask_suspect(&mut self) {
         let Some(next) = self.history.next_witness() else { return };
         let witnesses = self.world.witnesses();
-        match next.checked_rem(witnesses.len()).map(|at| witnesses[at].clone()) {
-            Some((kind, high)) => {
+        match next.checked_rem(witnesses.len()).map(|at| witnesses[at].0) {
+            Some(kind) => {
                 self.history.asked();
-                self.probe(kind, None, Some(1), Purpose::Suspect(kind, high));
+                self.probe(kind, None, Some(1), Purpose::Suspect);
             }
             // The leader knows nothing about the store that an answer could contradict.
             None => self.clear_suspicion(),
         }
     }
 
-    /// Handles an answer about the position of the store. `position` is the position of the collection when the
-    /// question was sent; its watch may have passed that position since.
+    /// Handles an answer about the position of the store. The watch of the collection may have passed the known
+    /// versions since the question was sent.
     pub(super) fn suspect_answered(
         &mut self,
         kind: KindId,
-        position: &ResourceVersion,
         known: &KnownVersions,
         answer: Result<ProbeAnswer, String>,
     ) {
+        let Some(position) = &known.own else { return };
         match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.went_back(kind, "the store", &answer.resource_version, position);
@@ -189,18 +189,15 @@ impl Leader {
         if entry.served().is_none() {
             return;
         }
-        match entry.high().filter(|_| entry.is_doubtful() && entry.is_watched()).cloned() {
-            Some(high) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
-            None => self.world.set_doubtful(kind, false),
+        if entry.high().is_some() && entry.is_doubtful() && entry.is_watched() {
+            self.probe(kind, None, Some(1), Purpose::Doubt);
+        } else {
+            self.world.set_doubtful(kind, false);
         }
     }
 
-    pub(super) fn doubt_answered(
-        &mut self,
-        kind: KindId,
-        position: &ResourceVersion,
-        answer: Result<ProbeAnswer, String>,
-    ) {
+    pub(super) fn doubt_answered(&mut self, kind: KindId, known: &KnownVersions, answer: Result<ProbeAnswer, String>) {
+        let Some(position) = &known.own else { return };
         match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.went_back(kind, "it", &answer.resource_version, position);

@@ -1,7 +1,7 @@
 //! Questions to the API server, and the barrier, which causes most of them.
 
 use super::intake::Source;
-use super::{CheckBy, Event, Leader, Output, Probe, ProbeAnswer, ProbeId, asking, audit};
+use super::{CheckBy, Event, Leader, ProbeAnswer, ProbeId, asking, audit};
 use crate::barrier::Wanted;
 use crate::coverage::KindId;
 use crate::follow::Failure;
@@ -16,42 +16,51 @@ use alloc::vec::Vec;
 /// The purpose of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Asks, after a broken connection, whether the store is still at or past this position.
-    Suspect(KindId, ResourceVersion),
+    /// Asks, after a broken connection, whether the store is still at or past the known position.
+    Suspect,
     /// Asks the same for one aggregated collection. The doubt holds only decisions that depend on this collection.
-    Doubt(KindId, ResourceVersion),
+    Doubt,
     /// Asks, after a store rewind, whether reads are consistent with each other.
-    Settle(KindId, ResourceVersion),
+    Settle,
     /// Asks whether the API server counts as many objects as the graph. `again` is true when the previous count
     /// differed.
     Audit {
-        kind: KindId,
         again: bool,
     },
-    BarrierPosition(KindId),
-    BarrierNamespace(KindId, Name),
+    BarrierPosition,
+    BarrierNamespace(Name),
     /// Asks whether the object of this node exists.
     Existence {
-        kind: KindId,
         node: NodeId,
         uid: Uid,
         by: CheckBy,
     },
     /// Asks whether the object matches a report.
     Claim {
-        kind: KindId,
         uid: Uid,
     },
-    /// Asks whether this collection keeps up with the main store.
-    Store(KindId),
-    /// Ignores the answer, because the history or the barrier round of the probe has ended.
-    Stale,
+    /// Asks whether the collection keeps up with the main store.
+    Store,
+}
+
+impl Purpose {
+    /// Returns whether only an answer that describes the current state counts.
+    fn is_of_the_present(&self) -> bool {
+        match self {
+            Purpose::Audit { .. } | Purpose::BarrierPosition | Purpose::BarrierNamespace(_) => true,
+            Purpose::Suspect | Purpose::Doubt | Purpose::Settle | Purpose::Store => false,
+            // The handlers of these answers decide themselves.
+            Purpose::Existence { .. } | Purpose::Claim { .. } => false,
+        }
+    }
 }
 
 /// A probe that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub(super) purpose: Purpose,
+    pub(super) kind: KindId,
+    /// `None` if the answer is ignored, because the history or the barrier round of the probe has ended.
+    pub(super) purpose: Option<Purpose>,
     /// The versions that were known when the probe was sent.
     pub(super) known: KnownVersions,
 }
@@ -81,10 +90,10 @@ pub(super) struct Prober {
 
 impl Prober {
     /// Begins a probe. `known` is the knowledge about the collection at this time.
-    pub(super) fn begin(&mut self, purpose: Purpose, known: KnownVersions) -> ProbeId {
+    pub(super) fn begin(&mut self, kind: KindId, purpose: Purpose, known: KnownVersions) -> ProbeId {
         self.last += 1;
         let probe = ProbeId(self.last);
-        self.begin_question(probe, purpose, known);
+        self.begin_question(probe, kind, purpose, known);
         probe
     }
 
@@ -95,9 +104,7 @@ impl Prober {
     /// Discards the answers of a barrier round that was reset. Such an answer says nothing about later objects.
     pub(super) fn void_rounds(&mut self) {
         for asked in self.under_way.values_mut() {
-            if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
-                asked.purpose = Purpose::Stale;
-            }
+            asked.purpose.take_if(|of| matches!(of, Purpose::BarrierPosition | Purpose::BarrierNamespace(_)));
         }
     }
 
@@ -122,8 +129,8 @@ impl Prober {
     }
 
     /// Begins a probe whose number is taken already.
-    pub(super) fn begin_question(&mut self, probe: ProbeId, purpose: Purpose, known: KnownVersions) {
-        self.under_way.insert(probe, Asked { purpose, known });
+    pub(super) fn begin_question(&mut self, probe: ProbeId, kind: KindId, purpose: Purpose, known: KnownVersions) {
+        self.under_way.insert(probe, Asked { kind, purpose: Some(purpose), known });
     }
 
     /// Sets the time of the next audit of a collection. An earlier setting is replaced.
@@ -167,20 +174,13 @@ impl Prober {
 
     /// Discards the answers about these collections, because the questions belong to a lost history.
     pub(super) fn void(&mut self, kinds: &[KindId]) {
-        for asked in self.under_way.values_mut() {
-            let is_stale = match &asked.purpose {
-                Purpose::Suspect(of, _)
-                | Purpose::Doubt(of, _)
-                | Purpose::Settle(of, _)
-                | Purpose::Store(of)
-                | Purpose::Audit { kind: of, .. } => kinds.contains(of),
+        for asked in self.under_way.values_mut().filter(|asked| kinds.contains(&asked.kind)) {
+            asked.purpose.take_if(|of| match of {
+                Purpose::Suspect | Purpose::Doubt | Purpose::Settle | Purpose::Store | Purpose::Audit { .. } => true,
                 // The answer to a question about a single object frees its slot. Barrier rounds begin again.
                 Purpose::Existence { .. } | Purpose::Claim { .. } => false,
-                Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Stale => false,
-            };
-            if is_stale {
-                asked.purpose = Purpose::Stale;
-            }
+                Purpose::BarrierPosition | Purpose::BarrierNamespace(_) => false,
+            });
         }
         self.questions.void();
     }
@@ -189,34 +189,21 @@ impl Prober {
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
         let Some(served) = self.world.coverage().kind(kind).served() else { return };
-        let collection = served.group_resource.clone();
-        let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
-        let (kind_name, version) = (served.kind.clone(), served.version.clone());
+        let namespace = namespace.filter(|_| served.namespaced);
         // Another connection can reach another server, which shows whether only one server answered from an earlier
         // state.
-        let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..)) && self.history.wants_other_servers();
-        let id = self.prober.begin(purpose, self.world.known(kind));
-        let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
-        self.cx.outputs.push_back(Output::Probe(probe));
+        let fresh = matches!(purpose, Purpose::Suspect | Purpose::Doubt) && self.history.wants_other_servers();
+        let id = self.prober.begin(kind, purpose, self.world.known(kind));
+        self.cx.probe(id, served, namespace, limit, None, fresh);
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
-        let Some(Asked { purpose, known }) = self.prober.end(probe) else {
+        let Some(Asked { kind, purpose, known }) = self.prober.end(probe) else {
             return self.cx.event(Event::Rejected { why: format!("answer to unknown probe {}", probe.0) });
         };
-        let of = match &purpose {
-            Purpose::Suspect(kind, _)
-            | Purpose::Doubt(kind, _)
-            | Purpose::Settle(kind, _)
-            | Purpose::Audit { kind, .. }
-            | Purpose::BarrierPosition(kind)
-            | Purpose::BarrierNamespace(kind, _)
-            | Purpose::Existence { kind, by: CheckBy::List, .. }
-            | Purpose::Claim { kind, .. }
-            | Purpose::Store(kind) => Some(*kind),
-            Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Stale => None,
-        };
-        let ordered = of.is_some_and(|kind| self.world.has_order(kind, &known, &purpose));
+        let Some(purpose) = purpose else { return };
+        let is_list = !matches!(purpose, Purpose::Existence { by: CheckBy::Read, .. });
+        let ordered = is_list && self.world.has_order(kind, &known, &purpose);
         let answer = answer.and_then(|answer| match &answer.resource_version {
             version if ordered && !version.is_ordered() => {
                 let why = format!("a list has the version {version:?}, which has no order");
@@ -224,41 +211,28 @@ impl Leader {
             }
             _ => Ok(answer),
         });
-        if let Purpose::Existence { kind, node, uid, by } = purpose {
+        if let Purpose::Existence { node, uid, by } = purpose {
             return self.existence_answered(probe, (kind, node), (uid, by), &known, answer);
         }
-        if let Purpose::Claim { kind, uid } = purpose {
+        if let Purpose::Claim { uid } = purpose {
             return self.claim_answered(probe, (kind, uid), &known, answer);
         }
-        let answer = answer.map_err(|failure| failure.sentence);
-        let answer = match &purpose {
-            Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) => {
-                answer.and_then(|answer| self.of_the_present(*kind, &known, answer))
+        let mut answer = answer.map_err(|failure| failure.sentence);
+        if purpose.is_of_the_present() {
+            answer = answer.and_then(|answer| self.of_the_present(kind, &known, answer));
+            if answer.as_ref().is_ok_and(|answer| self.leapt(kind, &answer.resource_version)) {
+                return;
             }
-            Purpose::Suspect(..)
-            | Purpose::Doubt(..)
-            | Purpose::Settle(..)
-            | Purpose::Existence { .. }
-            | Purpose::Claim { .. }
-            | Purpose::Store(_)
-            | Purpose::Stale => answer,
-        };
-        if let Ok(answer) = &answer
-            && let Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) =
-                &purpose
-            && self.leapt(*kind, &answer.resource_version)
-        {
-            return;
         }
         match purpose {
-            Purpose::Suspect(kind, position) => self.suspect_answered(kind, &position, &known, answer),
-            Purpose::Doubt(kind, position) => self.doubt_answered(kind, &position, answer),
-            Purpose::Settle(kind, position) => self.settle_answered(kind, &position, &known, answer),
-            Purpose::Audit { kind, again } => self.audit_answered(kind, again, answer),
-            Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
-            Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
-            Purpose::Store(kind) => self.store_answered(kind, &known, answer),
-            Purpose::Existence { .. } | Purpose::Claim { .. } | Purpose::Stale => {}
+            Purpose::Suspect => self.suspect_answered(kind, &known, answer),
+            Purpose::Doubt => self.doubt_answered(kind, &known, answer),
+            Purpose::Settle => self.settle_answered(kind, &known, answer),
+            Purpose::Audit { again } => self.audit_answered(kind, again, answer),
+            Purpose::BarrierPosition => self.position_answered(kind, answer),
+            Purpose::BarrierNamespace(namespace) => self.namespace_answered(kind, &namespace, answer),
+            Purpose::Store => self.store_answered(kind, &known, answer),
+            Purpose::Existence { .. } | Purpose::Claim { .. } => {}
         }
     }
 
@@ -329,9 +303,9 @@ impl Leader {
     pub(super) fn ask(&mut self, wanted: Vec<Wanted>) {
         for want in wanted {
             match want {
-                Wanted::Position(kind) => self.probe(kind, None, Some(1), Purpose::BarrierPosition(kind)),
+                Wanted::Position(kind) => self.probe(kind, None, Some(1), Purpose::BarrierPosition),
                 Wanted::Namespace(kind, namespace) => {
-                    let purpose = Purpose::BarrierNamespace(kind, namespace.clone());
+                    let purpose = Purpose::BarrierNamespace(namespace.clone());
                     self.probe(kind, Some(namespace), None, purpose);
                 }
             }

@@ -70,22 +70,14 @@ impl Leader {
         let Some(fitted) = self.history.take_due(self.cx.now) else { return };
         let candidates = self.world.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
-        match at.map(|at| candidates[at].clone()) {
-            Some((kind, high)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, high)),
+        match at.map(|at| candidates[at].0) {
+            Some(kind) => self.probe(kind, None, Some(1), Purpose::Settle),
             None => self.settle_later(),
         }
     }
 
-    pub(super) fn settle_answered(
-        &mut self,
-        kind: KindId,
-        position: &ResourceVersion,
-        known: &KnownVersions,
-        answer: Result<ProbeAnswer, String>,
-    ) {
-        if !self.history.is_settling() {
-            return;
-        }
+    pub(super) fn settle_answered(&mut self, kind: KindId, known: &KnownVersions, answer: Result<ProbeAnswer, String>) {
+        let Some(position) = known.own.as_ref().filter(|_| self.history.is_settling()) else { return };
         let is_behind = |version: &ResourceVersion| known.store.as_ref().is_some_and(|seen| version.is_before(seen));
         let read = match answer {
             Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {

@@ -62,7 +62,7 @@ impl Leader {
             self.compare_in_a_moment();
         }
         for kind in elsewhere {
-            self.probe(kind, None, Some(1), Purpose::Store(kind));
+            self.probe(kind, None, Some(1), Purpose::Store);
         }
     }
 

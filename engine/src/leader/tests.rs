@@ -418,7 +418,7 @@ impl Bench {
     /// Answers the single question if it is asked.
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
         let asked = self.leader.prober.under_way();
-        let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
+        let about = |probe: &Probe| match asked.get(&probe.id).and_then(|asked| asked.purpose.as_ref()) {
             Some(Purpose::Existence { uid: of, .. } | Purpose::Claim { uid: of, .. }) => *of == uid(target),
             _ => false,
         };
