@@ -139,7 +139,7 @@ impl Leader {
         let grounds = self.world.grounds_now(&self.cx, &item.draft);
         let executor = self.dispatcher.leases().session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
-        let kept = super::world::reasons::kept(&grounds);
+        let kept = grounds.clone();
         self.cx.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
         let lease = Lease {
             session,

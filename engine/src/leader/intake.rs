@@ -374,7 +374,8 @@ impl Leader {
         let deleted = left.version();
         self.compare_removal(id, &left);
         let caused_by_us = self.leaves(id, left);
-        let leaving = self.world.leave(&self.cx, id, caused_by_us);
+        let owner_gone = if caused_by_us { self.world.since_owners_went(&self.cx, id) } else { None };
+        let tombstone = self.world.leave(&self.cx, id, caused_by_us, deleted);
         self.withdraw(id);
         if self.world.graph().has_orphaned(&uid) {
             let round = self.barrier.request(&namespace);
@@ -383,8 +384,8 @@ impl Leader {
         let stays = self.world.remove(&self.cx, id, proof.clone());
         self.ledger.end_removal(&uid);
         self.settle_claim(&uid);
-        let (object, owner_gone) = (leaving.object.clone(), leaving.owner_gone);
-        self.world.bury(&self.cx, leaving, deleted);
+        let object = tombstone.object.clone();
+        self.world.bury(tombstone);
         self.cx.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
             self.cx.event(Event::Proven { owner: object, proof });

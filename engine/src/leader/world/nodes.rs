@@ -4,28 +4,12 @@ use super::World;
 use crate::coverage::KindId;
 use crate::evidence::Proof;
 use crate::graph::{Change, NodeId};
+use crate::leader::Event;
 use crate::leader::context::Context;
-use crate::leader::{Cause, Event};
 use crate::marks::Marks;
-use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
+use crate::object::{Object, ResourceVersion, Uid};
 use crate::tombstones::Tombstone;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
-use core::time::Duration;
-
-/// Knowledge of an object that leaves the graph.
-#[derive(Debug)]
-pub(in crate::leader) struct Leaving {
-    pub(in crate::leader) object: ObjectRef,
-    /// The time for which the last owner was absent, if Ownergraph deleted the object.
-    pub(in crate::leader) owner_gone: Option<Duration>,
-    caused_by_us: bool,
-    causes: Vec<Cause>,
-    resource_version: Option<ResourceVersion>,
-    deletion_time: Option<NonZeroU32>,
-    deleted_dependents: bool,
-    orphaned_dependents: bool,
-}
 
 impl World {
     /// Adds or updates an observed object. `shown` is true if the current list shows the object.
@@ -89,19 +73,26 @@ impl World {
         self.graph.end_orphaned(uid);
     }
 
-    /// Begins the removal of an observed object from the graph.
-    pub(in crate::leader) fn leave(&mut self, cx: &Context, id: NodeId, caused_by_us: bool) -> Leaving {
+    /// Begins the removal of an observed object from the graph. Returns what is remembered of it.
+    pub(in crate::leader) fn leave(
+        &mut self,
+        cx: &Context,
+        id: NodeId,
+        caused_by_us: bool,
+        deleted: Option<ResourceVersion>,
+    ) -> Tombstone {
         let node = self.graph.node(id);
         let kind = node.kind();
         let was_fresh = node.list() == Some(self.coverage.kind(kind).list());
         let deletion_time =
             if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
-        let leaving = Leaving {
+        let tombstone = Tombstone {
             object: self.object_ref(id),
-            owner_gone: if caused_by_us { self.since_owners_went(cx, id) } else { None },
+            at: cx.now,
             caused_by_us,
             causes: if caused_by_us { self.causes(id) } else { Vec::new() },
             resource_version: node.resource_version(),
+            deleted,
             deletion_time,
             deleted_dependents: node.deletes_dependents(),
             orphaned_dependents: node.orphans_dependents(),
@@ -109,7 +100,7 @@ impl World {
         self.coverage.kind_mut(kind).count_out(was_fresh);
         self.deletions.remove(&id);
         self.undecided.remove(id);
-        leaving
+        tombstone
     }
 
     /// Remembers an owner that orphaned its dependents until this barrier round has passed.
@@ -149,28 +140,8 @@ impl World {
     }
 
     /// Remembers an object that left the graph.
-    pub(in crate::leader) fn bury(&mut self, cx: &Context, leaving: Leaving, deleted: Option<ResourceVersion>) {
-        let Leaving {
-            object,
-            owner_gone: _,
-            caused_by_us,
-            causes,
-            resource_version,
-            deletion_time,
-            deleted_dependents,
-            orphaned_dependents,
-        } = leaving;
-        self.tombstones.put(Tombstone {
-            object,
-            at: cx.now,
-            caused_by_us,
-            causes,
-            resource_version,
-            deleted,
-            deletion_time,
-            deleted_dependents,
-            orphaned_dependents,
-        });
+    pub(in crate::leader) fn bury(&mut self, tombstone: Tombstone) {
+        self.tombstones.put(tombstone);
     }
 
     /// Records that Ownergraph deleted an object that left the graph.

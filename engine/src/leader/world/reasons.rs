@@ -42,11 +42,7 @@ impl World {
     /// Returns the grounds of a decision with the current causes.
     pub(in crate::leader) fn grounds_now(&self, cx: &Context, draft: &Draft) -> Box<Grounds> {
         let uid = &draft.target.uid;
-        let causes = match self.graph.primary(uid) {
-            Some(id) => self.causes(id),
-            // The object left the graph before its attempt was reported.
-            None => self.tombstones.get(cx.now, uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
-        };
+        let causes = self.last_causes(cx, uid);
         let chain = self.chain(cx, uid, &causes);
         self.grounds(cx, draft, causes, chain)
     }
@@ -54,13 +50,18 @@ impl World {
     /// Returns the grounds of a decision that was carried out, or that an earlier leader made, as far as this leader
     /// knows them. The result has no owners.
     pub(in crate::leader) fn grounds_of(&self, cx: &Context, uid: &Uid, decision: u64) -> Box<Grounds> {
-        let causes = match self.graph.primary(uid) {
-            Some(id) => self.causes(id),
-            None => self.tombstones.get(cx.now, uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
-        };
+        let causes = self.last_causes(cx, uid);
         let (chain, cause_count) = (self.chain(cx, uid, &causes), causes.len());
         let root = self.root_marks(cx, &chain);
         Box::new(Grounds { causes, cause_count, chain, root, ..*Grounds::unknown(decision) })
+    }
+
+    /// Returns the causes of a decision, or the last ones known of a deleted object.
+    fn last_causes(&self, cx: &Context, uid: &Uid) -> Vec<Cause> {
+        match self.graph.primary(uid) {
+            Some(id) => self.causes(id),
+            None => self.tombstones.get(cx.now, uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
+        }
     }
 
     pub(in crate::leader) fn root_marks(&self, cx: &Context, chain: &[ObjectRef]) -> RootMarks {
@@ -119,22 +120,6 @@ impl World {
 
 /// Maximum number of causes in the chain that an event carries.
 const CHAIN_MAX: usize = 32;
-
-/// Returns the grounds that a lease keeps, so that the end of the lease can be reported after the graph has changed.
-pub(in crate::leader) fn kept(grounds: &Grounds) -> Box<Grounds> {
-    let first = |count: usize| count.min(GROUNDS_KEPT_MAX);
-    Box::new(Grounds {
-        decision: grounds.decision,
-        preconditions: grounds.preconditions.clone(),
-        propagation_policy: grounds.propagation_policy,
-        causes: grounds.causes[..first(grounds.causes.len())].to_vec(),
-        cause_count: grounds.cause_count,
-        owners: grounds.owners[..first(grounds.owners.len())].to_vec(),
-        owner_count: grounds.owner_count,
-        chain: grounds.chain.clone(),
-        root: grounds.root.clone(),
-    })
-}
 
 /// Returns the identifier of a decision. The same action on the same object with the same facts has the same
 /// identifier.
