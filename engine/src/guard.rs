@@ -3,6 +3,7 @@
 
 use crate::object::{GroupResource, HOLD_ANNOTATION, Name, ObjectRef, ResourceVersion, Uid};
 use crate::scope::Scope;
+use crate::words::words;
 use crate::work::ActionKind;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,21 +12,20 @@ use core::time::Duration;
 /// Prefix of the author of a Pause of the built-in breaker. The name of the collection follows.
 pub const BREAKER_AUTHOR: &str = "breaker/";
 
-/// The kinds of guards, the strictest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum GuardKind {
-    Pause,
-    Protection,
-    Approval,
-    Gate,
-    Budget,
+words! {
+    /// The kinds of guards, the strictest first. Their words are those of kubectl.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub enum GuardKind {
+        Pause = "pause",
+        Protection = "protection",
+        Approval = "approval",
+        Gate = "gate",
+        Budget = "budget",
+    }
 }
 
 impl GuardKind {
-    pub const ALL: [GuardKind; 5] =
-        [GuardKind::Pause, GuardKind::Protection, GuardKind::Approval, GuardKind::Gate, GuardKind::Budget];
-
     /// The kind, as in its resources.
     pub fn as_kind(self) -> &'static str {
         match self {
@@ -45,17 +45,6 @@ impl GuardKind {
             GuardKind::Approval => "approvals",
             GuardKind::Gate => "gates",
             GuardKind::Budget => "budgets",
-        }
-    }
-
-    /// The kind in lower case, as in kubectl.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            GuardKind::Pause => "pause",
-            GuardKind::Protection => "protection",
-            GuardKind::Approval => "approval",
-            GuardKind::Gate => "gate",
-            GuardKind::Budget => "budget",
         }
     }
 }

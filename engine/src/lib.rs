@@ -62,4 +62,5 @@ mod timers;
 mod tombstones;
 mod verdict;
 pub mod view;
+mod words;
 pub mod work;

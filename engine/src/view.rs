@@ -6,6 +6,7 @@ use crate::guard::{Cascade, GuardId, GuardKind, Rule, Spending};
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::scope::Scope;
 use crate::time::Time;
+use crate::words::words;
 use crate::work::{ActionKind, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -164,44 +165,22 @@ pub enum GuardUsage {
     },
 }
 
-/// Why there is no verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Undecided {
-    /// Neither the existence nor the absence of the owner is proven; a check is in progress.
-    OwnerUnverified,
-    /// The API server does not serve the owner's kind, or serves it as several resources.
-    OwnerKindUnresolved,
-    /// The owner's collection cannot be listed, or its list is in progress.
-    CollectionUnsynced,
-    /// A terminating owner might have dependents in a collection that is not synced.
-    DependentsUnseen,
-    /// Reads of the owner fail.
-    OwnerUnreadable,
-    /// The object has more references than the collector reads.
-    TooManyReferences,
-}
-
-impl Undecided {
-    /// All of them.
-    pub const ALL: [Undecided; 6] = [
-        Undecided::OwnerUnverified,
-        Undecided::OwnerKindUnresolved,
-        Undecided::CollectionUnsynced,
-        Undecided::DependentsUnseen,
-        Undecided::OwnerUnreadable,
-        Undecided::TooManyReferences,
-    ];
-
-    /// The word for logs and labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Undecided::OwnerUnverified => "owner_unverified",
-            Undecided::OwnerKindUnresolved => "owner_kind_unresolved",
-            Undecided::CollectionUnsynced => "collection_unsynced",
-            Undecided::DependentsUnseen => "dependents_unseen",
-            Undecided::OwnerUnreadable => "owner_unreadable",
-            Undecided::TooManyReferences => "too_many_references",
-        }
+words! {
+    /// Why there is no verdict.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Undecided {
+        /// Neither the existence nor the absence of the owner is proven; a check is in progress.
+        OwnerUnverified = "owner_unverified",
+        /// The API server does not serve the owner's kind, or serves it as several resources.
+        OwnerKindUnresolved = "owner_kind_unresolved",
+        /// The owner's collection cannot be listed, or its list is in progress.
+        CollectionUnsynced = "collection_unsynced",
+        /// A terminating owner might have dependents in a collection that is not synced.
+        DependentsUnseen = "dependents_unseen",
+        /// Reads of the owner fail.
+        OwnerUnreadable = "owner_unreadable",
+        /// The object has more references than the collector reads.
+        TooManyReferences = "too_many_references",
     }
 }
 

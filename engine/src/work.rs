@@ -2,6 +2,7 @@
 
 pub use crate::lies::Origin;
 use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::words::words;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -89,33 +90,15 @@ pub enum Action {
     RemoveFinalizer { finalizer: Name },
 }
 
-/// The kind of an action, for windows, counters and texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum ActionKind {
-    Delete,
-    RemoveOwnerReferences,
-    UnblockOwnerReferences,
-    RemoveFinalizer,
-}
-
-impl ActionKind {
-    /// All kinds, in the order of the wire.
-    pub const ALL: [ActionKind; 4] = [
-        ActionKind::Delete,
-        ActionKind::RemoveOwnerReferences,
-        ActionKind::UnblockOwnerReferences,
-        ActionKind::RemoveFinalizer,
-    ];
-
-    /// The word for logs and labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ActionKind::Delete => "delete",
-            ActionKind::RemoveOwnerReferences => "remove_owner_references",
-            ActionKind::UnblockOwnerReferences => "unblock_owner_references",
-            ActionKind::RemoveFinalizer => "remove_finalizer",
-        }
+words! {
+    /// The kind of an action, for windows, counters and texts, in the order of the wire.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub enum ActionKind {
+        Delete = "delete",
+        RemoveOwnerReferences = "remove_owner_references",
+        UnblockOwnerReferences = "unblock_owner_references",
+        RemoveFinalizer = "remove_finalizer",
     }
 }
 
@@ -179,65 +162,47 @@ pub struct WorkLease {
     pub traceparent: Option<String>,
 }
 
-/// The result of an attempt. The leader defines the consequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Outcome {
-    /// The write was accepted.
-    Done,
-    /// The target was already in the wanted state.
-    Unchanged,
-    /// 404 whose Status names this object.
-    Gone,
-    /// The name belongs to another uid.
-    Replaced,
-    /// A precondition failed and the facts changed.
-    Conflict,
-    /// An owner check found the owner alive and not waiting.
-    OwnerExists,
-    /// 403 by authorization.
-    Forbidden,
-    /// A webhook or an admission policy refused the write.
-    AdmissionDenied,
-    /// A webhook was unreachable or failed.
-    AdmissionFailed,
-    /// 429.
-    Throttled,
-    /// 405 or 415.
-    Unsupported,
-    /// 400 or 422.
-    Invalid,
-    /// 5xx, a failed connection, or a deadline before the write was sent.
-    Transient,
-    /// Sent without an answer: the write may have been applied.
-    Ambiguous,
-    /// The lease or the session expired before the write was sent.
-    Abandoned,
-    /// The API server answers 401, or the executor has no credentials. Another executor may succeed.
-    Unauthenticated,
+words! {
+    /// The result of an attempt, in the order of the wire. The leader defines the consequences.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub enum Outcome {
+        /// The write was accepted.
+        Done = "done",
+        /// The target was already in the wanted state.
+        Unchanged = "unchanged",
+        /// 404 whose Status names this object.
+        Gone = "gone",
+        /// The name belongs to another uid.
+        Replaced = "replaced",
+        /// A precondition failed and the facts changed.
+        Conflict = "conflict",
+        /// An owner check found the owner alive and not waiting.
+        OwnerExists = "owner_exists",
+        /// 403 by authorization.
+        Forbidden = "forbidden",
+        /// A webhook or an admission policy refused the write.
+        AdmissionDenied = "admission_denied",
+        /// A webhook was unreachable or failed.
+        AdmissionFailed = "admission_failed",
+        /// 429.
+        Throttled = "throttled",
+        /// 405 or 415.
+        Unsupported = "unsupported",
+        /// 400 or 422.
+        Invalid = "invalid",
+        /// 5xx, a failed connection, or a deadline before the write was sent.
+        Transient = "transient",
+        /// Sent without an answer: the write may have been applied.
+        Ambiguous = "ambiguous",
+        /// The lease or the session expired before the write was sent.
+        Abandoned = "abandoned",
+        /// The API server answers 401, or the executor has no credentials. Another executor may succeed.
+        Unauthenticated = "unauthenticated",
+    }
 }
 
 impl Outcome {
-    /// All outcomes, in the order of the wire.
-    pub const ALL: [Outcome; 16] = [
-        Outcome::Done,
-        Outcome::Unchanged,
-        Outcome::Gone,
-        Outcome::Replaced,
-        Outcome::Conflict,
-        Outcome::OwnerExists,
-        Outcome::Forbidden,
-        Outcome::AdmissionDenied,
-        Outcome::AdmissionFailed,
-        Outcome::Throttled,
-        Outcome::Unsupported,
-        Outcome::Invalid,
-        Outcome::Transient,
-        Outcome::Ambiguous,
-        Outcome::Abandoned,
-        Outcome::Unauthenticated,
-    ];
-
     /// Whether the target is in the wanted state, by this attempt or without it.
     pub fn is_success(self) -> bool {
         match self {
@@ -254,28 +219,6 @@ impl Outcome {
             | Outcome::Ambiguous
             | Outcome::Abandoned
             | Outcome::Unauthenticated => false,
-        }
-    }
-
-    /// The word for logs and labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Done => "done",
-            Outcome::Unchanged => "unchanged",
-            Outcome::Gone => "gone",
-            Outcome::Replaced => "replaced",
-            Outcome::Conflict => "conflict",
-            Outcome::OwnerExists => "owner_exists",
-            Outcome::Forbidden => "forbidden",
-            Outcome::AdmissionDenied => "admission_denied",
-            Outcome::AdmissionFailed => "admission_failed",
-            Outcome::Throttled => "throttled",
-            Outcome::Unsupported => "unsupported",
-            Outcome::Invalid => "invalid",
-            Outcome::Transient => "transient",
-            Outcome::Ambiguous => "ambiguous",
-            Outcome::Abandoned => "abandoned",
-            Outcome::Unauthenticated => "unauthenticated",
         }
     }
 }

@@ -21,35 +21,25 @@ use super::Advance;
 use super::placement::{Peak, Placement};
 use crate::object::{Access, Backend, Name, ResourceVersion, ServedKind};
 use crate::time::Time;
+use crate::words::words;
 use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-/// How much of a collection the graph knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// The first list, or a new one, is in progress.
-    Listing,
-    /// Listed, and watched.
-    Synced,
-    /// It was synced; its watch has been lost for a while.
-    Stale,
-    /// Cannot be listed.
-    Failed,
-    /// Not watched: ignored by configuration, or without the required verbs.
-    Ignored,
-}
-
-impl State {
-    /// The word for logs, labels and screens.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Listing => "listing",
-            State::Synced => "synced",
-            State::Stale => "stale",
-            State::Failed => "failed",
-            State::Ignored => "ignored",
-        }
+words! {
+    /// How much of a collection the graph knows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum State {
+        /// The first list, or a new one, is in progress.
+        Listing = "listing",
+        /// Listed, and watched.
+        Synced = "synced",
+        /// It was synced; its watch has been lost for a while.
+        Stale = "stale",
+        /// Cannot be listed.
+        Failed = "failed",
+        /// Not watched: ignored by configuration, or without the required verbs.
+        Ignored = "ignored",
     }
 }
 

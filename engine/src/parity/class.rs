@@ -2,6 +2,7 @@
 
 use crate::verdict::{Standing, Weighed, weigh};
 use crate::view::Undecided;
+use crate::words::words;
 use crate::work::ActionKind;
 use alloc::vec::Vec;
 
@@ -11,96 +12,55 @@ mod tests;
 /// The number of classes.
 pub const CLASSES: usize = Class::ALL.len();
 
-/// A kind of disagreement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Decided, and not happened within the wait.
-    OursOnly,
-    /// Happened, and not decided.
-    TheirsOnly,
-}
-
-impl Outcome {
-    /// The word in answers and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::OursOnly => "ours_only",
-            Outcome::TheirsOnly => "theirs_only",
-        }
+words! {
+    /// A kind of disagreement.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Outcome {
+        /// Decided, and not happened within the wait.
+        OursOnly = "ours_only",
+        /// Happened, and not decided.
+        TheirsOnly = "theirs_only",
     }
 }
 
-/// The reason of a disagreement. `docs/design/upstream.md` lists the intended differences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// No other class explains it: one of the two collectors is wrong.
-    Unknown,
-    /// The two collectors saw the facts at different times, or the facts as of the change did not become known.
-    Timing,
-    /// The API server refused the request of the other collector.
-    Refused,
-    /// Intended: a guard, an annotation or an invalid reference holds the object.
-    Held,
-    /// Intended: the other collector believes any 404 of an owner, and this one wants a proof.
-    Unproven,
-    /// Intended: an owner orphans the object. The object stays, and only loses references.
-    Orphaned,
-    /// Intended: a dangling reference is removed although another reference is unverified.
-    DroppedReference,
-    /// Intended: only blocking references inside a real cycle are unblocked.
-    Cycle,
-    /// Intended: a reference names its owner by a version that the API server does not serve, and the other collector
-    /// gives up on the object.
-    OtherVersion,
-    /// Intended: a reference has the uid of an owner under another name, kind, namespace or scope, and the other
-    /// collector takes it for a reference to that owner.
-    OtherCoordinates,
-    /// Intended: the last change of the object is newer than the end of its owners. The other collector judges an object
-    /// when an owner changes.
-    OwnChange,
-    /// Intended: the object has more than 64 references, and the comparison reads 64.
-    TooManyReferences,
-    /// Intended: the object and its owners have not changed since the comparison began. The other collector judged them
-    /// before.
-    Earlier,
+words! {
+    /// The reason of a disagreement. `docs/design/upstream.md` lists the intended differences.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Class {
+        /// No other class explains it: one of the two collectors is wrong.
+        Unknown = "unknown",
+        /// The two collectors saw the facts at different times, or the facts as of the change did not become known.
+        Timing = "timing",
+        /// The API server refused the request of the other collector.
+        Refused = "refused",
+        /// Intended: a guard, an annotation or an invalid reference holds the object.
+        Held = "held",
+        /// Intended: the other collector believes any 404 of an owner, and this one wants a proof.
+        Unproven = "unproven",
+        /// Intended: an owner orphans the object. The object stays, and only loses references.
+        Orphaned = "orphaned",
+        /// Intended: a dangling reference is removed although another reference is unverified.
+        DroppedReference = "dropped_reference",
+        /// Intended: only blocking references inside a real cycle are unblocked.
+        Cycle = "cycle",
+        /// Intended: a reference names its owner by a version that the API server does not serve, and the other
+        /// collector gives up on the object.
+        OtherVersion = "other_version",
+        /// Intended: a reference has the uid of an owner under another name, kind, namespace or scope, and the other
+        /// collector takes it for a reference to that owner.
+        OtherCoordinates = "other_coordinates",
+        /// Intended: the last change of the object is newer than the end of its owners. The other collector judges an
+        /// object when an owner changes.
+        OwnChange = "own_change",
+        /// Intended: the object has more than 64 references, and the comparison reads 64.
+        TooManyReferences = "too_many_references",
+        /// Intended: the object and its owners have not changed since the comparison began. The other collector judged
+        /// them before.
+        Earlier = "earlier",
+    }
 }
 
 impl Class {
-    pub const ALL: [Class; 13] = [
-        Class::Unknown,
-        Class::Timing,
-        Class::Refused,
-        Class::Held,
-        Class::Unproven,
-        Class::Orphaned,
-        Class::DroppedReference,
-        Class::Cycle,
-        Class::OtherVersion,
-        Class::OtherCoordinates,
-        Class::OwnChange,
-        Class::TooManyReferences,
-        Class::Earlier,
-    ];
-
-    /// The word in answers and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Unknown => "unknown",
-            Class::Timing => "timing",
-            Class::Refused => "refused",
-            Class::Held => "held",
-            Class::Unproven => "unproven",
-            Class::Orphaned => "orphaned",
-            Class::DroppedReference => "dropped_reference",
-            Class::Cycle => "cycle",
-            Class::OtherVersion => "other_version",
-            Class::OtherCoordinates => "other_coordinates",
-            Class::OwnChange => "own_change",
-            Class::TooManyReferences => "too_many_references",
-            Class::Earlier => "earlier",
-        }
-    }
-
     /// Whether a difference by design explains the disagreement.
     pub fn is_intended(self) -> bool {
         !matches!(self, Class::Unknown | Class::Timing | Class::Refused)

@@ -1,50 +1,27 @@
 //! Open decisions, by state and age.
 
 use crate::time::Time;
+use crate::words::words;
 use core::time::Duration;
 
-/// The state of a decision, for counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Waiting {
-    /// Waits for an executor with room.
-    Ready,
-    /// Waits for the retry after a failure of its own.
-    BackingOff,
-    /// Waits for a blocker, with other decisions.
-    Blocked,
-    /// Waits for the end of a pause, for room in a budget, for an approval or a gate, or for readable guards.
-    Held,
-    /// Stays, because a protection or the object itself holds it.
-    Protected,
-    /// Waits for nothing, because the mode is observe.
-    Observed,
-    /// An executor has it.
-    Leased,
-}
-
-impl Waiting {
-    /// All of them.
-    pub const ALL: [Waiting; 7] = [
-        Waiting::Ready,
-        Waiting::BackingOff,
-        Waiting::Blocked,
-        Waiting::Held,
-        Waiting::Protected,
-        Waiting::Observed,
-        Waiting::Leased,
-    ];
-
-    /// The word for logs and labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Waiting::Ready => "ready",
-            Waiting::BackingOff => "backing_off",
-            Waiting::Blocked => "blocked",
-            Waiting::Held => "held",
-            Waiting::Protected => "protected",
-            Waiting::Observed => "observed",
-            Waiting::Leased => "leased",
-        }
+words! {
+    /// The state of a decision, for counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Waiting {
+        /// Waits for an executor with room.
+        Ready = "ready",
+        /// Waits for the retry after a failure of its own.
+        BackingOff = "backing_off",
+        /// Waits for a blocker, with other decisions.
+        Blocked = "blocked",
+        /// Waits for the end of a pause, for room in a budget, for an approval or a gate, or for readable guards.
+        Held = "held",
+        /// Stays, because a protection or the object itself holds it.
+        Protected = "protected",
+        /// Waits for nothing, because the mode is observe.
+        Observed = "observed",
+        /// An executor has it.
+        Leased = "leased",
     }
 }
 

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-const STATES: [State; 5] = [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored];
 /// Ages of items: one for each of [`AGE_BOUNDS`], and one for older items.
 const AGES: [&str; AGE_BOUNDS.len() + 1] = ["to_1s", "to_10s", "to_1m", "to_10m", "to_1h", "over_1h"];
 /// Upper bounds of the classes of lag: the time since the last event of a synced collection. A quiet collection gets a
@@ -90,7 +89,7 @@ impl Gauges {
         Gauges {
             loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the last round of the collector's loop", "Below five seconds, also in a quiet cluster. `/livez` fails above thirty."), Seconds::default()),
             stalled: book.put("ownergraph_stalled_seconds", [], ("Time for which the leader has had ready work in which no attempt ended and no decision was withdrawn", "0 if nothing waits. Above a minute the collector has stopped: no executor has a session, grants are suspended, or there is a bug."), Seconds::default()),
-            collections: book.put("ownergraph_collections", [Label::of("state", STATES.map(State::as_str))], ("Collections, by state", "`failed` and `stale` collections delay decisions about their dependents. `ignored` ones are not watched."), Family::default()),
+            collections: book.put("ownergraph_collections", [Label::of("state", State::ALL.map(State::as_str))], ("Collections, by state", "`failed` and `stale` collections delay decisions about their dependents. `ignored` ones are not watched."), Family::default()),
             lags: book.put("ownergraph_collections_by_lag", [Label::of("lag", LAGS.map(|(word, _)| word))], ("Synced collections, by the time since the last event or bookmark of their watch", "The API server sends at least one bookmark a minute. Aggregated servers may be quiet for longer."), Family::default()),
             unsynced: book.put(
                 "ownergraph_collection_unsynced_seconds",
@@ -189,7 +188,7 @@ impl Gauges {
     }
 
     fn collections(&self, collections: &[CollectionStatus], clock: Clock) {
-        for state in STATES {
+        for state in State::ALL {
             let count = collections.iter().filter(|collection| collection.state == state).count();
             self.collections.get_or_create(&[("state", state.as_str())]).set(count_of(count));
         }

@@ -21,7 +21,6 @@ const SHARES: [(&str, u64); 2] = [("0.5", 500), ("0.99", 990)];
 
 impl ParityMetrics {
     pub(super) fn register(book: &mut Book<'_>) -> ParityMetrics {
-        let sides = [Outcome::OursOnly, Outcome::TheirsOnly].map(Outcome::as_str);
         ParityMetrics {
             outcomes: book.put(
                 "ownergraph_parity_outcomes",
@@ -34,7 +33,10 @@ impl ParityMetrics {
             ),
             disagreements: book.put(
                 "ownergraph_parity_disagreements",
-                [Label::of("outcome", sides), Label::of("class", Class::ALL.map(Class::as_str))],
+                [
+                    Label::of("outcome", Outcome::ALL.map(Outcome::as_str)),
+                    Label::of("class", Class::ALL.map(Class::as_str)),
+                ],
                 (
                     "Disagreements with another collector since the comparison began, by class",
                     "`unknown` must be 0: one of the two collectors is wrong. `kubectl ownergraph parity` has the evidence. It falls when the other collector follows after all.",
