@@ -15,7 +15,7 @@ use crate::hold::Hold;
 use crate::object::{
     Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
 };
-use crate::verdict::{Standing, Verdict, own_hold, standings, verdict};
+use crate::verdict::{Standing, Verdict, own_hold, owners_in, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided, plain};
 use crate::work::PropagationPolicy;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -359,15 +359,14 @@ impl World {
 
     /// The effect of a DELETE at the API server.
     fn delete(&mut self, id: NodeId, policy: PropagationPolicy) {
-        let Some(mut facts) = self.graph.node(id).facts() else { return };
+        let node = self.graph.node(id);
+        let Some(mut facts) = node.facts() else { return };
         let own = match policy {
             PropagationPolicy::Background => None,
             PropagationPolicy::Foreground => Some(FOREGROUND_FINALIZER),
             PropagationPolicy::Orphan => Some(ORPHAN_FINALIZER),
         };
-        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
-        let others = facts.finalizers.iter().filter(foreign).cloned();
-        facts.finalizers = others.chain(own.map(Name::from)).collect();
+        facts.finalizers = node.foreign_finalizers().cloned().chain(own.map(Name::from)).collect();
         if facts.finalizers.is_empty() {
             return self.remove(id);
         }
@@ -466,9 +465,7 @@ impl World {
             return Some((Effect::Waits, step, self.waits_for(id)));
         }
         let kept_by = || {
-            let standings = standings(&self.graph, &self.coverage, node);
-            let solid = node.owners().zip(standings).filter(|(_, standing)| *standing == Standing::Solid);
-            let owners: Vec<NodeId> = solid.map(|(owner, _)| owner).collect();
+            let owners = owners_in(&self.graph, &self.coverage, id, |standing| standing == Standing::Solid);
             (!owners.is_empty()).then(|| self.related(ReasonCode::SolidOwner, &owners))
         };
         if let Some(step) = trace.orphaned {
@@ -481,7 +478,7 @@ impl World {
         match (&now, trace.before == Some(now.clone())) {
             (_, true) => None,
             (Verdict::Undecided(cause), false) => {
-                let owners = self.unverified(id);
+                let owners = owners_in(&self.graph, &self.coverage, id, Standing::is_unverified);
                 unsynced.extend(owners.iter().map(|&owner| self.graph.node(owner).kind()));
                 Some((Effect::Unknown, self.step, alloc::vec![self.related(undecided_code(*cause), &owners)]))
             }
@@ -515,13 +512,10 @@ impl World {
     /// Why an object that is marked for deletion still exists.
     fn waits_for(&self, id: NodeId) -> Vec<Reason> {
         let node = self.graph.node(id);
-        let mut reasons = Vec::new();
-        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
-        reasons.extend(self.contents.reasons(id, &self.graph, &self.coverage));
+        let mut reasons = self.contents.reasons(id, &self.graph, &self.coverage);
         let own = self.contents.place(id).map(Container::finalizer);
-        for finalizer in node.finalizers().iter().filter(foreign).filter(|name| own != Some(&***name)) {
-            let code = ReasonCode::FinalizerPresent;
-            reasons.push(Reason { detail: finalizer.to_string(), ..self.related(code, &[]) });
+        for finalizer in node.foreign_finalizers().filter(|name| own != Some(&***name)) {
+            reasons.push(Reason { detail: finalizer.to_string(), ..plain(ReasonCode::FinalizerPresent) });
         }
         let dependents: Vec<NodeId> = self.graph.blocking_dependents(&self.coverage, id).collect();
         if node.deletes_dependents() && !dependents.is_empty() {
@@ -537,13 +531,6 @@ impl World {
             reasons.extend(self.hidden.iter().take(RELATED_MAX).map(undiscovered));
         }
         reasons
-    }
-
-    fn unverified(&self, id: NodeId) -> Vec<NodeId> {
-        let node = self.graph.node(id);
-        let standings = standings(&self.graph, &self.coverage, node);
-        let owners = node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
-        owners.map(|(owner, _)| owner).collect()
     }
 
     fn related(&self, code: ReasonCode, nodes: &[NodeId]) -> Reason {

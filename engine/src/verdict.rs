@@ -35,6 +35,12 @@ pub(crate) enum Standing {
     InvalidScope,
 }
 
+impl Standing {
+    pub(crate) fn is_unverified(self) -> bool {
+        matches!(self, Standing::Unverified(_))
+    }
+}
+
 /// The verdict on one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -166,6 +172,13 @@ pub(crate) fn own_hold(graph: &Graph, node: Node<'_>) -> Option<Hold> {
 pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: Node<'_>) -> Vec<Standing> {
     let dependent = (node.kind(), &**node.namespace());
     node.owners().map(|owner| standing(graph, coverage, dependent, graph.node(owner))).collect()
+}
+
+/// The owners in such a standing, in the order of the references.
+pub(crate) fn owners_in(graph: &Graph, coverage: &Coverage, id: NodeId, is: impl Fn(Standing) -> bool) -> Vec<NodeId> {
+    let node = graph.node(id);
+    let owners = node.owners().zip(standings(graph, coverage, node));
+    owners.filter(|(_, standing)| is(*standing)).map(|(owner, _)| owner).collect()
 }
 
 /// The standing of one reference of a dependent of this kind, in this namespace.

@@ -183,6 +183,11 @@ impl<'a> Node<'a> {
         self.read().map_or_else(|| self.own_finalizers(), |facts| &facts.finalizers)
     }
 
+    /// The finalizers of other controllers.
+    pub(crate) fn foreign_finalizers(self) -> impl Iterator<Item = &'a Name> {
+        self.finalizers().iter().filter(|name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER)
+    }
+
     /// The finalizers of an observed object.
     pub(super) fn own_finalizers(self) -> &'a [Name] {
         self.cell.finalizers.checked_sub(1).map_or(&[], |list| self.graph.finalizers.get(list))

@@ -7,7 +7,7 @@ use super::ledger::{AcceptedDelete, Inherited};
 use super::{AttemptEnd, Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
-use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
+use crate::object::{Name, ObjectRef, ResourceVersion, Uid};
 use crate::queue::Item;
 use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
 use alloc::vec::Vec;
@@ -67,10 +67,8 @@ impl Leader {
         let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(decision) = self.ledger.unreported(&uid) else { return };
-        let (Some(facts), Some(resource_version)) = (node.facts(), node.resource_version()) else { return };
-        let of_others = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
-        let finalizers: Vec<Name> =
-            facts.finalizers.iter().filter(of_others).take(FINALIZERS_TOLD_MAX).cloned().collect();
+        let Some(resource_version) = node.resource_version() else { return };
+        let finalizers: Vec<Name> = node.foreign_finalizers().take(FINALIZERS_TOLD_MAX).cloned().collect();
         if finalizers.is_empty() {
             return;
         }

@@ -2,8 +2,7 @@
 
 use super::Queries;
 use crate::containers::Container;
-use crate::graph::Node;
-use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, Uid};
+use crate::object::{Name, Uid};
 use crate::view::{RELATED_MAX, Reason, ReasonCode, plain};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -58,7 +57,8 @@ impl ContentsLook {
             for inside in self.wanted.iter_mut().filter(|of| of.place.holds(kind, node.namespace())) {
                 inside.count += 1;
                 *inside.kinds.entry(kind.kind.clone()).or_default() += 1;
-                if inside.holding.len() < RELATED_MAX && holds(node) {
+                // Such an object stays until a controller has removed its finalizer.
+                if inside.holding.len() < RELATED_MAX && node.foreign_finalizers().next().is_some() {
                     inside.holding.push(queries.world.object_ref(id));
                 }
             }
@@ -85,10 +85,4 @@ impl ContentsLook {
         };
         self.wanted.into_iter().filter(|inside| inside.count > 0).map(reason).collect()
     }
-}
-
-/// Returns whether a node stays until a controller has removed its finalizer.
-fn holds(node: Node<'_>) -> bool {
-    let foreign = |name: &Name| **name != *FOREGROUND_FINALIZER && **name != *ORPHAN_FINALIZER;
-    node.finalizers().iter().any(foreign)
 }

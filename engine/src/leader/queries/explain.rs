@@ -2,15 +2,13 @@
 
 use super::Queries;
 use crate::containers::{Container, DEFINITION_FINALIZER};
-use crate::coverage::KindId;
+use crate::coverage::{Kind, KindId};
 use crate::graph::{Known, NodeId};
 use crate::leader::Mode;
-use crate::object::{
-    FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid, in_group,
-};
+use crate::object::{GroupResource, Name, ObjectRef, REFERENCES_MAX, ServedKind, Uid, in_group};
 use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, ItemState};
-use crate::verdict::{Standing, Verdict, standings, verdict};
+use crate::verdict::{Standing, Verdict, owners_in, verdict};
 use crate::view::{
     Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Undecided,
     VerdictView, plain,
@@ -18,6 +16,22 @@ use crate::view::{
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// The reasons that explain a kept object by the standing of its owners.
+const KEEPING: [(OwnerStanding, ReasonCode); 5] = [
+    (OwnerStanding::Solid, ReasonCode::SolidOwner),
+    (OwnerStanding::Orphaning, ReasonCode::DependentsToOrphan),
+    (OwnerStanding::InvalidScope, ReasonCode::InvalidReference),
+    (OwnerStanding::Dangling, ReasonCode::OwnersAbsent),
+    (OwnerStanding::Waiting, ReasonCode::OwnersWaiting),
+];
+/// The reasons that explain a collectable object.
+const ABSENCES: [(OwnerStanding, ReasonCode); 4] = [
+    (OwnerStanding::Waiting, ReasonCode::OwnersWaiting),
+    (OwnerStanding::Dangling, ReasonCode::OwnersAbsent),
+    (OwnerStanding::WrongNamespace, ReasonCode::InvalidReference),
+    (OwnerStanding::CoordinatesMismatch, ReasonCode::InvalidReference),
+];
 
 impl Queries<'_> {
     /// Explains why an object is present, in deletion, or deleted. Returns `None` for an unknown uid.
@@ -27,12 +41,12 @@ impl Queries<'_> {
         let (mut verdict, mut reasons) = match verdict(self.world.graph(), self.world.coverage(), id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
-            Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
+            Verdict::Kept { .. } => (VerdictView::Kept, self.by_standing(id, &KEEPING)),
             Verdict::Undecided(Undecided::TooManyReferences) => (VerdictView::Held, self.excessive(id)),
             Verdict::Undecided(cause) => (VerdictView::Undecided, self.missing(id, cause)),
             Verdict::Held(_) => (VerdictView::Held, self.holding(id)),
             Verdict::Collectable(collection) => {
-                let mut reasons = self.absences(id);
+                let mut reasons = self.by_standing(id, &ABSENCES);
                 if !collection.unblock.is_empty() {
                     reasons.insert(0, plain(ReasonCode::Cycle));
                 }
@@ -91,36 +105,22 @@ impl Queries<'_> {
         }
     }
 
-    fn keeping(&self, id: NodeId) -> Vec<Reason> {
+    /// Returns a reason for each of these standings that an owner has.
+    fn by_standing(&self, id: NodeId, codes: &[(OwnerStanding, ReasonCode)]) -> Vec<Reason> {
         let edges = self.world.edges(id);
-        let mut reasons = Vec::new();
-        let mut of = |standing: OwnerStanding, code: ReasonCode| {
-            let owners: Vec<ObjectRef> =
-                edges.iter().filter(|edge| edge.standing == standing).map(|edge| edge.owner.clone()).collect();
-            if !owners.is_empty() {
-                let count = owners.len();
-                reasons.push(related(code, owners.into_iter(), count));
-            }
+        let reason = |&(standing, code): &(OwnerStanding, ReasonCode)| {
+            let of = || edges.iter().filter(|edge| edge.standing == standing);
+            let count = of().count();
+            (count > 0).then(|| related(code, of().map(|edge| edge.owner.clone()), count))
         };
-        of(OwnerStanding::Solid, ReasonCode::SolidOwner);
-        of(OwnerStanding::Orphaning, ReasonCode::DependentsToOrphan);
-        of(OwnerStanding::InvalidScope, ReasonCode::InvalidReference);
-        of(OwnerStanding::Dangling, ReasonCode::OwnersAbsent);
-        of(OwnerStanding::Waiting, ReasonCode::OwnersWaiting);
-        reasons
+        codes.iter().filter_map(reason).collect()
     }
 
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
-        let code = undecided_code(cause);
-        let node = self.world.graph().node(id);
-        let standings = standings(self.world.graph(), self.world.coverage(), node);
-        let unverified =
-            node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
-        let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
+        let owners = owners_in(self.world.graph(), self.world.coverage(), id, Standing::is_unverified);
         let detail = owners.first().map_or_else(String::new, |&owner| self.collection_state(owner));
-        let count = owners.len();
-        let named = related(code, owners.into_iter().map(|owner| self.world.object_ref(owner)), count);
-        alloc::vec![Reason { detail, ..named }]
+        let named = owners.iter().map(|&owner| self.world.object_ref(owner));
+        alloc::vec![Reason { detail, ..related(undecided_code(cause), named, owners.len()) }]
     }
 
     fn excessive(&self, id: NodeId) -> Vec<Reason> {
@@ -146,24 +146,6 @@ impl Queries<'_> {
             let count = invalid.len();
             let owners = invalid.into_iter().map(|owner| self.world.object_ref(owner));
             reasons.push(related(ReasonCode::InvalidReference, owners, count));
-        }
-        reasons
-    }
-
-    fn absences(&self, id: NodeId) -> Vec<Reason> {
-        let edges = self.world.edges(id);
-        let with = |standing: OwnerStanding| edges.iter().filter(move |edge| edge.standing == standing);
-        let mut reasons = Vec::new();
-        for (standing, code) in [
-            (OwnerStanding::Waiting, ReasonCode::OwnersWaiting),
-            (OwnerStanding::Dangling, ReasonCode::OwnersAbsent),
-            (OwnerStanding::WrongNamespace, ReasonCode::InvalidReference),
-            (OwnerStanding::CoordinatesMismatch, ReasonCode::InvalidReference),
-        ] {
-            let count = with(standing).count();
-            if count > 0 {
-                reasons.push(related(code, with(standing).map(|edge| edge.owner.clone()), count));
-            }
         }
         reasons
     }
@@ -221,11 +203,9 @@ impl Queries<'_> {
 
     /// Returns the finalizers of other controllers that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
-        let finalizers = self.world.graph().node(id).finalizers();
-        let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
-        let foreign = |name: &&Name| !ours.contains(&&***name);
+        let foreign = self.world.graph().node(id).foreign_finalizers().filter(|name| ***name != *DEFINITION_FINALIZER);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
-        finalizers.iter().filter(foreign).take(RELATED_MAX).map(reason).collect()
+        foreign.take(RELATED_MAX).map(reason).collect()
     }
 
     /// Returns the unserved kind of the dependents that the object waits for.
@@ -253,11 +233,7 @@ impl Queries<'_> {
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
         let kind = self.world.coverage().kind(kind);
         let served = kind.served()?;
-        let colon = if kind.error().is_empty() { "" } else { ": " };
-        let detail = match !kind.is_synced() {
-            true => format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error()),
-            false => in_doubt(&served.group_resource),
-        };
+        let detail = if kind.is_synced() { in_doubt(&served.group_resource) } else { how_seen(kind, served) };
         Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
@@ -325,9 +301,14 @@ impl Queries<'_> {
             let how = how_served(&self.world.coverage().resources(of));
             return format!("{} is {how}", in_group(&kind.kind, &kind.group));
         };
-        let colon = if kind.error().is_empty() { "" } else { ": " };
-        format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error())
+        how_seen(kind, served)
     }
+}
+
+/// Describes the state and the last error of a served collection.
+fn how_seen(kind: &Kind, served: &ServedKind) -> String {
+    let colon = if kind.error().is_empty() { "" } else { ": " };
+    format!("{} is {}{colon}{}", served.group_resource, kind.state().as_str(), kind.error())
 }
 
 fn blocker_code(blocker: &Blocker) -> ReasonCode {
