@@ -201,18 +201,7 @@ impl Leader {
 
     /// Returns read access to the leader.
     pub fn queries(&self) -> Queries<'_> {
-        Queries {
-            cx: &self.cx,
-            world: &self.world,
-            history: &self.history,
-            dispatcher: &self.dispatcher,
-            guards: &self.guards,
-            consent: &self.consent,
-            prober: &self.prober,
-            claims: &self.claims,
-            ledger: &self.ledger,
-            parity: &self.parity,
-        }
+        Queries { leader: self }
     }
 
     /// Prefetches graph memory for these inputs. The call changes no state; it makes handling many inputs faster.

@@ -1,19 +1,12 @@
 //! Read access to the leader. Queries change no state.
 
-use super::claims::Claims;
-use super::consent::Consent;
+use super::Leader;
 use super::context::Context;
-use super::dispatcher::Dispatcher;
-use super::guards::Guards;
-use super::history::History;
-use super::ledger::Ledger;
-use super::probing::Prober;
 use super::world::World;
-use crate::coverage::KindId;
-use crate::graph::{Node, NodeId};
+use crate::coverage::{Coverage, KindId};
+use crate::graph::{Graph, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
-use crate::parity::Parity;
-use crate::queue::ItemState;
+use crate::queue::{ItemState, Queue};
 use crate::time::Time;
 use crate::tombstones::Tombstone;
 use crate::view::{
@@ -48,74 +41,79 @@ pub use walk::{Found, OwnersWalk, Walked};
 /// Reads the components of the leader between two inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    pub(super) cx: &'a Context,
-    pub(super) world: &'a World,
-    pub(super) history: &'a History,
-    pub(super) dispatcher: &'a Dispatcher,
-    pub(super) guards: &'a Guards,
-    pub(super) consent: &'a Consent,
-    pub(super) prober: &'a Prober,
-    pub(super) claims: &'a Claims,
-    pub(super) ledger: &'a Ledger,
-    pub(super) parity: &'a Parity,
+    pub(super) leader: &'a Leader,
 }
 
 impl<'a> Queries<'a> {
+    fn cx(&self) -> &'a Context {
+        &self.leader.cx
+    }
+
+    fn world(&self) -> &'a World {
+        &self.leader.world
+    }
+
+    fn graph(&self) -> &'a Graph {
+        self.leader.world.graph()
+    }
+
+    fn coverage(&self) -> &'a Coverage {
+        self.leader.world.coverage()
+    }
+
+    fn queue(&self) -> &'a Queue {
+        self.leader.dispatcher.queue()
+    }
+
     /// Whether this replica leads.
     pub fn leads(&self) -> bool {
-        self.cx.term.is_some()
+        self.cx().term.is_some()
     }
 
     /// Returns the counts of the leader.
     pub fn status(&self) -> Status {
-        let waits = self.dispatcher.queue().waits(self.cx.now);
+        let waits = self.queue().waits(self.cx().now);
         let oldest =
             |of: &[Waiting]| waits.iter().filter(|waits| of.contains(&waits.at)).filter_map(|waits| waits.oldest).min();
         Status {
-            term: self.cx.term.clone(),
-            nodes: self.world.graph().len(),
-            edges: self.world.graph().edge_count(),
-            virtual_nodes: self.world.graph().unobserved_count(),
-            graph_bytes: self.world.graph().footprint(),
-            queued: self.dispatcher.queue().len() - self.dispatcher.queue().leased(),
-            backing_off: self.dispatcher.queue().waiting(),
+            term: self.cx().term.clone(),
+            nodes: self.graph().len(),
+            edges: self.graph().edge_count(),
+            virtual_nodes: self.graph().unobserved_count(),
+            graph_bytes: self.graph().footprint(),
+            queued: self.queue().len() - self.queue().leased(),
+            backing_off: self.queue().waiting(),
             blocked: self.blocked(),
-            held: self.dispatcher.queue().held(),
-            leased: self.dispatcher.queue().leased(),
+            held: self.queue().held(),
+            leased: self.queue().leased(),
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
-            undecided: self.world.undecided().counts(),
-            excessive: self
-                .world
-                .graph()
-                .excessive()
-                .take(EXCESSIVE_NAMED)
-                .map(|id| self.world.object_ref(id))
-                .collect(),
-            sessions: self.dispatcher.leases().session_count(),
+            undecided: self.world().undecided().counts(),
+            excessive: self.graph().excessive().take(EXCESSIVE_NAMED).map(|id| self.world().object_ref(id)).collect(),
+            sessions: self.leader.dispatcher.leases().session_count(),
             stopped: self.stopped(),
             observes: self.observes(),
             guards_unknown: self.guards_unknown(),
-            questions: self.prober.questions().view(self.world.coverage()),
-            inconsistent: self.world.inconsistent(),
-            kept_apart: self.world.kept_apart(),
-            hidden: self.world.hidden_views(self.cx),
-            untrue: self.dispatcher.lies().views(self.cx.now),
+            questions: self.leader.prober.questions().view(self.coverage()),
+            inconsistent: self.world().inconsistent(),
+            kept_apart: self.world().kept_apart(),
+            hidden: self.world().hidden_views(self.cx()),
+            untrue: self.leader.dispatcher.lies().views(self.cx().now),
         }
     }
 
     /// Returns the waiting decisions by state, with their waiting time at `now`.
     pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
-        self.dispatcher.queue().waits(now.max(self.cx.now))
+        self.queue().waits(now.max(self.cx().now))
     }
 
     fn stopped(&self) -> Option<String> {
-        let why = if self.cx.term.is_none() {
+        let why = if self.cx().term.is_none() {
             "this replica does not lead"
-        } else if self.cx.stopping {
+        } else if self.cx().stopping {
             "the process is stopping"
         } else {
-            return self.history.stopped(&self.cx.config);
+            return self.leader.history.stopped(&self.cx().config);
         };
         Some(String::from(why))
     }
@@ -135,7 +133,7 @@ impl<'a> Queries<'a> {
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };
-        self.world.coverage().served().filter_map(|(_, kind)| status(kind)).collect()
+        self.coverage().served().filter_map(|(_, kind)| status(kind)).collect()
     }
 
     /// Returns the position of each watched collection by group and resource. Collections that were never listed are
@@ -145,12 +143,12 @@ impl<'a> Queries<'a> {
             let collection = kind.served().filter(|_| kind.is_watched())?.group_resource.clone();
             Some((collection, kind.position().cloned().filter(|_| !kind.is_rewound())?))
         };
-        self.world.coverage().served().filter_map(|(_, kind)| position(kind)).collect()
+        self.coverage().served().filter_map(|(_, kind)| position(kind)).collect()
     }
 
     /// Returns the position of one collection, or `None` if the collection is not served.
     pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
-        let kind = self.world.coverage().kind(self.world.coverage().find(collection)?);
+        let kind = self.coverage().kind(self.coverage().find(collection)?);
         let version = kind.served()?.version.clone();
         let position = kind.position().cloned().filter(|_| !kind.is_rewound());
         Some(Reached { state: kind.state(), position, version })
@@ -158,44 +156,40 @@ impl<'a> Queries<'a> {
 
     /// Returns the number of store rewinds. Positions from before a rewind say nothing about positions after it.
     pub fn histories(&self) -> u64 {
-        self.history.count()
+        self.leader.history.count()
     }
 
     /// Returns whether the graph contains exactly these objects of a collection, each at its version.
     pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
-        let Some(id) = self.world.coverage().find(collection) else { return false };
+        let Some(id) = self.coverage().find(collection) else { return false };
         let shown = |(uid, version): &(Uid, ResourceVersion)| {
-            let here = self
-                .world
-                .graph()
-                .by_uid(uid)
-                .map(|node| self.world.graph().node(node))
-                .filter(|node| node.kind() == id);
+            let here = self.graph().by_uid(uid).map(|node| self.graph().node(node)).filter(|node| node.kind() == id);
             here.filter_map(|node| node.resource_version()).any(|known| known == *version)
         };
-        self.world.coverage().kind(id).observed() == objects.len() && objects.iter().all(shown)
+        self.coverage().kind(id).observed() == objects.len() && objects.iter().all(shown)
     }
 
     /// Returns at most `max` kinds in references that no API server serves or that several resources share.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
-            let kind = self.world.coverage().kind(id);
+            let kind = self.coverage().kind(id);
             let dependents: usize =
-                self.world.graph().unobserved(id).map(|node| self.world.graph().node(node).dependent_count()).sum();
+                self.graph().unobserved(id).map(|node| self.graph().node(node).dependent_count()).sum();
             ((kind.served().is_none() || kind.is_ambiguous()) && dependents > 0).then(|| UnresolvedKind {
                 group: kind.group.clone(),
                 kind: kind.kind.clone(),
-                resources: self.world.coverage().resources(id),
+                resources: self.coverage().resources(id),
                 since: kind.since(),
                 dependents,
             })
         };
-        self.world.coverage().ids().filter_map(unresolved).take(max).collect()
+        self.coverage().ids().filter_map(unresolved).take(max).collect()
     }
 
     /// Returns the executors with a session by name.
     pub fn executors(&self) -> Vec<ExecutorView> {
         let mut executors: Vec<ExecutorView> = self
+            .leader
             .dispatcher
             .leases()
             .sessions()
@@ -203,7 +197,7 @@ impl<'a> Queries<'a> {
                 let started = session
                     .leases
                     .iter()
-                    .filter(|&&id| self.dispatcher.leases().get(id).is_some_and(|lease| lease.started.is_some()))
+                    .filter(|&&id| self.leader.dispatcher.leases().get(id).is_some_and(|lease| lease.started.is_some()))
                     .count();
                 ExecutorView {
                     executor: session.executor.clone(),
@@ -217,7 +211,7 @@ impl<'a> Queries<'a> {
                     draining: session.draining,
                     unauthenticated: session.unauthenticated && session.window == 0,
                     connected: session.stream.is_some(),
-                    untrue_reports: self.dispatcher.lies().count(&session.process()),
+                    untrue_reports: self.leader.dispatcher.lies().count(&session.process()),
                 }
             })
             .collect();
@@ -227,34 +221,29 @@ impl<'a> Queries<'a> {
 
     /// Returns the kind of a served collection.
     pub fn kind_of(&self, collection: &GroupResource) -> Option<Name> {
-        self.world.coverage().find(collection).map(|kind| self.world.coverage().kind(kind).kind.clone())
+        self.coverage().find(collection).map(|kind| self.coverage().kind(kind).kind.clone())
     }
 
     /// Returns an object that was deleted recently.
     pub fn tombstone(&self, uid: &Uid) -> Option<&'a Tombstone> {
-        self.world.tombstones().get(self.cx.now, uid)
+        self.world().tombstones().get(self.cx().now, uid)
     }
 
     /// Returns the objects that were deleted recently, the latest first.
     pub fn tombstones(&self) -> impl Iterator<Item = &'a Tombstone> {
-        self.world.tombstones().iter(self.cx.now)
+        self.world().tombstones().iter(self.cx().now)
     }
 
     /// Returns the nodes with this uid. There are several nodes if references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
-        self.world.graph().by_uid(uid).map(|id| self.view(id)).collect()
+        self.graph().by_uid(uid).map(|id| self.view(id)).collect()
     }
 
     /// Returns at most `max` uids of objects that have this address or are referenced there. The namespace is empty for
     /// cluster scope.
     pub fn uids_at(&self, group: &str, kind: &str, namespace: &str, name: &str, max: usize) -> Vec<Uid> {
-        let Some(kind) = self.world.coverage().known(group, kind) else { return Vec::new() };
-        self.world
-            .graph()
-            .by_address(kind, namespace, name)
-            .take(max)
-            .map(|id| self.world.graph().node(id).uid())
-            .collect()
+        let Some(kind) = self.coverage().known(group, kind) else { return Vec::new() };
+        self.graph().by_address(kind, namespace, name).take(max).map(|id| self.graph().node(id).uid()).collect()
     }
 
     /// Returns at most `max` nodes, by uid, that are connected with any of `uids` in either direction. If `uids` is
@@ -262,14 +251,14 @@ impl<'a> Queries<'a> {
     pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
         if uids.is_empty() {
             let is_linked = |node: &Node<'_>| node.dependent_count() > 0 || node.owners().len() > 0;
-            let mut linked = self.world.graph().iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
+            let mut linked = self.graph().iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
             let nodes = self.by_uid(&linked.by_ref().take(max).collect());
             return (nodes, linked.next().is_some());
         }
-        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.world.graph().by_uid(uid)).collect();
+        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.graph().by_uid(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
-            let node = self.world.graph().node(id);
+            let node = self.graph().node(id);
             for next in node.owners().chain(node.dependents()) {
                 if seen.len() == max && !seen.contains(&next) {
                     return (self.by_uid(&seen), true);
@@ -289,12 +278,11 @@ impl<'a> Queries<'a> {
     }
 
     fn collecting(&self, id: NodeId) -> Option<Collecting> {
-        let node = self.world.graph().node(id);
+        let node = self.graph().node(id);
         if !node.is_observed() || node.is_terminating() {
             return None;
         }
-        let item =
-            self.dispatcher.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let item = self.queue().get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         item.map(|item| match item.state {
             _ if item.held().is_some() => Collecting::Held,
             ItemState::Leased(_) => Collecting::Leased,
@@ -307,16 +295,16 @@ impl<'a> Queries<'a> {
     }
 
     fn view(&self, id: NodeId) -> NodeView {
-        let node = self.world.graph().node(id);
+        let node = self.graph().node(id);
         NodeView {
-            object: self.world.object_ref(id),
+            object: self.world().object_ref(id),
             presence: node.presence(),
             facts: node.facts_listed(LISTED_MAX),
             owners: node.reference_count(),
             finalizers: node.finalizers().len(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
-            undecided: self.world.undecided().get(id),
+            undecided: self.world().undecided().get(id),
             collecting: self.collecting(id),
         }
     }

@@ -12,18 +12,21 @@ use alloc::vec::Vec;
 
 impl Queries<'_> {
     fn in_words(&self, blocker: &Blocker) -> String {
-        let pace =
-            if let Blocker::Throttled { collection } = blocker { self.dispatcher.pace_of(collection) } else { None };
+        let pace = if let Blocker::Throttled { collection } = blocker {
+            self.leader.dispatcher.pace_of(collection)
+        } else {
+            None
+        };
         pace.map_or_else(|| blocker.to_string(), |pace| format!("{blocker}, slowed to {pace}"))
     }
 
     /// Returns the number of blocked items per blocker category.
     pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
         let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
-        for obstacle in self.dispatcher.queue().obstacles() {
+        for obstacle in self.queue().obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
-        for unanswered in self.prober.questions().view(self.world.coverage()).unanswered {
+        for unanswered in self.leader.prober.questions().view(self.coverage()).unanswered {
             *blocked.entry("unreadable").or_default() += unanswered.owners;
         }
         blocked.into_iter().collect()
@@ -32,7 +35,7 @@ impl Queries<'_> {
     /// Returns at most `max` blockers, those with the most items first, and the number of further blockers.
     pub fn blockers(&self, max: usize) -> (Vec<BlockerView>, usize) {
         let mut obstacles: Vec<_> =
-            self.dispatcher.queue().obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
+            self.queue().obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
         obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
         let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
             what: self.in_words(obstacle.blocker),
@@ -51,8 +54,8 @@ impl Queries<'_> {
             probing: row.asking,
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
-        views.extend(self.prober.questions().view(self.world.coverage()).unanswered.into_iter().map(unanswered));
-        let held = self.world.undecided().count(Undecided::DependentsUnseen);
+        views.extend(self.leader.prober.questions().view(self.coverage()).unanswered.into_iter().map(unanswered));
+        let held = self.world().undecided().count(Undecided::DependentsUnseen);
         let undiscovered = |hidden: Unseen| BlockerView {
             what: format!("undiscovered: {}", hidden.what),
             items: held,
@@ -61,7 +64,7 @@ impl Queries<'_> {
             next_probe: None,
             probing: false,
         };
-        views.extend(self.world.hidden_views(self.cx).into_iter().filter(|_| held > 0).map(undiscovered));
+        views.extend(self.world().hidden_views(self.cx()).into_iter().filter(|_| held > 0).map(undiscovered));
         let ambiguous = |kind: UnresolvedKind| {
             let name = in_group(&kind.kind, &kind.group);
             let what = format!("ambiguous: {name} is {}", how_served(&kind.resources));
@@ -86,7 +89,7 @@ impl Queries<'_> {
             since: item.decided,
             why: self.waits(item).into_iter().next().map(|reason| reason.detail).unwrap_or_default(),
         };
-        let more = self.dispatcher.queue().troubled_count().saturating_sub(max);
-        (self.dispatcher.queue().troubled().take(max).map(view).collect(), more)
+        let more = self.queue().troubled_count().saturating_sub(max);
+        (self.queue().troubled().take(max).map(view).collect(), more)
     }
 }

@@ -33,10 +33,9 @@ impl ContentsLook {
     /// Starts a pass for those objects that are in deletion and can contain other objects.
     pub fn of(queries: &Queries<'_>, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
-            let node = queries.world.graph().node(queries.world.graph().primary(&uid)?);
+            let node = queries.graph().node(queries.graph().primary(&uid)?);
             let at = node.at();
-            let place =
-                Container::of(queries.world.coverage().kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
+            let place = Container::of(queries.coverage().kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
             Some(Inside { uid, place, kinds: BTreeMap::new(), holding: Vec::new(), count: 0 })
         };
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
@@ -47,10 +46,10 @@ impl ContentsLook {
         if self.wanted.is_empty() {
             return true;
         }
-        let end = queries.world.graph().places().min(self.next + budget);
-        for id in (self.next..end).filter_map(|place| queries.world.graph().at_place(place)) {
-            let node = queries.world.graph().node(id);
-            let kind = queries.world.coverage().kind(node.kind());
+        let end = queries.graph().places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| queries.graph().at_place(place)) {
+            let node = queries.graph().node(id);
+            let kind = queries.coverage().kind(node.kind());
             if !node.is_observed() {
                 continue;
             }
@@ -59,12 +58,12 @@ impl ContentsLook {
                 *inside.kinds.entry(kind.kind.clone()).or_default() += 1;
                 // Such an object stays until a controller has removed its finalizer.
                 if inside.holding.len() < RELATED_MAX && node.foreign_finalizers().next().is_some() {
-                    inside.holding.push(queries.world.object_ref(id));
+                    inside.holding.push(queries.world().object_ref(id));
                 }
             }
         }
         self.next = end;
-        end == queries.world.graph().places()
+        end == queries.graph().places()
     }
 
     /// Returns the reason why each object still exists: the counts by kind, and the objects that hold it. Empty objects

@@ -10,9 +10,9 @@ impl Queries<'_> {
     /// `after`.
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
-            let item = self.dispatcher.queue().get(uid)?;
-            let lease = item.lease().and_then(|lease| self.dispatcher.leases().get(lease));
-            let executor = lease.and_then(|lease| self.dispatcher.leases().session(lease.session));
+            let item = self.queue().get(uid)?;
+            let lease = item.lease().and_then(|lease| self.leader.dispatcher.leases().get(lease));
+            let executor = lease.and_then(|lease| self.leader.dispatcher.leases().session(lease.session));
             Some(OpenDecision {
                 target: item.draft.target.clone(),
                 action: item.draft.action.kind(),
@@ -20,9 +20,9 @@ impl Queries<'_> {
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
                 held: item.held().is_some(),
-                grounds: *self.world.grounds_now(self.cx, &item.draft),
+                grounds: *self.world().grounds_now(self.cx(), &item.draft),
             })
         };
-        self.dispatcher.queue().uids_after(after).take(max).filter_map(open).collect()
+        self.queue().uids_after(after).take(max).filter_map(open).collect()
     }
 }

@@ -96,7 +96,7 @@ impl DependentsWalk {
     /// Notes the dependents of the next owner. Returns the cost.
     fn note(&mut self, queries: &Queries<'_>) -> usize {
         let Some(below) = self.open.front_mut() else { return 0 };
-        let nodes = || queries.world.graph().by_uid(&below.owner).map(|id| queries.world.graph().node(id));
+        let nodes = || queries.graph().by_uid(&below.owner).map(|id| queries.graph().node(id));
         // Dependents beyond the bound are not noted, because an owner may have a million dependents.
         let count: usize = nodes().map(Node::dependent_count).sum();
         if self.noted + count > 2 * self.options.max_objects {
@@ -119,29 +119,29 @@ impl DependentsWalk {
 
     /// Visits a noted node below this owner. Returns the object found, and the cost of the visit.
     fn visit(&mut self, queries: &Queries<'_>, owner: &Uid, depth: u32, id: NodeId) -> (Option<Found>, usize) {
-        let Some(node) = queries.world.graph().get(id) else { return (None, 1) };
+        let Some(node) = queries.graph().get(id) else { return (None, 1) };
         let cost = 1 + node.owners().len() / REFERENCES_PER_OBJECT;
         let leads_here = |uid: &Uid| uid == owner;
         let is_dependent = node.references().any(|reference| {
             (!self.options.blocking_only || reference.blocks())
-                && leads_here(&queries.world.graph().node(reference.owner()).uid())
+                && leads_here(&queries.graph().node(reference.owner()).uid())
         });
         let uid = node.uid();
         if !is_dependent || uid == self.start || self.found.contains(&uid) {
             return (None, cost);
         }
-        let Some(best) = queries.world.best_known(&uid) else { return (None, cost) };
+        let Some(best) = queries.world().best_known(&uid) else { return (None, cost) };
         if self.found.len() == self.options.max_objects {
             self.stop();
             return (None, cost);
         }
-        let nodes = || queries.world.graph().by_uid(&uid);
+        let nodes = || queries.graph().by_uid(&uid);
         let is_known = |owner: &Uid| *owner == self.start || self.found.contains(owner);
         let mut edges = Vec::new();
         for id in nodes() {
-            edges.extend(queries.world.edges_to(id, LISTED_MAX - edges.len(), is_known));
+            edges.extend(queries.world().edges_to(id, LISTED_MAX - edges.len(), is_known));
         }
-        if nodes().any(|id| queries.world.graph().node(id).dependent_count() > 0) {
+        if nodes().any(|id| queries.graph().node(id).dependent_count() > 0) {
             if depth < self.options.max_depth {
                 self.open.push_back(Below { owner: uid.clone(), depth: depth + 1, dependents: None });
             } else {

@@ -36,9 +36,9 @@ const ABSENCES: [(OwnerStanding, ReasonCode); 4] = [
 impl Queries<'_> {
     /// Explains why an object is present, in deletion, or deleted. Returns `None` for an unknown uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
-        let id = self.world.best_known(uid)?;
-        let item = self.dispatcher.queue().get(uid);
-        let (mut verdict, mut reasons) = match verdict(self.world.graph(), self.world.coverage(), id) {
+        let id = self.world().best_known(uid)?;
+        let item = self.queue().get(uid);
+        let (mut verdict, mut reasons) = match verdict(self.graph(), self.coverage(), id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
             Verdict::Kept { .. } => (VerdictView::Kept, self.by_standing(id, &KEEPING)),
@@ -56,7 +56,9 @@ impl Queries<'_> {
             Verdict::Foreground { blocking, unblock, .. } => self.foreground(id, blocking, !unblock.is_empty()),
             Verdict::Orphaning { dependents, .. } => self.orphaning(id, dependents),
         };
-        if (self.ledger.awaits_removal(uid) || self.claims.covers(uid)) && verdict == VerdictView::Collectable {
+        if (self.leader.ledger.awaits_removal(uid) || self.leader.claims.covers(uid))
+            && verdict == VerdictView::Collectable
+        {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }
@@ -74,13 +76,13 @@ impl Queries<'_> {
             object: self.view(id),
             verdict,
             reasons,
-            owners: self.world.edges_to(id, LISTED_MAX, |_| true),
+            owners: self.world().edges_to(id, LISTED_MAX, |_| true),
             item: item.map(|item| self.item_view(item)),
         })
     }
 
     fn unobserved_reasons(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
-        let node = self.world.graph().node(id);
+        let node = self.graph().node(id);
         let since_dependents = related(ReasonCode::NeverObserved, self.dependents(id), node.dependent_count());
         match node.known() {
             Known::Absent(proof) => {
@@ -90,7 +92,7 @@ impl Queries<'_> {
             }
             Known::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
             Known::Virtual { unreadable } => {
-                let kind = self.world.coverage().kind(node.kind());
+                let kind = self.coverage().kind(node.kind());
                 let code = match (kind.served(), unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
                     (Some(_), _) if kind.is_ambiguous() => ReasonCode::OwnerKindUnresolved,
@@ -107,7 +109,7 @@ impl Queries<'_> {
 
     /// Returns a reason for each of these standings that an owner has.
     fn by_standing(&self, id: NodeId, codes: &[(OwnerStanding, ReasonCode)]) -> Vec<Reason> {
-        let edges = self.world.edges(id);
+        let edges = self.world().edges(id);
         let reason = |&(standing, code): &(OwnerStanding, ReasonCode)| {
             let of = || edges.iter().filter(|edge| edge.standing == standing);
             let count = of().count();
@@ -117,20 +119,20 @@ impl Queries<'_> {
     }
 
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
-        let owners = owners_in(self.world.graph(), self.world.coverage(), id, Standing::is_unverified);
+        let owners = owners_in(self.graph(), self.coverage(), id, Standing::is_unverified);
         let detail = owners.first().map_or_else(String::new, |&owner| self.collection_state(owner));
-        let named = owners.iter().map(|&owner| self.world.object_ref(owner));
+        let named = owners.iter().map(|&owner| self.world().object_ref(owner));
         alloc::vec![Reason { detail, ..related(undecided_code(cause), named, owners.len()) }]
     }
 
     fn excessive(&self, id: NodeId) -> Vec<Reason> {
-        let count = self.world.graph().node(id).excess().map_or(0, |excess| excess.count);
+        let count = self.graph().node(id).excess().map_or(0, |excess| excess.count);
         let detail = format!("{count} owner references, more than {REFERENCES_MAX}");
         alloc::vec![Reason { detail, ..plain(ReasonCode::TooManyReferences) }]
     }
 
     fn holding(&self, id: NodeId) -> Vec<Reason> {
-        let node = self.world.graph().node(id);
+        let node = self.graph().node(id);
         let mut reasons = Vec::new();
         if node.is_held() {
             reasons.push(Reason {
@@ -138,13 +140,11 @@ impl Queries<'_> {
                 ..plain(ReasonCode::HoldAnnotation)
             });
         }
-        let invalid: Vec<NodeId> = node
-            .owners()
-            .filter(|&owner| self.world.graph().holds_as_invalid(self.world.graph().node(owner)))
-            .collect();
+        let invalid: Vec<NodeId> =
+            node.owners().filter(|&owner| self.graph().holds_as_invalid(self.graph().node(owner))).collect();
         if !invalid.is_empty() {
             let count = invalid.len();
-            let owners = invalid.into_iter().map(|owner| self.world.object_ref(owner));
+            let owners = invalid.into_iter().map(|owner| self.world().object_ref(owner));
             reasons.push(related(ReasonCode::InvalidReference, owners, count));
         }
         reasons
@@ -152,10 +152,10 @@ impl Queries<'_> {
 
     fn terminating(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
         let finalizers = self.finalizers(id);
-        let at = self.world.graph().node(id).at();
-        if let Some(place) = Container::of(self.world.coverage().kind(at.kind), &at.name) {
+        let at = self.graph().node(id).at();
+        if let Some(place) = Container::of(self.coverage().kind(at.kind), &at.name) {
             // The contents require a pass over all objects: see `ContentsLook`.
-            let unseen = place.unseen(self.world.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
+            let unseen = place.unseen(self.coverage()).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
             let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
             return (VerdictView::Blocked, reasons.chain(finalizers).collect());
         }
@@ -171,11 +171,11 @@ impl Queries<'_> {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let dependents = self.world.graph().blocking_dependents(self.world.coverage(), id);
-            let dependents = dependents.map(|dependent| self.world.object_ref(dependent));
+            let dependents = self.graph().blocking_dependents(self.coverage(), id);
+            let dependents = dependents.map(|dependent| self.world().object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
-        } else if self.world.undecided().get(id) == Some(Undecided::DependentsUnseen) {
+        } else if self.world().undecided().get(id) == Some(Undecided::DependentsUnseen) {
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
@@ -186,14 +186,10 @@ impl Queries<'_> {
     fn orphaning(&self, id: NodeId, dependents: usize) -> (VerdictView, Vec<Reason>) {
         let mut reasons = Vec::new();
         if dependents > 0 {
-            let left = self
-                .world
-                .graph()
-                .dependents(self.world.coverage(), id)
-                .map(|dependent| self.world.object_ref(dependent));
+            let left = self.graph().dependents(self.coverage(), id).map(|dependent| self.world().object_ref(dependent));
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
-        } else if self.dispatcher.queue().get(&self.world.graph().node(id).uid()).is_none() {
+        } else if self.queue().get(&self.graph().node(id).uid()).is_none() {
             // The barrier has not passed, because some collection has not shown all its objects yet.
             reasons.extend(self.unseen());
         }
@@ -203,35 +199,32 @@ impl Queries<'_> {
 
     /// Returns the finalizers of other controllers that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
-        let foreign = self.world.graph().node(id).foreign_finalizers().filter(|name| ***name != *DEFINITION_FINALIZER);
+        let foreign = self.graph().node(id).foreign_finalizers().filter(|name| ***name != *DEFINITION_FINALIZER);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
         foreign.take(RELATED_MAX).map(reason).collect()
     }
 
     /// Returns the unserved kind of the dependents that the object waits for.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
-        self.world.undecided().get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
-        let kind = self
-            .world
-            .coverage()
-            .kind(self.world.graph().node(self.world.graph().dependents(self.world.coverage(), id).next()?).kind());
+        self.world().undecided().get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
+        let kind = self.coverage().kind(self.graph().node(self.graph().dependents(self.coverage(), id).next()?).kind());
         let detail = format!("no API server serves {} any more", in_group(&kind.kind, &kind.group));
         Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
     /// Returns the collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
-        let unseen = self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind));
+        let unseen = self.coverage().served().filter(|(_, kind)| self.cx().may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
         let hidden = self
-            .world
-            .hidden_kinds(self.cx)
+            .world()
+            .hidden_kinds(self.cx())
             .map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
         unseen.chain(hidden).take(RELATED_MAX).collect()
     }
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
-        let kind = self.world.coverage().kind(kind);
+        let kind = self.coverage().kind(kind);
         let served = kind.served()?;
         let detail = if kind.is_synced() { in_doubt(&served.group_resource) } else { how_seen(kind, served) };
         Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
@@ -252,11 +245,14 @@ impl Queries<'_> {
             ItemState::Observed => add(ReasonCode::ObserveOnly, String::new()),
             ItemState::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
             ItemState::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
-            ItemState::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),
+            ItemState::Ready if self.cx().term.is_none() => {
+                add(ReasonCode::NotLeading, self.cx().leader_endpoint.clone())
+            }
             ItemState::Ready => {
                 if let Some(why) = self.stopped() {
                     add(ReasonCode::GrantsStopped, why);
-                } else if self.dispatcher.leases().session_count() == 0 && self.cx.config.mode == Mode::Enforce {
+                } else if self.leader.dispatcher.leases().session_count() == 0 && self.cx().config.mode == Mode::Enforce
+                {
                     add(ReasonCode::NoExecutor, String::new());
                 }
             }
@@ -272,8 +268,8 @@ impl Queries<'_> {
             ItemState::Backoff { until, .. } => PlaceView::Backoff { until: *until },
             ItemState::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
             ItemState::Leased(lease) => {
-                let lease = self.dispatcher.leases().get(*lease);
-                let session = lease.and_then(|lease| self.dispatcher.leases().session(lease.session));
+                let lease = self.leader.dispatcher.leases().get(*lease);
+                let session = lease.and_then(|lease| self.leader.dispatcher.leases().session(lease.session));
                 PlaceView::Leased {
                     executor: session.map_or_else(|| Name::from(""), |session| session.executor.clone()),
                     started: lease.and_then(|lease| lease.started),
@@ -290,15 +286,15 @@ impl Queries<'_> {
     }
 
     fn dependents(&self, id: NodeId) -> impl Iterator<Item = ObjectRef> {
-        self.world.graph().node(id).dependents().map(|dependent| self.world.object_ref(dependent))
+        self.graph().node(id).dependents().map(|dependent| self.world().object_ref(dependent))
     }
 
     /// Returns the state and the last error of the collection of a node.
     fn collection_state(&self, id: NodeId) -> String {
-        let of = self.world.graph().node(id).kind();
-        let kind = self.world.coverage().kind(of);
+        let of = self.graph().node(id).kind();
+        let kind = self.coverage().kind(of);
         let Some(served) = kind.served().filter(|_| !kind.is_ambiguous()) else {
-            let how = how_served(&self.world.coverage().resources(of));
+            let how = how_served(&self.coverage().resources(of));
             return format!("{} is {how}", in_group(&kind.kind, &kind.group));
         };
         how_seen(kind, served)

@@ -1,6 +1,5 @@
 //! Queries for guards and for the items that they hold.
 
-use super::super::holding::Holding;
 use super::super::marking;
 use super::Queries;
 use crate::guard::{GuardId, GuardKind};
@@ -17,16 +16,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-impl<'a> Queries<'a> {
-    pub(super) fn judge_of_holds(&self) -> Holding<'a> {
-        Holding { cx: self.cx, world: self.world, holds: self.dispatcher.queue().holds() }
-    }
-
+impl Queries<'_> {
     /// Returns all guards by kind and name, including ended ones.
     pub fn guards(&self) -> Vec<GuardView> {
         let view = |entry: &Entry| {
             let writers =
-                if entry.effective || entry.over { Writers::default() } else { self.dispatcher.writers(entry) };
+                if entry.effective || entry.over { Writers::default() } else { self.leader.dispatcher.writers(entry) };
             let guard = &entry.guard;
             GuardView {
                 id: guard.id.clone(),
@@ -40,16 +35,16 @@ impl<'a> Queries<'a> {
                 lifetime: guard.lifetime,
                 until: entry.until,
                 over: entry.over,
-                effective: entry.effective && !entry.over && self.cx.term.is_some(),
-                sessions_remaining: if self.cx.term.is_some() { writers.count() } else { 0 },
+                effective: entry.effective && !entry.over && self.cx().term.is_some(),
+                sessions_remaining: if self.cx().term.is_some() { writers.count() } else { 0 },
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(entry, &writers) },
-                held: self.dispatcher.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
+                held: self.queue().held_by(&Hold::Guard(guard.id.clone())).len(),
                 problem: entry.problem(),
-                known: self.cx.term.is_some() && !self.dispatcher.queue().holds().is_unknown(guard.id.kind),
-                usage: self.consent.usage(&guard.id, &guard.rule),
+                known: self.cx().term.is_some() && !self.queue().holds().is_unknown(guard.id.kind),
+                usage: self.leader.consent.usage(&guard.id, &guard.rule),
             }
         };
-        self.dispatcher.queue().holds().guards().map(view).collect()
+        self.queue().holds().guards().map(view).collect()
     }
 
     /// Returns the guards of this kind.
@@ -61,12 +56,12 @@ impl<'a> Queries<'a> {
 
     /// Returns why all destructive actions are held regardless of the scopes of guards, if they are.
     pub(super) fn guards_unknown(&self) -> Option<String> {
-        self.dispatcher.queue().holds().blind().map(|hold| self.hold_text(&hold))
+        self.queue().holds().blind().map(|hold| self.hold_text(&hold))
     }
 
     /// Returns all holds on an item whose state is this hold, that hold first.
     pub(super) fn all_holds(&self, target: &ObjectRef, state: &Hold) -> Vec<Hold> {
-        let others = self.judge_of_holds().on(target).filter(|hold| hold != state);
+        let others = self.leader.holding().on(target).filter(|hold| hold != state);
         core::iter::once(state.clone()).chain(others).collect()
     }
 
@@ -74,21 +69,21 @@ impl<'a> Queries<'a> {
     /// matches nothing, in a sentence.
     pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
-        let synced = self.world.coverage().find(&namespaces).filter(|&id| self.world.coverage().kind(id).is_synced());
+        let synced = self.coverage().find(&namespaces).filter(|&id| self.coverage().kind(id).is_synced());
         let has_namespace = |name: &Name| {
             synced?;
             let there = self.uids_at("", "Namespace", "", name, 1);
             Some(
                 there
                     .iter()
-                    .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph().node(id).is_observed())),
+                    .any(|uid| self.world().best_known(uid).is_some_and(|id| self.graph().node(id).is_observed())),
             )
         };
         let has_owner = |owner: &OwnerScope| {
-            let kind = self.world.coverage().find(&owner.resource)?;
-            let there = self.world.graph().by_address(kind, &owner.namespace, &owner.name);
+            let kind = self.coverage().find(&owner.resource)?;
+            let there = self.graph().by_address(kind, &owner.namespace, &owner.name);
             // Its cascade goes on after the end of an owner, which then needs a uid.
-            let is_there = there.map(|id| self.world.graph().node(id)).any(|node| match &owner.uid {
+            let is_there = there.map(|id| self.graph().node(id)).any(|node| match &owner.uid {
                 None => node.is_observed(),
                 Some(uid) => *uid == node.uid() && (node.is_observed() || node.dependent_count() > 0),
             });
@@ -97,14 +92,14 @@ impl<'a> Queries<'a> {
             };
             let gone = owner.uid.as_ref().and_then(|uid| self.tombstone(uid));
             let is_there = is_there || gone.is_some_and(|gone| is_it(&gone.object));
-            (is_there || self.world.coverage().kind(kind).is_synced()).then_some(is_there)
+            (is_there || self.coverage().kind(kind).is_synced()).then_some(is_there)
         };
-        resolved(scope, self.world.coverage(), has_namespace, has_owner)
+        resolved(scope, self.coverage(), has_namespace, has_owner)
     }
 
     /// Returns the resources that a kind name of a request may mean: see [`Self::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
-        self.world.coverage().called(name)
+        self.coverage().called(name)
     }
 
     /// Describes the hold of an item for readers: `pauses/NAME: REASON`, or the reason why the guards of a kind are
@@ -112,7 +107,7 @@ impl<'a> Queries<'a> {
     pub(super) fn hold_text(&self, hold: &Hold) -> String {
         match hold {
             Hold::Guard(id) => {
-                let reason = self.dispatcher.queue().holds().get(id).map_or("", |entry| &entry.guard.reason);
+                let reason = self.queue().holds().get(id).map_or("", |entry| &entry.guard.reason);
                 format!("{}/{}: {reason}", id.kind.plural(), id.name)
             }
             Hold::Annotation => format!("annotation {HOLD_ANNOTATION}"),
@@ -121,7 +116,7 @@ impl<'a> Queries<'a> {
                 format!("the breaker: many {collection} lost their owners without a deletion that the watch showed")
             }
             Hold::Unknown(kind) => {
-                format!("cannot read {} objects: {}", kind.as_kind(), self.guards.of(*kind).doubt())
+                format!("cannot read {} objects: {}", kind.as_kind(), self.leader.guards.of(*kind).doubt())
             }
             Hold::TooMany(kind) => format!("there are more than {GUARDS_MAX} {}; delete some", kind.plural()),
         }
@@ -131,13 +126,13 @@ impl<'a> Queries<'a> {
     pub(super) fn hold_of(&self, item: &Item, hold: &Hold) -> String {
         let text = self.hold_text(hold);
         let Hold::Guard(id) = hold else { return text };
-        let waits = self.consent.describe(id, &item.draft.target.uid, item.root());
+        let waits = self.leader.consent.describe(id, &item.draft.target.uid, item.root());
         if waits.is_empty() { text } else { format!("{text} ({waits})") }
     }
 
     /// Returns the texts of the holds of destructive actions.
     pub(super) fn brakes(&self) -> BTreeMap<Hold, Brake> {
-        let holds = self.dispatcher.queue().holds();
+        let holds = self.queue().holds();
         let standing = holds.standing().map(|entry| (Hold::Guard(entry.guard.id.clone()), entry.until));
         let brake = |(hold, until): (Hold, _)| {
             let words = self.hold_text(&hold);
@@ -153,7 +148,7 @@ impl<'a> Queries<'a> {
     }
 
     fn pending(&self, entry: &Entry, writers: &Writers) -> String {
-        if self.cx.term.is_none() {
+        if self.cx().term.is_none() {
             return String::from(
                 "this replica does not lead; the leader applies the guard as soon as its watch shows it",
             );
@@ -174,7 +169,7 @@ impl<'a> Queries<'a> {
         if writers.earlier_terms {
             parts.push(String::from("executors of an earlier leader may not know the guard"));
         }
-        parts.push(marking::pending(entry, self.world.coverage()));
+        parts.push(marking::pending(entry, self.coverage()));
         parts.retain(|part| !part.is_empty());
         parts.join(", ")
     }
@@ -190,13 +185,13 @@ pub struct Coverings {
 impl Coverings {
     /// Visits up to `budget` slots of the graph. Returns true after the last slot.
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
-        let (graph, holding) = (queries.world.graph(), queries.judge_of_holds());
+        let (graph, holding) = (queries.graph(), queries.leader.holding());
         let end = graph.places().min(self.next + budget);
         for id in (self.next..end).filter_map(|place| graph.at_place(place)) {
             if !graph.node(id).is_observed() {
                 continue;
             }
-            let object = queries.world.object_ref(id);
+            let object = queries.world().object_ref(id);
             for entry in holding.holds.guards().filter(|entry| !entry.over && holding.has(entry, &object)) {
                 *self.counts.entry(entry.guard.id.clone()).or_default() += 1;
             }

@@ -70,11 +70,11 @@ impl Planning {
             } else if self.sweep(queries) {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
-                    let ids = queries.world.graph().by_uid(&uid);
+                    let ids = queries.graph().by_uid(&uid);
                     self.nodes.extend(ids.map(|id| copied(queries, id, false)));
                 }
             } else if !self.cut && !self.foreseen.is_counted() {
-                left = self.foreseen.step(&queries.judge_of_holds(), left + 1).min(left);
+                left = self.foreseen.step(&queries.leader.holding(), left + 1).min(left);
             } else {
                 return true;
             }
@@ -90,16 +90,16 @@ impl Planning {
             self.sweep = Some((core::mem::take(&mut self.places), 0));
         }
         let Some((places, next)) = &mut self.sweep else { return false };
-        let end = queries.world.graph().places().min(*next + SWEPT_PER_COPY);
-        for id in (*next..end).filter_map(|place| queries.world.graph().at_place(place)) {
-            let node = queries.world.graph().node(id);
-            let kind = queries.world.coverage().kind(node.kind());
+        let end = queries.graph().places().min(*next + SWEPT_PER_COPY);
+        for id in (*next..end).filter_map(|place| queries.graph().at_place(place)) {
+            let node = queries.graph().node(id);
+            let kind = queries.coverage().kind(node.kind());
             if node.is_observed() && places.iter().any(|place| place.holds(kind, node.namespace())) {
                 self.open.push_back((node.uid(), None));
             }
         }
         *next = end;
-        if end == queries.world.graph().places() {
+        if end == queries.graph().places() {
             self.sweep = None;
         }
         true
@@ -118,13 +118,13 @@ impl Planning {
             return 0;
         }
         self.seen.insert(uid.clone());
-        for id in queries.world.graph().by_uid(uid) {
-            let node = queries.world.graph().node(id);
+        for id in queries.graph().by_uid(uid) {
+            let node = queries.graph().node(id);
             self.nodes.push(copied(queries, id, true));
             let at = node.at();
             self.places
-                .extend(Container::of(queries.world.coverage().kind(at.kind), &at.name).filter(|_| node.is_observed()));
-            for owner in node.owners().map(|owner| queries.world.graph().node(owner)) {
+                .extend(Container::of(queries.coverage().kind(at.kind), &at.name).filter(|_| node.is_observed()));
+            for owner in node.owners().map(|owner| queries.graph().node(owner)) {
                 // An owner in deletion may have waited only for this object.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
@@ -135,7 +135,7 @@ impl Planning {
                 }
             }
         }
-        let asking = queries.dispatcher.queue().holds().asking().count();
+        let asking = queries.queue().holds().asking().count();
         asking / GUARDS_PER_COPY + self.dependents(queries, uid, None)
     }
 
@@ -175,32 +175,31 @@ pub struct Frame {
 impl Queries<'_> {
     /// Returns the input of a plan besides the objects. The caller requests it together with the last step of the plan.
     pub fn frame(&self) -> Frame {
-        let unseen =
-            self.world.coverage().served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);
+        let unseen = self.coverage().served().filter(|(_, kind)| self.cx().may_hide_dependents(kind)).map(|(id, _)| id);
         let copy = Copy {
-            coverage: self.world.coverage().clone(),
+            coverage: self.coverage().clone(),
             nodes: Vec::new(),
-            holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
-            secret: self.world.graph().secret(),
+            holds_invalid: self.cx().config.policy.invalid_references == super::super::InvalidReferences::Hold,
+            secret: self.graph().secret(),
             unseen: unseen.collect(),
-            hidden: self.world.hidden_kinds(self.cx).map(|(hidden, _)| hidden.clone()).collect(),
+            hidden: self.world().hidden_kinds(self.cx()).map(|(hidden, _)| hidden.clone()).collect(),
             brakes: self.brakes(),
             asking: Vec::new(),
         };
-        Frame { copy, asked: self.consent.asked(self.cx.now, self.dispatcher.queue().holds()) }
+        Frame { copy, asked: self.leader.consent.asked(self.cx().now, self.queue().holds()) }
     }
 }
 
 fn copied(queries: &Queries<'_>, id: NodeId, whole: bool) -> Copied {
-    let node = queries.world.graph().node(id);
-    let object = queries.world.object_ref(id);
-    let holding = queries.judge_of_holds();
+    let node = queries.graph().node(id);
+    let object = queries.world().object_ref(id);
+    let holding = queries.leader.holding();
     Copied {
         uid: node.uid(),
         at: node.at(),
         presence: node.presence(),
         facts: node.facts(),
-        orphaned: queries.world.graph().is_orphaned(node),
+        orphaned: queries.graph().is_orphaned(node),
         whole,
         hold: holding.on(&object).next(),
         asked_by: if whole { holding.asking_on(&object) } else { Vec::new() },

@@ -29,16 +29,16 @@ impl Scan {
         budget: usize,
         mut look: impl FnMut(&Queries<'_>, NodeId) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let places = queries.world.graph().places();
+        let places = queries.graph().places();
         if self.next >= places {
             return None;
         }
         let (mut found, mut left) = (Vec::new(), budget);
         while self.next < places && left > 0 {
-            let id = queries.world.graph().at_place(self.next);
+            let id = queries.graph().at_place(self.next);
             self.next += 1;
             // A few objects with very many references take as much work as many other objects.
-            let references = id.map_or(0, |id| queries.world.graph().node(id).owners().len());
+            let references = id.map_or(0, |id| queries.graph().node(id).owners().len());
             left = left.saturating_sub(1 + references / REFERENCES_PER_PLACE);
             found.extend(id.and_then(|id| look(queries, id)));
         }
@@ -49,15 +49,15 @@ impl Scan {
     /// than a pause prevents. Returns `None` after the last slot.
     pub fn stuck(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<Explanation>> {
         self.step(queries, budget, |queries, id| {
-            let node = queries.world.graph().node(id);
+            let node = queries.graph().node(id);
             if !node.is_observed() {
                 return None;
             }
-            let held = own_hold(queries.world.graph(), node).is_some();
+            let held = own_hold(queries.graph(), node).is_some();
             let moves = held
                 || node.is_terminating()
-                || queries.world.undecided().get(id).is_some()
-                || queries.dispatcher.queue().get(&node.uid()).is_some();
+                || queries.world().undecided().get(id).is_some()
+                || queries.queue().get(&node.uid()).is_some();
             let explanation = moves.then(|| queries.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {
@@ -79,7 +79,7 @@ impl Scan {
 
     /// Returns all nodes with their references. Returns `None` after the last slot.
     pub fn export(&mut self, queries: &Queries<'_>, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
-        self.step(queries, budget, |queries, id| Some((queries.view(id), queries.world.edges(id))))
+        self.step(queries, budget, |queries, id| Some((queries.view(id), queries.world().edges(id))))
     }
 }
 
@@ -111,7 +111,7 @@ impl CycleSearch {
     pub fn step(&mut self, queries: &Queries<'_>, budget: usize) -> bool {
         let blocking_only = self.blocking_only;
         let found = self.scan.step(queries, budget, |queries, id| {
-            let node = queries.world.graph().node(id);
+            let node = queries.graph().node(id);
             let counts = |reference: &Reference<'_>| !blocking_only || reference.blocks();
             let owners: Vec<NodeId> = node.references().filter(counts).map(Reference::owner).collect();
             (!owners.is_empty() && node.dependent_count() > 0).then(|| (id, (node.uid(), owners)))
@@ -146,22 +146,22 @@ impl Queries<'_> {
     /// Returns the current state of a cycle, if these objects still form one.
     pub fn cycle(&self, members: &[Uid]) -> Option<CycleView> {
         let within: BTreeSet<&Uid> = members.iter().collect();
-        let ids: Vec<NodeId> = members.iter().map(|uid| self.world.graph().primary(uid)).collect::<Option<_>>()?;
+        let ids: Vec<NodeId> = members.iter().map(|uid| self.graph().primary(uid)).collect::<Option<_>>()?;
         let inside = |edge: &EdgeView| within.contains(&edge.owner.uid);
         let edges: Vec<Vec<EdgeView>> =
-            ids.iter().map(|&id| self.world.edges(id).into_iter().filter(inside).collect()).collect();
+            ids.iter().map(|&id| self.world().edges(id).into_iter().filter(inside).collect()).collect();
         if edges.iter().any(Vec::is_empty) {
             return None;
         }
-        let waits = |&id: &NodeId| self.world.graph().node(id).deletes_dependents();
+        let waits = |&id: &NodeId| self.graph().node(id).deletes_dependents();
         let deadlocked = ids.iter().all(waits);
         // If the members wait for each other, the verdict unblocks the reference of this member first. Otherwise the
         // first member stands for the cycle.
         let relaxed = |&&id: &&NodeId| {
-            let verdict = crate::verdict::verdict(self.world.graph(), self.world.coverage(), id);
+            let verdict = crate::verdict::verdict(self.graph(), self.coverage(), id);
             matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
         };
-        let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.world.graph().node(id).uid())?;
+        let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.graph().node(id).uid())?;
         Some(CycleView {
             members: ids.iter().map(|&id| self.view(id)).collect(),
             edges: edges.concat(),
@@ -172,18 +172,18 @@ impl Queries<'_> {
 
     /// Returns the ends of the chain of blocking dependents below an object. These objects must go first.
     pub fn root_blockers(&self, uid: &Uid) -> Vec<ObjectRef> {
-        let Some(start) = self.world.graph().primary(uid) else { return Vec::new() };
+        let Some(start) = self.graph().primary(uid) else { return Vec::new() };
         let mut seen = BTreeSet::from([start]);
         let mut open = alloc::vec![start];
         let mut ends = Vec::new();
         while let Some(id) = open.pop() {
-            let node = self.world.graph().node(id);
-            let blocks = |&dependent: &NodeId| self.world.graph().node(dependent).blocks(id);
+            let node = self.graph().node(id);
+            let blocks = |&dependent: &NodeId| self.graph().node(dependent).blocks(id);
             let waits = node.deletes_dependents();
             let mut below = node.dependents().filter(blocks).take(CHAIN_MAX).peekable();
             if !waits || below.peek().is_none() {
                 if id != start {
-                    ends.push(self.world.object_ref(id));
+                    ends.push(self.world().object_ref(id));
                 }
                 continue;
             }

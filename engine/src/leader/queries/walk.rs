@@ -75,21 +75,21 @@ impl OwnersWalk {
         if self.seen.contains_key(&uid) {
             return;
         }
-        let Some(best) = queries.world.best_known(&uid) else { return };
+        let Some(best) = queries.world().best_known(&uid) else { return };
         if depth > 0 {
             if self.found.len() == self.max_objects {
                 return self.stop();
             }
             self.found.push((queries.view(best), depth));
         }
-        let nodes = queries.world.graph().by_uid(&uid);
-        self.edges.extend(nodes.clone().flat_map(|id| queries.world.edges(id)));
+        let nodes = queries.graph().by_uid(&uid);
+        self.edges.extend(nodes.clone().flat_map(|id| queries.world().edges(id)));
         if self.edges.len() > EDGES_PER_OBJECT * self.max_objects {
             return self.stop();
         }
         if depth < self.max_depth {
-            let owners = nodes.flat_map(|id| queries.world.graph().node(id).owners());
-            let owners = owners.map(|owner| (queries.world.graph().node(owner).uid(), depth + 1));
+            let owners = nodes.flat_map(|id| queries.graph().node(id).owners());
+            let owners = owners.map(|owner| (queries.graph().node(owner).uid(), depth + 1));
             // Objects beyond the bound are not remembered.
             let room = (2 * self.max_objects).saturating_sub(self.open.len());
             self.open.extend(owners.take(room).collect::<Vec<_>>());
