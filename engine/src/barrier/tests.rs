@@ -1,7 +1,7 @@
 use super::*;
 use crate::coverage::Coverage;
 
-fn kinds(count: usize) -> alloc::vec::Vec<KindId> {
+fn kinds(count: usize) -> Vec<KindId> {
     let mut coverage = Coverage::default();
     (0..count).map(|number| coverage.kind_id("", &alloc::format!("Kind{number}"))).collect()
 }

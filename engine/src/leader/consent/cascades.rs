@@ -8,7 +8,7 @@ use super::super::holding::Holding;
 use crate::graph::{Graph, NodeId};
 use crate::guard::{Approval, Cascade, GuardId};
 use crate::hold::Entry;
-use crate::object::{Digest, GroupResource, ObjectRef, Uid};
+use crate::object::{Digest, ObjectRef, Uid};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
