@@ -16,34 +16,6 @@ fn main() -> anyhow::Result<ExitCode> {
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout();
     let shrink = std::env::var_os("NOSHRINK").is_none();
-    if let Ok(range) = std::env::var("FIND") {
-        let (from, to) = range.split_once('-').unwrap();
-        for seed in from.parse::<u64>()?..to.parse::<u64>()? {
-            if std::env::var_os("DEAFS").is_some() {
-                let sound = sim::Options::draw(seed);
-                if sim::run(seed, &sound).is_err() {
-                    writeln!(out, "FAILS {seed}")?;
-                    continue;
-                }
-                if let Err(why) = sim::run(seed, &sim::Options { deaf: true, ..sound }) {
-                    writeln!(out, "deaf {seed} {why}")?;
-                }
-            } else {
-                match sim::examine(seed, &Peril::ALL, false) {
-                    Ok(tally) => {
-                        let text = format!("{tally}");
-                        for word in ["replaced", "withheld", "watch's limit", "across a restore"] {
-                            if text.contains(word) {
-                                writeln!(out, "{word} {seed}")?;
-                            }
-                        }
-                    }
-                    Err(_) => writeln!(out, "FAILS {seed}")?,
-                }
-            }
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
     let perils = perils()?;
     if let (Ok(seed), Ok(directory)) = (std::env::var("SEED"), std::env::var("RECORD")) {
         let seed = seed.parse()?;
