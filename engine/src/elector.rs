@@ -170,6 +170,8 @@ pub struct Elector {
     /// The highest term that this process knows of. Terms after it have higher numbers, even if a restored store shows
     /// an earlier Lease.
     reached: Option<Term>,
+    /// The content of the last `Reached`.
+    used: Option<Term>,
     /// An acquisition whose result is unknown.
     unsure: Option<Acquisition>,
     /// The content of the last `Follows`.
@@ -245,6 +247,7 @@ impl Elector {
             look_again: false,
             observed: None,
             reached: None,
+            used: None,
             unsure: None,
             follows: None,
         }
@@ -265,7 +268,11 @@ impl Elector {
                 }
             }
             Input::Changed => self.look_again = true,
-            Input::Reached(term) => self.reached(now, term),
+            Input::Reached(term) => {
+                self.remember(term.clone());
+                self.used = Some(term);
+                self.leave_used_term(now);
+            }
             Input::Release => self.release(now),
         }
         if self.call.is_none() && mem::take(&mut self.look_again) && matches!(self.state, State::Following) {
@@ -375,16 +382,15 @@ impl Elector {
 
     /// Ends a term of this process that another process has used or passed. This process does not take the Lease back
     /// before its duration is over, because the leader of that term may not know of the restore yet.
-    fn reached(&mut self, now: Time, term: Term) {
-        if let State::Leading(Leadership { term: ours, .. }) = &self.state
-            && ours.election == term.election
-            && ours.number <= term.number
+    fn leave_used_term(&mut self, now: Time) {
+        if let (State::Leading(Leadership { term, .. }), Some(used)) = (&self.state, &self.used)
+            && term.election == used.election
+            && term.number <= used.number
         {
             let why =
-                format!("the election was in term {} before, so the Lease is that of a restored store", term.number);
+                format!("the election was in term {} before, so the Lease is that of a restored store", used.number);
             self.lose(now, why);
         }
-        self.remember(term);
     }
 
     /// Raises [`Elector::reached`] to this term, unless no term could follow it.
@@ -400,11 +406,13 @@ impl Elector {
         self.reached.as_ref().filter(|reached| *reached.election == *election).map_or(0, |reached| reached.number)
     }
 
-    fn gain(&mut self, term: Term, valid_until: Time) {
+    fn gain(&mut self, now: Time, term: Term, valid_until: Time) {
         self.unsure = None;
         self.follows = None;
         self.state = State::Leading(Leadership { term: term.clone(), valid_until, refused: 0 });
         self.outputs.push_back(Output::Gained(term));
+        // The process may have heard of the used term while this acquisition was in flight.
+        self.leave_used_term(now);
     }
 
     /// Keeps the record, and since when this version is known.

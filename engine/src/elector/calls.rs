@@ -116,7 +116,7 @@ impl Elector {
             let valid_until = sent + self.config.renew_deadline;
             if now < valid_until {
                 self.next_call = now;
-                self.gain(Term { election: record.uid, number: record.transitions }, valid_until);
+                self.gain(now, Term { election: record.uid, number: record.transitions }, valid_until);
                 return;
             }
         }
@@ -178,7 +178,7 @@ impl Elector {
             State::Following => {
                 self.next_call = now.max(call.sent + self.config.retry_period);
                 let term = Term { election: record.uid, number: record.transitions };
-                self.gain(term, call.sent + self.config.renew_deadline);
+                self.gain(now, term, call.sent + self.config.renew_deadline);
             }
             State::Releasing(_) => {
                 self.hold(record);

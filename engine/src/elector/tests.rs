@@ -174,6 +174,23 @@ fn a_leader_whose_term_was_used_before_ends_it_and_takes_a_later_one() {
 }
 
 #[test]
+fn a_used_term_that_is_reported_while_it_is_acquired_ends_at_once() {
+    check(
+        r#"
+        0     | tick         | get
+        5     | got L 3 - 3  | put on 3 "me" 4 15s acquire
+        7     | reached L/7  |
+        9     | put L 4 me 4 | gained L/4, lost the election was in term 7 before, so the Lease is that of a restored store
+        2500  | tick         | get
+        2505  | got L 4 me 4 |
+        15009 | tick         | get
+        15010 | got L 4 me 4 | put on 4 "me" 8 15s acquire
+        15011 | put L 5 me 8 | gained L/8
+        "#,
+    );
+}
+
+#[test]
 fn takes_a_released_lease_under_the_next_number() {
     check(
         r#"
