@@ -309,12 +309,12 @@ impl<W: Clone> Attempts<W> {
         let Some(&Asked::ByAttempt(number)) = self.requests.get(&id) else { return false };
         let Some(mut attempt) = self.attempts.remove(&number) else { return false };
         let may_write = attempt.may_write(now, self.writes_end).is_ok();
+        let is_read = attempt.is_read_as_needed(now);
         let State::Writing { checks, left, .. } = &mut attempt.state else {
             self.attempts.insert(number, attempt);
             return false;
         };
-        let is_recent = !attempt.lease.item.read_first || is_recent(attempt.read, now);
-        if may_write && is_recent && Check::are_good(checks, now) {
+        if may_write && is_read && Check::are_good(checks, now) {
             *left = true;
             attempt.writes += 1;
             attempt.rounds = 0;
@@ -383,7 +383,7 @@ impl<W: Clone> Attempts<W> {
             Ok(pending) => pending,
             Err(ending) => return self.end(now, attempt, *ending),
         };
-        if !pending && attempt.lease.item.read_first && !is_recent(attempt.read, now) {
+        if !pending && !attempt.is_read_as_needed(now) {
             attempt.rounds += 1;
             let next = if attempt.rounds > ROUNDS_MAX {
                 let message = "the read of the object became too old before the write could be sent";
@@ -435,11 +435,6 @@ impl<W: Clone> Attempts<W> {
     }
 }
 
-/// Whether the target was read so recently that a write may rely on it, even at a server that ignores preconditions.
-fn is_recent(read: Option<(Time, Duration)>, now: Time) -> bool {
-    read.is_some_and(|(asked, took)| now < asked + READ_GOOD_FOR.max(took.saturating_mul(3)))
-}
-
 impl<W> Attempt<W> {
     /// Ends the attempt if the leader has stopped it or its time is over. Further reads would be useless, too.
     fn may_go_on(&self, now: Time) -> Result<(), Box<Ending>> {
@@ -451,6 +446,12 @@ impl<W> Attempt<W> {
             return Err(Ending::because(Outcome::Abandoned, message));
         }
         Ok(())
+    }
+
+    /// Whether the target was read recently, if it must be read before a write: the server may ignore preconditions.
+    fn is_read_as_needed(&self, now: Time) -> bool {
+        let is_recent = |(asked, took): (Time, Duration)| now < asked + READ_GOOD_FOR.max(took.saturating_mul(3));
+        !self.lease.item.read_first || self.read.is_some_and(is_recent)
     }
 
     fn may_write(&self, now: Time, writes_end: Time) -> Result<(), Box<Ending>> {
