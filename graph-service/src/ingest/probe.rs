@@ -91,21 +91,27 @@ pub(crate) async fn run(
                 JobEnd::Panicked(message) => anyhow::bail!("probe {} panicked: {message}", id.0),
             },
             Some(probe) = queues.refusals.recv() => {
-                let answer = Err(Failure::transport(format!("more than {QUEUE_MAX} probes are waiting")));
-                if inputs.send(Input::Probed { probe, answer }).await.is_err() {
+                if inputs.send(refused(probe)).await.is_err() {
                     return Ok(());
                 }
             }
-            next = queues.probes.recv(), if jobs.has_room() && waiting_lists.len() < QUEUE_MAX => {
+            next = queues.probes.recv(), if jobs.has_room() => {
                 let Some(probe) = next else { return Ok(()) };
-                if is_whole_list(&probe) {
-                    waiting_lists.push_back(probe);
-                } else {
+                if !is_whole_list(&probe) {
                     spawn(&mut jobs, probe);
+                } else if waiting_lists.len() < QUEUE_MAX {
+                    waiting_lists.push_back(probe);
+                } else if inputs.send(refused(probe.id)).await.is_err() {
+                    return Ok(());
                 }
             }
         }
     }
+}
+
+/// The answer to a probe without room.
+fn refused(probe: ProbeId) -> Input {
+    Input::Probed { probe, answer: Err(Failure::transport(format!("more than {QUEUE_MAX} probes are waiting"))) }
 }
 
 fn is_whole_list(probe: &Probe) -> bool {

@@ -133,17 +133,26 @@ async fn a_position_is_asked_for_while_whole_lists_hang() {
     let shutdown = Shutdown::new();
     let running = run(clients, 2, Queues { probes: queue, refusals: refused }, inputs, shutdown.clone());
     let checking = async {
-        for id in 0..500 {
-            probes.send(probe(id, Some("ns"), None)).await.unwrap();
-        }
-        probes.send(probe(500, None, Some(1))).await.unwrap();
-        let begun = Instant::now();
-        let Some(Input::Probed { probe, answer: Ok(_) }) = answers.recv().await else { panic!("no position") };
-        assert_eq!((probe, begun.elapsed()), (ProbeId(500), Duration::ZERO));
-        assert_eq!(asked.lock().unwrap().len(), LISTS_MAX + 1);
-        for count in 0..500 {
-            let Some(Input::Probed { answer: Err(_), .. }) = answers.recv().await else { panic!("{count}") };
-        }
+        // One list more than those in progress and those that wait.
+        let last = (LISTS_MAX + QUEUE_MAX) as u64;
+        let asking = async {
+            for id in 0..=last {
+                probes.send(probe(id, Some("ns"), None)).await.unwrap();
+            }
+            probes.send(probe(last + 1, None, Some(1))).await.unwrap();
+        };
+        let answering = async {
+            let begun = Instant::now();
+            let Some(Input::Probed { probe, answer: Err(why) }) = answers.recv().await else { panic!("no refusal") };
+            assert_eq!((probe, why.sentence.as_str()), (ProbeId(last), "more than 4096 probes are waiting"));
+            let Some(Input::Probed { probe, answer: Ok(_) }) = answers.recv().await else { panic!("no position") };
+            assert_eq!((probe, begun.elapsed()), (ProbeId(last + 1), Duration::ZERO));
+            assert_eq!(asked.lock().unwrap().len(), LISTS_MAX + 1);
+            for count in 0..LISTS_MAX {
+                let Some(Input::Probed { answer: Err(_), .. }) = answers.recv().await else { panic!("{count}") };
+            }
+        };
+        tokio::join!(asking, answering);
         shutdown.request();
     };
     let (ended, ()) = tokio::join!(running, checking);
