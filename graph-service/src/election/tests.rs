@@ -129,6 +129,13 @@ fn end_of_term(order: Option<Control>) -> String {
     leader_endpoint
 }
 
+/// Runs an election beside a story, to the end of both.
+async fn beside(election: Election, release: Shutdown, story: impl Future<Output = ()>) {
+    let all = async { tokio::join!(election.run(release), story) };
+    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
+    ended.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_was_taken_names_the_replica_that_took_it() {
     let store = Arc::new(Mutex::new(Store::default()));
@@ -152,9 +159,7 @@ async fn a_leader_whose_lease_was_taken_names_the_replica_that_took_it() {
         // The driver ends before the election does.
         drop(old.orders);
     };
-    let all = async { tokio::join!(old.election.run(old.release), story) };
-    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
-    ended.unwrap();
+    beside(old.election, old.release, story).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,9 +182,7 @@ async fn a_leader_in_a_term_that_the_decision_log_has_passed_takes_a_later_one()
         release.request();
         drop(only.orders);
     };
-    let all = async { tokio::join!(only.election.run(only.release), story) };
-    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
-    ended.unwrap();
+    beside(only.election, only.release, story).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,9 +252,7 @@ async fn a_lease_that_may_not_be_used_is_a_visible_problem_until_it_may() {
         assert!(matches!(orders[1], Some(Control::Input(Input::TermLost { .. }))), "{orders:?}");
         one.release.request();
     };
-    let all = async { tokio::join!(one.election.run(release), story) };
-    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
-    ended.unwrap();
+    beside(one.election, release, story).await;
 }
 
 #[tokio::test(start_paused = true)]
