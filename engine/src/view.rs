@@ -214,13 +214,14 @@ pub struct Reached {
     pub version: Name,
 }
 
-/// A kind that references name, and that the API server does not serve or serves as several resources. `dependents`
-/// wait for it.
+/// A kind that references name, and that the API server does not serve, serves as several resources, or serves as one
+/// resource whose versions differ. `dependents` wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedKind {
     pub group: Name,
     pub kind: Name,
-    /// Empty, or several. With several, a reference does not say which one it means.
+    /// Empty without a served resource. One has versions with different servers, scopes or kinds. With several, a
+    /// reference does not say which one it means.
     pub resources: Vec<GroupResource>,
     pub since: Time,
     pub dependents: usize,

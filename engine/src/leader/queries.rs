@@ -169,7 +169,8 @@ impl<'a> Queries<'a> {
         self.coverage().kind(id).observed() == objects.len() && objects.iter().all(shown)
     }
 
-    /// Returns at most `max` kinds in references that no API server serves or that several resources share.
+    /// Returns at most `max` kinds in references that no API server serves, that several resources share, or whose
+    /// versions differ.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
             let kind = self.coverage().kind(id);

@@ -376,5 +376,9 @@ pub(super) fn related(code: ReasonCode, objects: impl Iterator<Item = ObjectRef>
 /// Describes how a kind is served whose references do not resolve to exactly one resource.
 pub(in crate::leader) fn how_served(resources: &[GroupResource]) -> String {
     let names: Vec<String> = resources.iter().take(RELATED_MAX).map(ToString::to_string).collect();
-    if names.is_empty() { String::from("not served") } else { format!("served as {}", names.join(" and as ")) }
+    match &names[..] {
+        [] => String::from("not served"),
+        [split] => format!("served as {split}, whose versions have different servers, scopes or kinds"),
+        _ => format!("served as {}", names.join(" and as ")),
+    }
 }

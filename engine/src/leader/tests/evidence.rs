@@ -477,6 +477,11 @@ fn absence_of_a_split_kind_is_no_proof() {
         if split {
             bench.pass(Duration::from_secs(600));
             assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![(Undecided::OwnerKindUnresolved, 1)]));
+            let (blockers, _) = bench.leader.queries().blockers(10);
+            assert_eq!(
+                blockers[0].what,
+                "ambiguous: Thing.example.com is served as things.example.com, whose versions have different servers, scopes or kinds"
+            );
         } else {
             bench.found_again("o", FindingResult::Absent(Some(version(120))));
             assert_eq!(bench.grants(), ["delete(Background) a"]);
