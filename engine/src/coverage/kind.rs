@@ -296,9 +296,10 @@ impl Kind {
         self.rewound.is_some()
     }
 
-    /// Whether this list, and the watch that follows it, belong to a history that the store no longer has.
+    /// Whether this list, and the watch that follows it, belong to a history that the store no longer has. A list that
+    /// was in progress when the store went back is the last such list. The numbers of lists wrap.
     pub(crate) fn is_lost(&self, list: u32) -> bool {
-        self.rewound == Some(list)
+        self.rewound.is_some_and(|lost| lost.wrapping_sub(list) <= u32::MAX / 2)
     }
 
     /// Whether its connection broke, and the position of its store is not known yet.
