@@ -71,8 +71,11 @@ impl Leader {
             }),
             Verdict::Orphaning { dependents, drop } => {
                 let passed = self.has_passed_barrier(id);
-                let hidden = !passed && dependents == 0 && self.world.is_any_dependent_hidden(&self.cx, id);
-                let hidden = hidden.then_some(Undecided::DependentsUnseen);
+                let is_hidden = || {
+                    let namespace = self.world.graph().node(id).namespace();
+                    self.barrier.failing(namespace).is_some() || self.world.is_any_dependent_hidden(&self.cx, id)
+                };
+                let hidden = (!passed && dependents == 0 && is_hidden()).then_some(Undecided::DependentsUnseen);
                 undecided = hidden.or_else(|| self.world.unreachable_dependents(id, dependents));
                 let end = (passed && dependents == 0).then(|| finish(ORPHAN_FINALIZER, Cause::NoDependents));
                 self.world.removal(id, &drop).or(end)

@@ -2,7 +2,7 @@
 
 use super::intake::Source;
 use super::{CheckBy, Event, Leader, ProbeAnswer, ProbeId, asking, audit};
-use crate::barrier::Wanted;
+use crate::barrier::{List, Wanted};
 use crate::coverage::KindId;
 use crate::follow::Failure;
 use crate::graph::NodeId;
@@ -28,7 +28,7 @@ pub(super) enum Purpose {
         again: bool,
     },
     BarrierPosition,
-    BarrierNamespace(Name),
+    BarrierList(List),
     /// Asks whether the object of this node exists.
     Existence {
         node: NodeId,
@@ -47,7 +47,7 @@ impl Purpose {
     /// Returns whether only an answer that describes the current state counts.
     fn is_of_the_present(&self) -> bool {
         match self {
-            Purpose::Audit { .. } | Purpose::BarrierPosition | Purpose::BarrierNamespace(_) => true,
+            Purpose::Audit { .. } | Purpose::BarrierPosition | Purpose::BarrierList(_) => true,
             Purpose::Suspect | Purpose::Doubt | Purpose::Settle | Purpose::Store => false,
             // The handlers of these answers decide themselves.
             Purpose::Existence { .. } | Purpose::Claim { .. } => false,
@@ -104,7 +104,7 @@ impl Prober {
     /// Discards the answers of a barrier round that was reset. Such an answer says nothing about later objects.
     pub(super) fn void_rounds(&mut self) {
         for asked in self.under_way.values_mut() {
-            asked.purpose.take_if(|of| matches!(of, Purpose::BarrierPosition | Purpose::BarrierNamespace(_)));
+            asked.purpose.take_if(|of| matches!(of, Purpose::BarrierPosition | Purpose::BarrierList(_)));
         }
     }
 
@@ -179,7 +179,7 @@ impl Prober {
                 Purpose::Suspect | Purpose::Doubt | Purpose::Settle | Purpose::Store | Purpose::Audit { .. } => true,
                 // The answer to a question about a single object frees its slot. Barrier rounds begin again.
                 Purpose::Existence { .. } | Purpose::Claim { .. } => false,
-                Purpose::BarrierPosition | Purpose::BarrierNamespace(_) => false,
+                Purpose::BarrierPosition | Purpose::BarrierList(_) => false,
             });
         }
         self.questions.void();
@@ -230,7 +230,7 @@ impl Leader {
             Purpose::Settle => self.settle_answered(kind, &known, answer),
             Purpose::Audit { again } => self.audit_answered(kind, again, answer),
             Purpose::BarrierPosition => self.position_answered(kind, answer),
-            Purpose::BarrierNamespace(namespace) => self.namespace_answered(kind, &namespace, answer),
+            Purpose::BarrierList(list) => self.list_answered(&list, answer),
             Purpose::Store => self.store_answered(kind, &known, answer),
             Purpose::Existence { .. } | Purpose::Claim { .. } => {}
         }
@@ -284,8 +284,12 @@ impl Leader {
         if !self.may_turn_barrier() {
             return;
         }
-        for (number, namespaces) in self.barrier.end(self.cx.now) {
+        let news = self.barrier.end(self.cx.now);
+        for (number, namespaces) in news.passed {
             self.world.round_passed(&mut self.cx, &namespaces, number);
+        }
+        if news.failed {
+            self.world.mark_deletions();
         }
         if !self.barrier.is_due(self.cx.now) {
             return;
@@ -304,9 +308,9 @@ impl Leader {
         for want in wanted {
             match want {
                 Wanted::Position(kind) => self.probe(kind, None, Some(1), Purpose::BarrierPosition),
-                Wanted::Namespace(kind, namespace) => {
-                    let purpose = Purpose::BarrierNamespace(namespace.clone());
-                    self.probe(kind, Some(namespace), None, purpose);
+                Wanted::List(list) => {
+                    let (kind, namespace) = (list.kind(), list.namespace.clone());
+                    self.probe(kind, Some(namespace), None, Purpose::BarrierList(list));
                 }
             }
         }
@@ -327,12 +331,14 @@ impl Leader {
         self.ask(wanted);
     }
 
-    fn namespace_answered(&mut self, kind: KindId, namespace: &Name, answer: Result<ProbeAnswer, String>) {
-        let ok = match answer {
-            Ok(answer) => answer.complete && self.merge(kind, answer),
-            Err(_) => false,
-        };
-        self.barrier.listed(kind, namespace, ok);
+    fn list_answered(&mut self, list: &List, answer: Result<ProbeAnswer, String>) {
+        let result = answer.and_then(|answer| match answer.complete {
+            true if self.merge(list.kind(), answer) => Ok(()),
+            true => Err(String::from("the watch has overtaken the list")),
+            false => Err(String::from("the list is not complete")),
+        });
+        let wanted = self.barrier.listed(self.cx.now, list, result);
+        self.ask(wanted);
     }
 
     /// Handles the objects of a consistent list that the watch of the collection has not shown yet and that concern

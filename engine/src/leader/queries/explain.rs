@@ -176,7 +176,7 @@ impl Queries<'_> {
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
         } else if self.world().undecided().get(id) == Some(Undecided::DependentsUnseen) {
-            reasons.extend(self.unseen());
+            reasons.extend(self.unseen(id));
         }
         reasons.extend(self.finalizers(id));
         let verdict = if reasons.is_empty() { VerdictView::InProgress } else { VerdictView::Blocked };
@@ -191,7 +191,7 @@ impl Queries<'_> {
             reasons.extend(self.unreachable(id));
         } else if self.queue().get(&self.graph().node(id).uid()).is_none() {
             // The barrier has not passed, because some collection has not shown all its objects yet.
-            reasons.extend(self.unseen());
+            reasons.extend(self.unseen(id));
         }
         reasons.extend(self.finalizers(id));
         (VerdictView::InProgress, reasons)
@@ -212,15 +212,21 @@ impl Queries<'_> {
         Some(Reason { detail, since: Some(kind.since()), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
-    /// Returns the collections that may hide dependents.
-    fn unseen(&self) -> Vec<Reason> {
+    /// Returns the collections that may hide dependents of an owner in deletion.
+    fn unseen(&self, id: NodeId) -> Vec<Reason> {
         let unseen = self.coverage().served().filter(|(_, kind)| self.cx().may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
         let hidden = self
             .world()
             .hidden_kinds(self.cx())
             .map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
-        unseen.chain(hidden).take(RELATED_MAX).collect()
+        let failing =
+            self.leader.barrier.failing(self.graph().node(id).namespace()).into_iter().filter_map(|failing| {
+                let collection = &self.coverage().kind(failing.kind).served()?.group_resource;
+                let detail = format!("cannot list {collection} to find its dependents: {}", failing.why);
+                Some(Reason { detail, since: Some(failing.since), ..plain(ReasonCode::CollectionUnsynced) })
+            });
+        failing.chain(unseen).chain(hidden).take(RELATED_MAX).collect()
     }
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {

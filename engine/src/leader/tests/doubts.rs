@@ -16,8 +16,8 @@ fn breaks(bench: &mut Bench, resource: &str) {
 fn answer(bench: &mut Bench, fails: fn(&Probe) -> bool) {
     for _ in 0..20 {
         for probe in core::mem::take(&mut bench.probes) {
-            let answer =
-                ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
+            let complete = probe.limit.is_none();
+            let answer = ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete, remaining: None };
             let answer = if fails(&probe) { Err(Failure::transport("broken".to_string())) } else { Ok(answer) };
             bench.input(Input::Probed { probe: probe.id, answer });
         }
@@ -146,4 +146,26 @@ fn a_late_answer_does_not_keep_a_kind_in_doubt_that_was_seen_further_before_it_c
     }
     assert_eq!(bench.leader.queries().status().blocked, []);
     assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
+}
+
+/// The position of configmaps is ahead of their quiet watch, and their list fails in each namespace.
+#[test]
+fn an_orphaning_owner_waits_by_name_for_a_list_that_fails_although_all_is_synced() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "p", 107).terminating("orphan"));
+    answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_some());
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 1)]);
+    let (owner, mut stuck) = (uid("p"), Vec::new());
+    let reasons = bench.leader.queries().explain(&owner).unwrap().reasons;
+    let details: Vec<&str> = reasons.iter().map(|reason| &*reason.detail).collect();
+    assert_eq!(details, ["cannot list configmaps to find its dependents: broken"]);
+    let mut scan = crate::leader::Scan::default();
+    while let Some(found) = scan.stuck(&bench.leader.queries(), 100) {
+        stuck.extend(found.into_iter().map(|explanation| explanation.object.object.uid));
+    }
+    assert_eq!(stuck, [owner]);
+    answer(&mut bench, |_| false);
+    assert_eq!(bench.grants(), ["remove finalizer orphan of p"]);
+    assert_eq!(bench.undecided(), []);
 }

@@ -495,17 +495,17 @@ fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 1)]);
     assert!(bench.probes.iter().any(|probe| probe.namespace.as_deref() == Some("ns") && probe.limit.is_none()));
-    for _ in 0..3 {
+    for delay in [2, 4, 8] {
         for probe in core::mem::take(&mut bench.probes) {
             bench.input(Input::Probed { probe: probe.id, answer: Err(Failure::transport("403".to_string())) });
         }
-        bench.pass(Duration::from_secs(3));
+        bench.pass(Duration::from_secs(delay + 1));
         assert_eq!(bench.grants(), NOTHING);
     }
     core::mem::take(&mut bench.probes).into_iter().for_each(|probe| {
         bench.input(Input::Probed { probe: probe.id, answer: Err(Failure::transport("403".to_string())) });
     });
-    bench.pass(Duration::from_secs(3));
+    bench.pass(Duration::from_secs(17));
     bench.answer_probes(101, &[]);
     assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
 }
