@@ -1,7 +1,7 @@
 //! The write path of an executor: its requests to the API server for each lease, and its reports.
 //!
 //! One machine holds all attempts of an executor, because they share reads of waiting owners and the list of kinds
-//! without strategic merge patches. The shell turns each [`Request`] into HTTP, sends it once, and returns the answer.
+//! without strategic merge patches. The caller turns each [`Request`] into HTTP, sends it once, and returns the answer.
 //!
 //! ```text
 //! Reading   a GET of the target is in flight     -> Checking, Writing, ended
@@ -16,8 +16,8 @@
 //! decision are unchanged, at most three times. A patch of references is a strategic merge patch if the kind supports
 //! it and the uid is enough. Otherwise it is a merge patch or a JSON Patch at the version that was read. A finalizer is
 //! removed at the version of the decision, without a read, and after a lost race at the version that was read. The
-//! finalizer `orphan` is removed at the version of the decision only: a later deletion of the same owner also orphans the
-//! dependents that came between.
+//! finalizer `orphan` is removed at the version of the decision only: a later deletion of the same owner also orphans
+//! the dependents that came between.
 //!
 //! # When a write may be sent
 //!
@@ -27,9 +27,9 @@
 //! the server may ignore preconditions. A write that it refuses was never sent.
 //!
 //! The answer about a waiting owner is valid for one second from its request, or for nine quarters of the time that the
-//! read took, if that is longer. It is valid for as long again as the read took for each further batch of [`CHECKS_MAX`]
-//! owners, and for at most a minute. So a slow API server delays a foreground deletion and does not stop it, unless the
-//! reads of all its owners take a minute.
+//! read took, if that is longer. Each further batch of [`CHECKS_MAX`] owners extends the validity by the duration of
+//! the read. The maximum is one minute. A slow API server therefore delays a foreground deletion, and stops it only if
+//! the reads of all owners take a minute.
 //!
 //! # Errors
 //!
@@ -144,14 +144,14 @@ pub struct Failure {
     pub cause: String,
 }
 
-/// What is certain about a request without an answer.
+/// The certain facts about a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// Nothing of it was sent.
     NotSent,
     /// There were no credentials.
     NoCredentials,
-    /// It is unknown whether it was carried out.
+    /// The API server may have carried out the request.
     NoAnswer,
     /// The object's coordinates are not a valid path, so nothing was sent.
     Unaddressable,
@@ -160,7 +160,7 @@ pub enum FailureKind {
 /// The result of a request.
 pub type Answer<W> = Result<Reply<W>, Failure>;
 
-/// An effect for the shell.
+/// An effect for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<W> {
     /// Send this request once, and answer it with [`Attempts::answered`]. Before a write, call [`Attempts::leaves`].
@@ -373,8 +373,8 @@ impl<W: Clone> Attempts<W> {
         }
     }
 
-    /// Requests the write if all owners wait according to valid answers; else requests the owners. Reads the target again
-    /// if it must be read before the write, and the read is too old.
+    /// Requests the write if all owners wait according to valid answers; else requests the owners. Reads the target
+    /// again if it must be read before the write, and the read is too old.
     fn check(&mut self, now: Time, number: u64, mut attempt: Attempt<W>, mut checks: Vec<Check>, write: Box<Write<W>>) {
         if let Err(ending) = attempt.may_write(now, self.writes_end) {
             return self.end(now, attempt, *ending);

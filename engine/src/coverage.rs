@@ -208,8 +208,8 @@ impl Coverage {
         advance
     }
 
-    /// The main store was seen at `version`. Doubts the kinds that are not served, and were seen past that version. Such
-    /// a kind waits until it is served and listed. True if a kind waits.
+    /// The main store was seen at `version`. Doubts the kinds that are not served, and were seen past that version.
+    /// Such a kind waits until it is served and listed. True if a kind waits.
     pub(crate) fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
         let mut waits = false;
         for kind in self.all_mut() {
@@ -223,8 +223,8 @@ impl Coverage {
         self.all_mut().for_each(|kind| kind.trust_unserved(version));
     }
 
-    /// The store of a kind was restored. A kind that is not served now may be served again, and its knowledge belongs to
-    /// the earlier history too.
+    /// The store of a kind was restored. A kind that is not served now may be served again, and its knowledge belongs
+    /// to the earlier history too.
     pub(crate) fn lose_history(&mut self, id: KindId) {
         if self.kind(id).is_aggregated() {
             return self.kind_mut(id).lose_history();

@@ -86,7 +86,7 @@ pub struct LeaseRecord {
     pub transitions: u64,
     /// `spec.leaseDurationSeconds`.
     pub duration: Duration,
-    /// `spec.renewTime` as text; empty if absent. The elector compares it only for equality, to tell writes apart,
+    /// `spec.renewTime` as text; empty if absent. The elector compares it only for equality, to distinguish writes,
     /// because it does not trust other clocks.
     pub renewed: String,
 }
@@ -125,14 +125,14 @@ pub enum Input {
 /// Why a write to the Lease failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutError {
-    /// It was certainly not written: another client wrote, created or deleted the Lease first (409, or 404 for a write
-    /// that does not create).
+    /// The write was certainly not applied: another client wrote, created or deleted the Lease first (409, or 404 for a
+    /// write that does not create).
     Conflict,
-    /// It is unknown whether it was written.
+    /// The write may have been applied.
     Failed(String),
 }
 
-/// An effect for the shell.
+/// An effect for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Read the Lease, consistently (no resourceVersion).

@@ -29,8 +29,8 @@ pub enum Proof {
     Listed { resource_version: ResourceVersion },
     /// The last observed state of the CRD says that its instances were deleted.
     TypeEmptied { crd: Uid },
-    /// A kind without the list verb: two reads, two minutes apart, each with a NotFound that names this object. If a read
-    /// had found the object, four such reads.
+    /// A kind without the list verb: two reads, two minutes apart, each with a NotFound that names this object. If a
+    /// read had found the object, four such reads.
     ReadTwice,
 }
 
@@ -207,7 +207,7 @@ impl Inquiry {
             (Access::Watched | Access::Listed, Backend::Aggregated) if !self.ordered => LIST_READ_TWICE,
             (Access::Watched | Access::Listed, Backend::Aggregated) if lists > 1 => TWO_LISTS_READ,
             (Access::Watched | Access::Listed, Backend::Aggregated) => LIST_READ,
-            // A 404 has no version, so a server with an older copy of the store cannot be told by it.
+            // A 404 has no version, so a server with an older copy of the store cannot be recognized by it.
             (Access::ReadOnly, Backend::Main | Backend::Aggregated) => &READS[..lists.clamp(2, LISTS_MAX)],
         }
     }

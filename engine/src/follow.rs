@@ -1,8 +1,8 @@
 //! Lists and watches one collection: the next request to the API server, and the meaning of its answers for the leader.
 //!
-//! The shell is the caller that does the I/O. It sends the request in [`Output::Ask`], and passes each answer back. One
-//! request or stream is open at a time; a new ask replaces it. The machine does not see objects. It sees the type and
-//! version of an event, and tells the shell how to pass the object on.
+//! The caller does the I/O: it sends the request in [`Output::Ask`], and passes each answer back. One request or stream
+//! is open at a time; a new ask replaces it. The machine does not see objects. It sees the type and version of an
+//! event, and returns how the caller passes the object on.
 //!
 //! ```text
 //! Page       a page is requested       answered: its objects; the last one: the list ends                     -> Opening
@@ -36,7 +36,7 @@
 //!   as lost, with [`WatchEnd::Early`]. This client always sets the duration of a watch, so a server has no other
 //!   reason to end it early.
 //! * *The position has expired*, or the server fails at every watch: a new list.
-//! * *The shell cannot use the answer*: a new list.
+//! * *The caller cannot use the answer*: a new list.
 //! * *The server never finishes*: pages, waits and the length of a watch have limits.
 
 use crate::jitter::Backoff;
@@ -67,7 +67,8 @@ pub const RESUME_BACKOFF_MAX: Duration = Duration::from_secs(5);
 pub const SILENCE_MAX: Duration = Duration::from_secs(150);
 /// A watch-list without data for this long before its end was not understood by the server.
 const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(15);
-/// Requested duration of a watch. Up to as long is added, so that watches do not end together.
+/// Minimum duration of a watch request. A random time of up to the same length is added, so that watches end at
+/// different times.
 const WATCH_FOR_S: u64 = 300;
 /// Requested duration before the first bookmark. A quiet watch must end before it counts as dead.
 pub const WATCH_FOR_UNMARKED_S: u64 = 70;
@@ -93,10 +94,10 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// A fact from the API server or the shell.
+/// A fact from the API server or the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The requested page. Its objects stay with the shell until [`Output::Objects`].
+    /// The requested page. Its objects stay with the caller until [`Output::Objects`].
     Page {
         /// `None` if the page has no version.
         position: Option<ResourceVersion>,
@@ -114,7 +115,7 @@ pub enum Input {
     Ended,
     /// The request failed, or the open stream did.
     Failed(Failure),
-    /// The shell or the leader cannot use the answer, for this reason.
+    /// The caller or the leader cannot use the answer, for this reason.
     Unusable(String),
 }
 
@@ -197,7 +198,7 @@ impl WatchEnd {
     }
 }
 
-/// How the shell passes on the object of an event.
+/// How the caller passes on the object of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// As an object of the current list.
@@ -208,7 +209,7 @@ pub enum Pass {
     Nothing,
 }
 
-/// An effect for the shell.
+/// An effect for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Close the open stream or request, and send this.
@@ -218,7 +219,7 @@ pub enum Output {
     Tell(Tell),
 }
 
-/// A request to the API server. The shell answers each one except [`Ask::Nothing`], and limits the duration.
+/// A request to the API server. The caller answers each one except [`Ask::Nothing`], and limits the duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Wait for the next deadline.
@@ -305,14 +306,14 @@ impl Stream {
         Stream { asked: now, seconds, quiet_since: None }
     }
 
-    /// Whether the server ends the stream too early. The server counts from receiving the request, so a regular end is never
-    /// early.
+    /// Whether the server ends the stream too early. The server counts from receiving the request, so a regular end is
+    /// never early.
     fn is_early(&self, now: Time) -> bool {
         now.since(self.asked) + EARLY_AT_LEAST < Duration::from_secs(self.seconds)
     }
 }
 
-/// What the leader knows of the current list.
+/// The leader's knowledge of the current list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announced {
     No,
@@ -352,7 +353,7 @@ impl Follow {
         }
     }
 
-    /// Takes an event with an object of this `version`. Returns how the shell passes on the object.
+    /// Takes an event with an object of this `version`. Returns how the caller passes on the object.
     pub fn pass(&mut self, deleted: bool, version: Option<ResourceVersion>) -> Pass {
         match &mut self.state {
             // The server may send events of the watch between the initial events and their bookmark.
@@ -369,7 +370,7 @@ impl Follow {
         }
     }
 
-    /// Records that the shell has passed on all received data and waits. Silence counts from here.
+    /// Records that the caller has passed on all received data and waits. Silence counts from here.
     pub fn waits(&mut self, now: Time) {
         if let State::Initial(stream) | State::Watching { stream, .. } = &mut self.state
             && stream.quiet_since.is_some()

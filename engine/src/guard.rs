@@ -1,5 +1,5 @@
-//! Guards as their resources state them: pauses, protections, budgets, approvals and gates. [`crate::hold`] decides what
-//! they hold.
+//! Guards as their resources state them: pauses, protections, budgets, approvals and gates. [`crate::hold`] decides
+//! what they hold.
 
 use crate::object::{GroupResource, HOLD_ANNOTATION, Name, ObjectRef, ResourceVersion, Uid};
 use crate::scope::Scope;
@@ -63,7 +63,7 @@ impl core::fmt::Display for GuardId {
     }
 }
 
-/// What holds a decision.
+/// The holder of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldBy {
     Guard(GuardId),
@@ -132,7 +132,7 @@ pub struct Spending {
     pub count: u64,
 }
 
-/// What a guard does with the work in its scope.
+/// The effect of a guard on the work in its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Rule {
@@ -164,8 +164,8 @@ pub enum Limit {
 
 impl Limit {
     /// How many further deletions are within the limit. For a share, all numbers are those of one collection: `spent`
-    /// counts the deletions of the window, `gone` those of them whose objects have gone, and `size` the objects that are
-    /// left.
+    /// counts the deletions of the window, `gone` those of them whose objects have gone, and `size` the objects that
+    /// are left.
     pub(crate) fn room(self, spent: u64, gone: u64, size: u64) -> u64 {
         let max = match self {
             Limit::Objects(max) => max,
@@ -227,7 +227,7 @@ pub struct Gate {
     pub max_hold: Duration,
     /// True: allow after the longest hold; false: deny.
     pub allow_after_max_hold: bool,
-    /// A digest of how the policy engine is reached, and of its expression. Another engine answers anew.
+    /// A digest of the transport and the expression of the policy engine. After a change of it, the leader asks again.
     pub engine: u64,
     /// The end of a bypass since 1970; zero: none.
     pub bypass_until: Duration,

@@ -218,13 +218,13 @@ impl Holds {
         standing.any(|entry| entry.meaning.scope.targets.iter().any(depends))
     }
 
-    /// Whether a standing guard may cover a write at this place. If guards cannot be read, the answer is false: then
+    /// Whether a guard in force may cover a write at this place. If guards cannot be read, the answer is false: then
     /// nothing is granted, and started writes are not stopped.
     pub(crate) fn is_pressed(&self, place: &Target) -> bool {
         self.too_many.first().is_some() || self.standing().any(|entry| entry.meaning.scope.covers_target(place))
     }
 
-    /// Whether there is any standing guard.
+    /// Whether there is any guard in force.
     pub(crate) fn are_pressed(&self) -> bool {
         self.too_many.first().is_some() || self.standing().next().is_some()
     }

@@ -92,8 +92,8 @@ impl LateWrites {
         }
     }
 
-    /// Records that the executor has got no answer to a write. The write may be in transit until `until`; without a place,
-    /// to any place.
+    /// Records that the executor has got no answer to a write. The write may be in transit until `until`; without a
+    /// place, to any place.
     pub(crate) fn unanswered(&mut self, place: Option<Target>, until: Time) {
         match place {
             Some(place) if self.unanswered.len() < PLACES_MAX || self.unanswered.contains_key(&place) => {

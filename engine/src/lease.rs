@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// One stream of an executor. The shell numbers streams and never reuses a number.
+/// One stream of an executor. The caller numbers streams and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamId(pub u64);
@@ -95,7 +95,7 @@ impl Session {
         !self.draining && self.stream.is_some() && self.window > 0
     }
 
-    /// Whether it finishes its leases in time.
+    /// Whether the executor finishes its leases in time.
     pub(crate) fn is_in_time(&self) -> bool {
         self.takes_work() && self.overdue.is_empty()
     }

@@ -2,25 +2,29 @@
 //!
 //! The engine has no clock, no I/O, no async and no logging. Facts go in, effects come out, time and seed are
 //! arguments. The sequence of inputs is the trace, and the same trace gives the same effects. The engine knows neither
-//! HTTP nor gRPC nor JSON. The *shell* is the code of a service around it, which does the I/O.
+//! HTTP nor gRPC nor JSON. The *caller* of a machine is the code of a service around it. The caller does the I/O.
 //!
-//! Modules in reading order:
+//! The public modules in reading order. ARCHITECTURE.md has all modules.
 //!
 //! * [`time`]: instants as arguments.
 //! * [`jitter`]: random numbers from a seed, and delays drawn from them.
 //! * [`text`]: text from outside, without characters that act or hide.
 //! * [`object`]: the state of an object.
-//! * [`selectors`]: numbers for the label and annotation requirements of guards.
-//! * [`coverage`]: which collections are complete up to which position.
+//! * [`coverage`]: the completeness and position of each collection.
 //! * [`evidence`]: proofs of an owner's absence.
-//! * [`hold`]: pauses and their scopes.
+//! * [`selectors`]: numbers for the label and annotation requirements of guards.
+//! * [`marks`]: the numbers of the selectors that match an object.
+//! * [`scope`]: the objects that a guard is about.
+//! * [`guard`]: guards as their resources state them.
+//! * [`hold`]: the guards in force: pauses, protections, approvals, gates and budgets.
 //! * [`work`]: the messages between the services.
 //! * [`pace`]: writes per second.
+//! * [`plan`]: the effects of a deletion.
 //! * [`view`]: values for readers.
 //! * [`parity`]: comparison with another collector.
 //! * [`leader`]: the graph service's machine.
 //! * [`session`]: the executor's machine.
-//! * [`attempt`]: the write path, one lease at a time.
+//! * [`attempt`]: the write path: all leases of one executor.
 //! * [`elector`]: leader election.
 //! * [`follow`]: one collection's list and watch.
 #![no_std]

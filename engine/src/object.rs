@@ -168,7 +168,7 @@ impl ResourceVersion {
         ResourceVersion(Version::Ordered(u128::from(number)))
     }
 
-    /// Whether it is empty.
+    /// Whether the version is empty.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Version::Opaque(text) if text.is_empty())
     }
@@ -314,7 +314,7 @@ impl Facts {
         }
     }
 
-    /// The length of all texts in the references.
+    /// The size of all owner references in bytes.
     pub(crate) fn reference_bytes(&self) -> usize {
         let bytes = |owner: &OwnerReference| {
             let uid = owner.uid.spelled(&mut [0; CANONICAL]).len();

@@ -63,7 +63,7 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 const WAIT_FACTOR: u32 = 10;
 /// The time between two events with the counts. The next leader misses the counts after the last one.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// The counts are told again after this many other events. The next leader looks for them among the newest 65,536
+/// The counts are reported again after this many other events. The next leader looks for them among the newest 65,536
 /// events and 64 MiB of the decision log.
 pub(crate) const TOLD_AFTER: usize = 16_384;
 /// The longest wait for facts as of a change. Collections without changes report their position once a minute.
@@ -80,7 +80,7 @@ pub struct Disagreement {
     pub outcome: Outcome,
     pub class: Class,
     pub target: ObjectRef,
-    /// What the other collector did, or what only this one decided.
+    /// The action of the other collector, or the action that only this collector decided.
     pub action: ActionKind,
     /// The decision at the time of the change, if there was one.
     pub decided: Option<ActionKind>,
@@ -115,16 +115,16 @@ pub struct ParityView {
     pub audited: bool,
 }
 
-/// What has just happened to an object.
+/// The last change of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lately {
-    /// It lost references.
+    /// The object lost references.
     Shed,
-    /// It got references.
+    /// The object got references.
     Grew,
     /// Its deletion began.
     Marked,
-    /// It lost the finalizer of its foreground deletion, and lives on.
+    /// The object lost the finalizer of its foreground deletion, and lives on.
     StoppedWaiting,
 }
 
@@ -282,7 +282,7 @@ impl Parity {
         self.began.get_or_insert_with(|| version.clone());
     }
 
-    /// Whether a version of the main store is older than the comparison.
+    /// Whether a version of the main store is at or before the position at which the comparison began.
     pub(crate) fn is_earlier(&self, version: &ResourceVersion) -> bool {
         self.began.as_ref().is_some_and(|began| began.reached(version))
     }
@@ -338,9 +338,9 @@ impl Parity {
         self.open.get(uid)
     }
 
-    /// The decision about an object that a change belongs to, and whether the change carries it out. If the open decision
-    /// is another one, a decision counts that was withdrawn, replaced or followed in part just before, because the other
-    /// collector may have acted on the same facts.
+    /// The decision about an object that a change belongs to, and whether the change carries it out. If the open
+    /// decision is another one, a decision counts that was withdrawn, replaced or followed in part just before, because
+    /// the other collector may have acted on the same facts.
     pub(crate) fn decision(&mut self, now: Time, uid: &Uid, deed: &Deed) -> (Option<Open>, bool) {
         let open = self.open.get(uid);
         if open.is_some_and(|open| open.covers(deed)) {

@@ -44,7 +44,7 @@ pub(crate) struct Copied {
     pub(crate) presence: Presence,
     /// Of an observed or read object.
     pub(crate) facts: Option<Facts>,
-    /// It is remembered as orphaning its dependents.
+    /// The object is remembered as orphaning its dependents.
     pub(crate) orphaned: bool,
     /// The copy includes the node's dependents, so the node can be judged.
     pub(crate) whole: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Copy {
     pub(crate) unseen: Vec<KindId>,
     /// Kinds that are missing in discovery, which may have dependents, too.
     pub(crate) hidden: Vec<Undiscovered>,
-    /// The holds of standing guards.
+    /// The holds of guards in force.
     pub(crate) brakes: BTreeMap<Hold, Brake>,
     /// The guards that are asked at the grant.
     pub(crate) asking: Vec<Asking>,
@@ -97,7 +97,7 @@ struct Trace {
     dropped: Option<u32>,
 }
 
-/// What is done to an object in a step.
+/// The action on an object in a step.
 enum Act {
     Delete(PropagationPolicy),
     Drop(Vec<usize>),

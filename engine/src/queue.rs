@@ -26,8 +26,8 @@ mod tests;
 
 pub(crate) use blocked::{Blocker, Obstacle, PROBE_EVERY, Row};
 
-/// Maximum number of outdated entries of the lanes, beyond one for each item. A lane is the row of ready items of one
-/// namespace.
+/// Maximum number of outdated entries of the per-namespace queues (lanes), beyond one for each item. A lane has the
+/// ready items of one namespace.
 const LANES_SPARE: usize = 1024;
 
 /// The state of an item.
@@ -85,7 +85,7 @@ pub(crate) struct Draft {
     pub(crate) action: Action,
     pub(crate) preconditions: Preconditions,
     pub(crate) read_first: bool,
-    /// It deletes its target, or removes its reference to an orphaning owner: guards hold such items.
+    /// True if the action deletes the target or removes a reference to an orphaning owner. Guards hold such items.
     pub(crate) destroys: bool,
 }
 
@@ -119,9 +119,9 @@ pub(crate) struct Item {
     pub(crate) overtaken: bool,
     /// An event of this term has reported the decision.
     pub(crate) reported: bool,
-    /// The hold of standing guards, or of the object itself.
+    /// The hold of guards in force, or of the object itself.
     hold: Option<Hold>,
-    /// What holds it according to the last event.
+    /// The hold that the last event reported.
     pub(crate) reported_held: Option<HeldBy>,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused the item last.
@@ -252,7 +252,7 @@ impl Queue {
         self.ages.of(now)
     }
 
-    /// Adds a decision, with the hold of standing guards and the root of its cascade. `observe` means that the item is
+    /// Adds a decision, with the hold of guards in force and the root of its cascade. `observe` means that the item is
     /// never granted.
     pub(crate) fn put(&mut self, now: Time, draft: Draft, hold: Option<Hold>, root: Option<Uid>, observe: bool) -> Put {
         let uid = draft.target.uid.clone();
@@ -311,7 +311,7 @@ impl Queue {
         item.trouble = None;
         item.apart = false;
         let looked_at = |blocker: &Blocker| matches!(blocker, Blocker::Webhook { .. } | Blocker::InDoubt { .. });
-        // What holds at the grant is asked again about changed facts.
+        // Approvals, gates and budgets are asked again after the facts change.
         let asked = matches!(item.state, ItemState::Held(_)) && item.hold.is_none();
         if asked
             || matches!(&item.state, ItemState::Backoff { .. })

@@ -184,8 +184,8 @@ impl fmt::Display for OwnerScope {
 }
 
 impl OwnerScope {
-    /// Whether this object is the root of the subtree. An owner whose kind is not served has no resource. Then it may be
-    /// the root, because a guard must outlive the definition of its owner.
+    /// Whether this object is the root of the subtree. An owner whose kind is not served has no resource. Then it may
+    /// be the root, because a guard must outlive the definition of its owner.
     pub(crate) fn is(&self, object: &ObjectRef) -> bool {
         *self.resource.group == *object.group
             && (object.resource.is_empty() || *self.resource.resource == *object.resource)

@@ -74,7 +74,7 @@ fn canonical(requirements: &[Requirement]) -> Vec<Requirement> {
     all
 }
 
-/// The selectors of one generation. The shell gives it to its decoders.
+/// The selectors of one generation. The caller gives it to its decoders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     generation: u32,
@@ -96,8 +96,8 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(usize);
 
-/// The requirements that a key turns: they hold with this key if they do not hold without, and the reverse. A label with
-/// one of many values is looked up, so that its cost does not depend on the number of guards.
+/// The requirements that a key turns: they hold with this key if they do not hold without, and the reverse. A label
+/// with one of many values is looked up, so that its cost does not depend on the number of guards.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct OnKey {
     /// Turned by every value.
@@ -113,8 +113,8 @@ struct OnKey {
 /// [`crate::index`].
 #[derive(Clone, Debug, PartialEq)]
 struct Texts<T> {
-    /// The position in `all` of each text, plus one; 0 if the slot is empty. The slot of a text is the first free one from
-    /// the place that the upper bits of its number say. The length is a power of two, or 0 without texts.
+    /// The position in `all` of each text, plus one; 0 if the slot is empty. The slot of a text is the first free one
+    /// from the place that the upper bits of its number say. The length is a power of two, or 0 without texts.
     slots: Vec<u32>,
     all: Vec<(u64, Name, T)>,
 }
@@ -345,7 +345,7 @@ pub struct Matcher {
     /// For each selector, the number of requirements that do not hold. Between objects, as in the table.
     unmet: Vec<u16>,
     found: Vec<u16>,
-    /// What the last object turned, and its marks.
+    /// The selectors that the last object turned, and its marks.
     last: (Vec<usize>, Marks),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Waiting     the time to the next attempt runs                                        -> Connecting
-//! Connecting  the shell opens a stream                                                 -> Greeting, Waiting
+//! Connecting  the caller opens a stream                                                 -> Greeting, Waiting
 //! Greeting    hello sent                                                               -> Active, Waiting
 //! Active      leases come, are started, are reported; heartbeats                       -> Waiting
 //! Over        drained, or refused for good
@@ -88,7 +88,7 @@ pub enum Concurrency {
     Adaptive { max: u32 },
 }
 
-/// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and [`Output::Connect`] the shell
+/// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and [`Output::Connect`] the caller
 /// drops input of earlier streams.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "each is handled at once, and nearly every one is a report or a message")]
@@ -116,7 +116,7 @@ pub enum Input {
     Drain { reason: String, deadline: Duration },
 }
 
-/// An effect for the shell.
+/// An effect for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Open a stream: to `endpoint` if given, else to the next configured address.
@@ -172,8 +172,8 @@ pub enum Event {
     Lapsed,
     /// A grant of a deposed leader was returned.
     StaleTerm { lease: LeaseId, term: Term },
-    /// The leader did not renew this executor's share of the writes in time. The executor writes little until the
-    /// leader renews the share.
+    /// The leader did not renew this executor's share of the write rate in time. The executor writes at a reduced rate
+    /// until the leader renews the share.
     ShareLapsed,
     /// The API server refuses this executor's credentials. The executor accepts no work until a check succeeds. The
     /// next check follows after `check_in`.

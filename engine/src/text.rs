@@ -1,6 +1,6 @@
-//! Escapes text from outside. Users of a cluster choose names, messages and references. Some characters move the cursor,
-//! clear the screen, write from right to left, or are invisible: these are escaped, as `\u{1b}`. All others stay as they
-//! are, including wide characters.
+//! Escapes text from outside. Users of a cluster choose names, messages and references. Some characters move the
+//! cursor, clear the screen, write from right to left, or are invisible: these are escaped, as `\u{1b}`. All others
+//! stay as they are, including wide characters.
 
 use alloc::borrow::Cow;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! The verdict: what is garbage, and what a terminating owner waits for.
 //!
-//! The verdict has no state, no time and no effects. The same facts give the same verdict, in any order of arrival. With
-//! [`crate::attempt`], it replaces upstream's `attemptToDeleteItem`.
+//! The verdict has no state, no time and no effects. The same facts give the same verdict, in any order of arrival.
+//! With [`crate::attempt`], it replaces upstream's `attemptToDeleteItem`.
 
 use crate::coverage::{Coverage, KindId, State};
 use crate::evidence::Proof;
@@ -116,7 +116,7 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if own_hold(graph, node).is_some() { Verdict::Held(collection) } else { Verdict::Collectable(collection) }
 }
 
-/// What the references of a live object say together.
+/// The combined result of the references of a live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Weighed {
     Unowned,
@@ -159,7 +159,7 @@ pub(crate) fn weigh(standings: &[Standing]) -> Weighed {
     Weighed::Collectable { waiting: at(&[Standing::Waiting]) }
 }
 
-/// What of the object itself holds its deletion: the hold annotation, or an invalid reference if the policy holds those.
+/// The object's own hold: the hold annotation, or an invalid reference if the policy holds those.
 pub(crate) fn own_hold(graph: &Graph, node: Node<'_>) -> Option<Hold> {
     if node.is_held() {
         return Some(Hold::Annotation);

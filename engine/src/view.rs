@@ -136,10 +136,10 @@ pub struct GuardView {
     pub usage: GuardUsage,
 }
 
-/// What a guard that is asked at the grant has seen.
+/// The usage of a guard that is asked at the grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardUsage {
-    /// It holds whatever is in its scope.
+    /// The guard holds every decision in its scope.
     Standing,
     Budget {
         /// The deletions in its window.
@@ -377,17 +377,17 @@ pub struct Explanation {
 pub enum VerdictView {
     /// An owner keeps it.
     Kept,
-    /// It has no references: never collected.
+    /// The object has no references: never collected.
     Unowned,
     /// Its deletion is decided, and queued or leased.
     Collectable,
     /// Facts are missing.
     Undecided,
-    /// It would be deleted, and is held.
+    /// The object would be deleted, and is held.
     Held,
-    /// It is being deleted, and nothing blocks the deletion.
+    /// The object is being deleted, and nothing blocks the deletion.
     InProgress,
-    /// It is being deleted, and waits for finalizers or dependents.
+    /// The object is being deleted, and waits for finalizers or dependents.
     Blocked,
     /// The deletion was refused as invalid, and is retried.
     Parked,
@@ -499,15 +499,15 @@ pub struct PlanEntry {
 /// See [`PlanEntry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// It is deleted.
+    /// The object is deleted.
     Delete,
-    /// It stays, and loses references.
+    /// The object stays, and loses references.
     ReferenceRemoved,
-    /// It stays, and loses the reference to an owner that orphans it.
+    /// The object stays, and loses the reference to an owner that orphans it.
     Orphaned,
-    /// It is marked for deletion, and waits.
+    /// The object is marked for deletion, and waits.
     Waits,
-    /// It is held.
+    /// The object is held.
     Held,
     /// Facts are missing.
     Unknown,
@@ -526,11 +526,11 @@ pub struct Plan {
     pub unsynced: Vec<GroupResource>,
     /// The plan is incomplete, because the targets have more dependents than the limit.
     pub cut: bool,
-    /// What guards do to the collector's part of the plan, by kind and name.
+    /// The effect of guards on the collector's part of the plan, by kind and name.
     pub guards: Vec<PlanGuard>,
 }
 
-/// What a guard does to a plan. A guard that lets everything pass is left out.
+/// The effect of a guard on a plan. A guard that lets everything pass is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanGuard {
     pub kind: GuardKind,
@@ -547,12 +547,12 @@ pub struct PlanGuard {
 /// See [`PlanGuard`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardDoes {
-    /// It holds the objects. An object that several guards hold counts for the strictest.
+    /// The guard holds the objects. An object that several guards hold counts for the strictest.
     Hold,
     /// The cascade of this root waits until a person approves this digest. Its objects are those that the cascade
     /// counts.
     Await(Cascade),
-    /// It is asked about the objects. The answer is not known.
+    /// The guard is asked about the objects. The answer is not known.
     Ask,
     /// The objects are beyond the room that its window has now, of this number of objects in its scope.
     Exceed { of: u64 },

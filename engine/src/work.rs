@@ -122,7 +122,7 @@ impl Action {
     }
 }
 
-/// What must still be true at the API server when the write arrives.
+/// The conditions that must still be true at the API server when the write arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Preconditions {

@@ -44,7 +44,8 @@ fn waited() -> Duration {
 }
 
 /// Lets a replica know this many Protections. Half of them name namespaces or kinds; the others ask for a label that
-/// most objects have, with different values, or for labels and annotations that few objects have. Returns the selectors.
+/// most objects have, with different values, or for labels and annotations that few objects have. Returns the
+/// selectors.
 #[allow(dead_code, reason = "some benchmarks have no guards")]
 pub(crate) fn guard(leader: &mut Leader, guards: usize) -> Arc<Table> {
     let guards = (0..guards).map(|number| {

@@ -16,11 +16,11 @@ use core::time::Duration;
 /// How long the answer about an owner is valid. The time counts from the request, because the answer describes a moment
 /// after it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// A slow answer is valid for this many quarters of its own duration for each batch of [`CHECKS_MAX`] owners, because the
-/// batches are read one after another.
+/// A slow answer is valid for this many quarters of its own duration for each batch of [`CHECKS_MAX`] owners, because
+/// the batches are read one after another.
 const BATCH_QUARTERS: u32 = 4;
-/// A slow answer is valid for this many quarters more. A write that follows at once takes four. A second write that waits
-/// for the first one is sent within the last quarter.
+/// A slow answer is valid for this many quarters more. A write that follows at once takes four. A second write that
+/// waits for the first one is sent within the last quarter.
 const WRITE_QUARTERS: u32 = 5;
 /// Maximum validity of an answer. No request takes longer than half of it.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
@@ -121,8 +121,8 @@ impl<W: Clone> Attempts<W> {
                 check.known = self.shared(now, &check.owner, batches).or(check.known.take());
             }
             if checks.iter().any(is_outdated) {
-                // All owners are read again, so that their answers have one age. Otherwise the older answers could be too
-                // old each time that the newer ones come.
+                // All owners are read again, so that their answers have one age. Otherwise the older answers could be
+                // too old each time that the newer ones come.
                 checks.iter_mut().for_each(|check| check.known = None);
                 attempt.rounds += 1;
             }

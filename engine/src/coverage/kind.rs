@@ -1,8 +1,8 @@
 //! A kind, and what is known about its collection.
 //!
 //! Discovery moves a kind between four forms: it was never served, it is served and watched, it is served and not
-//! watched, or it was served formerly. Only a watched kind has a [`Sight`]. The sight begins at `Listing`, ends with the
-//! watched form, and moves between its phases:
+//! watched, or it was served formerly. Only a watched kind has a [`Sight`]. The sight begins at `Listing`, ends with
+//! the watched form, and moves between its phases:
 //!
 //! | Fact | `Listing` | `Synced` | `Stale` | `Failed` |
 //! |---|---|---|---|---|
@@ -34,7 +34,7 @@ words! {
         Listing = "listing",
         /// Listed, and watched.
         Synced = "synced",
-        /// It was synced; its watch has been lost for a while.
+        /// The collection was synced. Its watch has been lost for a while.
         Stale = "stale",
         /// Cannot be listed.
         Failed = "failed",
@@ -79,7 +79,7 @@ enum Serving {
     Watched(ServedKind, Sight),
 }
 
-/// What a watched collection has shown.
+/// The content that a watched collection has shown.
 #[derive(Clone, Debug, Default)]
 struct Sight {
     phase: Phase,
@@ -126,7 +126,7 @@ struct List {
     selectors: u32,
 }
 
-/// What any request has seen of the kind's store in the current history.
+/// The positions that any request has seen of the kind's store in the current history.
 #[derive(Clone, Debug)]
 struct Seen {
     peak: Peak,
@@ -161,7 +161,7 @@ impl Kind {
         self.sight().is_some()
     }
 
-    /// Whether it is namespaced, if known.
+    /// Whether the kind is namespaced, if known.
     pub(crate) fn namespaced(&self) -> Option<bool> {
         match &self.serving {
             Serving::Never => None,
@@ -216,7 +216,7 @@ impl Kind {
         self.state() == State::Synced
     }
 
-    /// Whether it was synced, and its watch is lost.
+    /// Whether the collection was synced, and its watch is lost.
     pub(crate) fn lacks_watch(&self) -> bool {
         self.sight().is_some_and(|sight| matches!(sight.phase, Phase::Synced { lost: Some(_) } | Phase::Stale))
     }
@@ -226,12 +226,12 @@ impl Kind {
         self.is_synced() && !self.lacks_watch() && !self.is_in_doubt()
     }
 
-    /// Whether it is watched and may have objects that the graph does not show.
+    /// Whether the collection is watched and may have objects that the graph does not show.
     pub(crate) fn is_unseen(&self) -> bool {
         self.is_watched() && !self.is_synced()
     }
 
-    /// Whether it is unseen, or must confirm its history first.
+    /// Whether the collection is unseen, or must confirm its history first.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.is_unseen() || (self.is_watched() && self.is_in_doubt())
     }

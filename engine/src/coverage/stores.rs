@@ -18,7 +18,7 @@ impl Kind {
         self.placement == Placement::Apart || self.keeps_up()
     }
 
-    /// Whether it is unknown which store the collection is kept in.
+    /// Whether the store of the collection is unknown.
     pub(crate) fn is_unplaced(&self) -> bool {
         matches!(self.placement, Placement::Unknown { .. })
     }

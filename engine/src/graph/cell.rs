@@ -21,9 +21,9 @@ impl Flags {
     pub(super) const CHECKED: Flags = Flags(1 << 3);
     pub(super) const TERMINATING: Flags = Flags(1 << 4);
     pub(super) const HOLD: Flags = Flags(1 << 5);
-    /// It has the `foregroundDeletion` finalizer.
+    /// The object has the `foregroundDeletion` finalizer.
     pub(super) const FOREGROUND: Flags = Flags(1 << 6);
-    /// It has the `orphan` finalizer.
+    /// The object has the `orphan` finalizer.
     pub(super) const ORPHAN: Flags = Flags(1 << 7);
     /// Waits to be judged.
     pub(super) const DIRTY: Flags = Flags(1 << 8);
@@ -33,7 +33,7 @@ impl Flags {
     pub(super) const ODD_VERSION: Flags = Flags(1 << 10);
     /// Its deletion timestamp is known.
     pub(super) const DELETION_TIME: Flags = Flags(1 << 11);
-    /// It has more references than the collector reads.
+    /// The object has more references than the collector reads.
     pub(super) const EXCESS: Flags = Flags(1 << 12);
 
     pub(super) fn has(self, flags: Flags) -> bool {

@@ -120,7 +120,7 @@ impl<'a> Node<'a> {
         self.is_observed().then_some(self.cell.list)
     }
 
-    /// The facts of the object, from its collection or from a read. The call builds them anew.
+    /// The facts of the object, from its collection or from a read. Each call builds them again.
     pub(crate) fn facts(self) -> Option<Facts> {
         if self.is_observed() { Some(self.own_facts()) } else { self.read().cloned() }
     }
@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
         self.read().map_or(self.cell.flags.has(Flags::TERMINATING), |facts| facts.terminating)
     }
 
-    /// It carries the hold annotation.
+    /// Whether the object carries the hold annotation.
     pub(crate) fn is_held(self) -> bool {
         self.read().map_or(self.cell.flags.has(Flags::HOLD), |facts| facts.hold)
     }

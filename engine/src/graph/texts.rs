@@ -73,7 +73,7 @@ impl Texts {
         core::str::from_utf8(&page[start + 1..end]).expect("the pages hold valid UTF-8")
     }
 
-    /// Reads memory near this text.
+    /// Reads one byte of the page of this text, so that the processor loads the page early.
     pub(super) fn glance(&self, id: TextId) -> u64 {
         let (page, start) = (id.0 as usize / GRAINS_PER_PAGE, id.0 as usize % GRAINS_PER_PAGE * GRAIN);
         self.pages.get(page).map_or(0, |page| u64::from(page[start]))

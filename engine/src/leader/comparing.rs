@@ -1,5 +1,5 @@
-//! Mode `observe` beside another collector: finds the changes that look like those of a collector, and matches them with
-//! decisions. [`crate::parity`] describes the outcomes.
+//! Mode `observe` beside another collector: finds the changes that look like those of a collector, and matches them
+//! with decisions. [`crate::parity`] describes the outcomes.
 //!
 //! A change is judged when the collections of its owners have reached its version, and when its user is known if there
 //! is an audit log. Neither is awaited for ever.

@@ -1,5 +1,5 @@
-//! Consent at the grant: approvals, gates and budgets. Each is asked about an item that no standing guard holds, in this
-//! order; the first that does not consent holds the item.
+//! Consent at the grant: approvals, gates and budgets. Each is asked about an item that no guard in force holds, in
+//! this order; the first that does not consent holds the item.
 //!
 //! `cascades` counts what a root takes with it, `gates` keeps questions and answers, `questions` asks and handles the
 //! answers, `budgets` keeps windows.
@@ -361,8 +361,8 @@ impl Leader {
         self.consent.cascades.insert(root, known);
     }
 
-    /// Ends the consent of a decision that ends without a report. If its object is in deletion, the deletion counts: the
-    /// write of an attempt without a report may be the cause.
+    /// Ends the consent of a decision that ends without a report. If its object is in deletion, the deletion counts:
+    /// the write of an attempt without a report may be the cause.
     pub(super) fn end_decision(&mut self, draft: &Draft) {
         let graph = self.world.graph();
         let is_terminating = graph.by_uid(&draft.target.uid).any(|id| graph.node(id).is_terminating());
@@ -378,8 +378,8 @@ impl Leader {
         self.end_questions(uid);
     }
 
-    /// Gives back what a lease took from budgets and cascades, when it ended without effect. If the write of any attempt
-    /// may have taken effect, the decision keeps it.
+    /// Gives back what a lease took from budgets and cascades, when it ended without effect. If the write of any
+    /// attempt may have taken effect, the decision keeps it.
     pub(super) fn refund(&mut self, uid: &Uid) {
         if self.dispatcher.queue().get(uid).is_none_or(|item| !item.ambiguous) {
             self.give_back(uid);
@@ -419,7 +419,7 @@ impl Leader {
         self.consent.budgets.recall((self.cx.now, calendar), id, budget, &entry.guard.recorded);
     }
 
-    /// Asks anew after guards have changed.
+    /// Asks again after guards have changed.
     pub(super) fn reconsider(&mut self, changed: &GuardId) {
         match changed.kind {
             GuardKind::Pause => return self.breaker_paused(changed),
@@ -445,7 +445,7 @@ impl Leader {
         self.dispatcher.release(&Hold::Guard(changed.clone()), usize::MAX);
     }
 
-    /// Asks anew after labels have changed that these guards ask for.
+    /// Asks again after labels that these guards require have changed.
     pub(super) fn reconsider_labels(&mut self, asks: impl Fn(&Wants) -> bool) {
         let asking = self.dispatcher.queue().holds().asking().filter(|entry| entry.meaning.wants.iter().any(&asks));
         let asking: Vec<GuardId> = asking.map(|entry| entry.guard.id.clone()).collect();
@@ -464,7 +464,7 @@ impl Leader {
         }
     }
 
-    /// Asks anew about all items of a guard. There may be many, so two releases are apart.
+    /// Asks again about all items of a guard. There may be many, so two releases are apart.
     pub(super) fn release_all(&mut self, id: GuardId) {
         let now = self.cx.now;
         if let Some(&next) = self.consent.release_again.get(&id).filter(|&&next| now < next) {
@@ -494,7 +494,7 @@ impl Consent {
         }
     }
 
-    /// What a guard has seen.
+    /// Returns the usage that a guard has seen.
     pub(super) fn usage(&self, id: &GuardId, rule: &Rule) -> GuardUsage {
         match rule {
             Rule::Hold => GuardUsage::Standing,

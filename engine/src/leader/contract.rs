@@ -150,7 +150,7 @@ pub enum Input {
     Listed { collection: GroupResource, object: Object },
     /// The list is complete at this version. The watch starts there.
     ListEnded { collection: GroupResource, resource_version: ResourceVersion },
-    /// The list failed. The shell retries without a request. `broke` is true if the connection broke, could not be
+    /// The list failed. The caller retries without a request. `broke` is true if the connection broke, could not be
     /// made, or brought no answer, and if the server ended a watch-list before its time.
     ListFailed { collection: GroupResource, error: String, broke: bool },
     /// An ADDED or MODIFIED event.
@@ -159,7 +159,7 @@ pub enum Input {
     Deleted { collection: GroupResource, object: Object },
     /// A BOOKMARK event.
     Bookmark { collection: GroupResource, resource_version: ResourceVersion },
-    /// The watch ended before its time limit. The shell resumes the watch, or lists the collection again.
+    /// The watch ended before its time limit. The caller resumes the watch, or lists the collection again.
     WatchLost { collection: GroupResource, end: WatchEnd, error: String },
     /// The watch resumed at its last position.
     WatchResumed { collection: GroupResource },
@@ -221,7 +221,7 @@ pub enum Input {
     Stop,
 }
 
-/// A consistent metadata list (without resourceVersion) or a read that the shell makes for the engine.
+/// A consistent metadata list (without resourceVersion) or a read that the caller makes for the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub id: ProbeId,
@@ -282,7 +282,7 @@ pub struct GuardList {
     pub more: bool,
 }
 
-/// An effect for the shell.
+/// An effect for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Send {
@@ -299,7 +299,7 @@ pub enum Output {
         stream: StreamId,
     },
     Probe(Probe),
-    /// Asks a policy engine. The shell answers with [`Input::GateAnswered`].
+    /// Asks a policy engine. The caller answers with [`Input::GateAnswered`].
     AskGate(Question),
     /// The answer to a question is not awaited any more.
     CancelQuestion {
@@ -314,7 +314,7 @@ pub enum Output {
         reason: String,
         lifetime: Duration,
     },
-    /// Reads all guards of a kind consistently. The shell answers with [`Input::GuardsRead`].
+    /// Reads all guards of a kind consistently. The caller answers with [`Input::GuardsRead`].
     ReadGuards(GuardRead),
     /// Matches the objects of the next lists with these selectors.
     Selectors(Arc<Table>),

@@ -275,7 +275,7 @@ pub enum Event {
         /// The target of the decision, or the root of the cascade.
         target: ObjectRef,
         answer: Answer,
-        /// What follows from the answer and the failure policy.
+        /// The effect of the answer and the failure policy.
         allowed: bool,
         by: String,
         message: String,

@@ -102,7 +102,7 @@ impl Leader {
             }
             self.judge(id);
         }
-        // This check is the last one before a grant. A held item is never granted.
+        // Checks the guards in force again, because facts may have changed since the decision.
         let hold = self.dispatcher.queue().get(uid).and_then(|item| self.holding().first(&item.draft));
         self.dispatcher.set_hold(uid, hold);
         if self.dispatcher.queue().get(uid).is_some_and(|item| item.state == ItemState::Ready)

@@ -1,4 +1,5 @@
-//! Handling of guards: the sets of guards, the work that they hold and stop, and the time from which they are effective.
+//! Handling of guards: the sets of guards, the work that they hold and stop, and the time from which they are
+//! effective.
 
 use super::holding::Holding;
 use super::{Event, GuardAnswer, GuardList, GuardRead, Leader, Output, Timer};
@@ -273,7 +274,7 @@ impl Leader {
         }
     }
 
-    /// Determines anew what holds each item.
+    /// Recomputes the hold of each item.
     pub(super) fn rehold(&mut self) {
         let (cx, world) = (&self.cx, &self.world);
         self.dispatcher.rehold(|holds, draft| Holding { cx, world, holds }.first(draft));

@@ -3,11 +3,11 @@
 //! | State    | What it means                                   | Ends                                                              |
 //! |----------|-------------------------------------------------|-------------------------------------------------------------------|
 //! | Trusted  | the graph is of the history that the store has  | Rewound: a list, a watch or an answer contradicts what was seen   |
-//! | Rewound  | the store went back; collections are listed anew| Settling: the last of them is listed, or cannot be                |
+//! | Rewound  | the store went back; collections are listed again| Settling: the last of them is listed, or cannot be                |
 //! | Settling | reads are compared with what is known now       | Trusted: a minute of them fits together. Rewound: they do not     |
 //!
-//! A suspicion is independent of the state: a connection may break in each of them. Nothing is granted while there is one, nor outside
-//! Trusted.
+//! A suspicion is independent of the state: a connection may break in each of them. Nothing is granted while there is
+//! one, nor outside Trusted.
 
 use super::{Config, OnStoreRewind};
 use crate::coverage::KindId;
@@ -54,8 +54,8 @@ enum Trust {
         unlisted: BTreeSet<KindId>,
     },
     /// `fitted` counts consecutive consistent reads. `behind` counts consecutive reads whose version is before a
-    /// position seen since the rewind. `due` is the time of the next read, and `None` while its answer is awaited. Timers
-    /// and answers of an earlier settling do not count.
+    /// position seen since the rewind. `due` is the time of the next read, and `None` while its answer is awaited.
+    /// Timers and answers of an earlier settling do not count.
     Settling {
         fitted: u32,
         behind: u32,

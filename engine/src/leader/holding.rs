@@ -1,5 +1,5 @@
-//! What holds an object: the one place that matches standing guards with objects, and asks the object itself. Grants and
-//! readers ask it; plans ask it about guards.
+//! The holds of an object: the one place that matches guards in force with objects, and asks the object itself. Grants
+//! and readers ask it; plans ask it about guards.
 //!
 //! What is not known holds: a label that no list has shown with the selector, a namespace that no list has shown, and a
 //! lineage that is too large to walk.
@@ -59,7 +59,7 @@ impl<'a> Holding<'a> {
         if !draft.destroys || self.holds.is_idle() { None } else { self.on(&draft.target).next() }
     }
 
-    /// What of the object itself holds a decision. Only deletions are held.
+    /// Returns the object's own hold on a decision. Only deletions are held.
     fn own(&self, draft: &Draft) -> Option<Hold> {
         let graph = self.world.graph();
         let id = graph.primary(&draft.target.uid).filter(|_| matches!(draft.action, Action::Delete { .. }))?;

@@ -1,4 +1,4 @@
-//! The labels and annotations that guards ask for. The shell matches them; a new selector needs new lists.
+//! The labels and annotations that guards require. The caller matches them; a new selector needs new lists.
 
 use super::holding::namespaces;
 use super::{Leader, Output};
@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 5;
 /// Lists that make selectors known.
 #[derive(Debug, Default)]
 pub(super) struct Marking {
-    /// The generation that the shell has.
+    /// The generation that the caller has.
     told: u32,
     listing: BTreeSet<KindId>,
 }
@@ -78,7 +78,8 @@ impl Leader {
         self.match_anew();
     }
 
-    /// Judges the holds of an object anew whose marks have changed; of all objects if it is a namespace.
+    /// Recomputes the holds of an object whose marks have changed. If the object is a namespace, recomputes the holds
+    /// of all objects.
     pub(super) fn marks_changed(&mut self, kind: KindId, uid: &Uid) {
         let is_namespace = self.world.coverage().find(&namespaces()) == Some(kind);
         if is_namespace && self.dispatcher.queue().holds().any_selects_namespaces() {

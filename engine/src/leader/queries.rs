@@ -187,7 +187,7 @@ impl<'a> Queries<'a> {
         self.coverage().ids().filter_map(unresolved).take(max).collect()
     }
 
-    /// Returns the executors with a session by name.
+    /// Returns the executors that have a session, sorted by name.
     pub fn executors(&self) -> Vec<ExecutorView> {
         let mut executors: Vec<ExecutorView> = self
             .leader

@@ -1,4 +1,4 @@
-//! What waits to be matched: open decisions, and changes.
+//! The entries that wait to be matched: open decisions, and changes.
 
 use super::audited::AuditedVerb;
 use super::class::{Actor, Class};
@@ -16,14 +16,14 @@ pub(crate) struct Open {
     pub(crate) action: ActionKind,
     /// The owners whose references it removes.
     pub(crate) removes: Arc<[Uid]>,
-    /// It orphans the dependents of the object, or removes the finalizer of an orphaning owner.
+    /// The decision orphans the dependents of the object, or removes the finalizer of an orphaning owner.
     pub(crate) orphans: bool,
     pub(crate) since: Time,
-    /// It follows from a change of the object itself, and not of an owner.
+    /// The decision follows from a change of the object itself, and not of an owner.
     pub(crate) is_own_change: bool,
-    /// It removes the finalizer of an owner that still has dependents to wait for.
+    /// The decision removes the finalizer of an owner that still has dependents to wait for.
     pub(crate) is_premature: bool,
-    /// It counts as withdrawn.
+    /// The decision counts as withdrawn.
     pub(super) is_withdrawn: bool,
     /// The disagreement that reports it, once the wait is over.
     pub(super) late: Option<Late>,
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// What a change does to its object.
+/// The effect of a change on its object.
 #[derive(Debug)]
 pub(crate) struct Deed {
     pub(crate) action: ActionKind,
@@ -130,7 +130,7 @@ impl Change {
 pub(crate) struct Owner {
     pub(crate) view: EdgeView,
     pub(crate) standing: Standing,
-    /// The standing that the owner takes after the change was seen, and before its version.
+    /// The standing from an owner event that arrives after the change, but has a lower version than the change.
     pub(crate) later: Option<Standing>,
     /// The change removes the reference.
     pub(crate) removed: bool,

@@ -1,4 +1,4 @@
-//! What a change says about the two collectors, and the classes of disagreements.
+//! The meaning of a change for the two collectors, and the classes of disagreements.
 
 use crate::verdict::{Standing, Weighed, weigh};
 use crate::view::Undecided;
@@ -76,7 +76,7 @@ pub(crate) enum Actor {
     Other,
 }
 
-/// What follows from a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     Agreed,
@@ -248,7 +248,7 @@ impl Case<'_> {
         }
     }
 
-    /// A living owner tells that no collector made the change, unless the audit log says that one did.
+    /// A living owner shows that no collector made the change, unless the audit log says that one did.
     fn by_facts(&self) -> Finding {
         match self.actor {
             Actor::Collector => Finding::TheirsOnly(Class::Unknown),

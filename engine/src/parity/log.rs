@@ -105,9 +105,9 @@ impl Log {
         self.refusals.insert(place, at);
     }
 
-    /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the one
-    /// that is nearest in time. A deletion of the object goes before one of its collection. The nearest one is known once
-    /// the log has a later request, or on the last try.
+    /// Takes the request that made a change: the unused one with the same version, if the log has versions, else the
+    /// one that is nearest in time. A deletion of the object goes before one of its collection. The nearest one is
+    /// known once the log has a later request, or on the last try.
     pub(crate) fn take(&mut self, change: &Change, is_last: bool) -> Option<Author> {
         let is_past = is_last || self.latest.is_some_and(|latest| latest >= change.at + LATER);
         let target = &change.target;

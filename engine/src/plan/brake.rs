@@ -4,7 +4,7 @@
 use crate::time::Time;
 use alloc::string::String;
 
-/// A standing guard, or guards that cannot be read.
+/// A guard in force, or guards that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Brake {
     /// Text for people: the guard and its reason.

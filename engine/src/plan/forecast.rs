@@ -1,5 +1,5 @@
-//! What guards do to the collector's part of a plan. Standing guards hold objects. The others are asked when a decision
-//! would be granted, so the plan counts what they would be asked about: the objects that the collector deletes, and those
+//! The effect of guards on the collector's part of a plan. Guards in force hold objects. The others are asked when a
+//! decision would be granted, so the plan counts their questions: the objects that the collector deletes, and those
 //! that lose the reference to an orphaning owner.
 
 use super::{Brake, Copy};
@@ -22,7 +22,7 @@ pub(crate) struct Asking {
     pub(crate) asks: Asks,
 }
 
-/// What it depends on.
+/// The data on which the answer depends.
 #[derive(Clone, Debug)]
 pub(crate) enum Asks {
     /// The cascades of the plan's roots that need the approval, and whether it is given.
@@ -45,7 +45,7 @@ pub(crate) struct Spent {
     pub(crate) leased: u64,
 }
 
-/// What the collector destroys in a plan.
+/// The objects that the collector destroys in a plan.
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
     asking: Vec<Asking>,
@@ -55,7 +55,7 @@ pub(super) struct Forecast {
     destroyed: BTreeMap<NodeId, (GroupResource, bool)>,
     /// The sizes of the collections, if a budget depends on them.
     sizes: BTreeMap<GroupResource, u64>,
-    /// The number of objects that each standing guard holds.
+    /// The number of objects that each guard in force holds.
     held: BTreeMap<Hold, u64>,
 }
 
@@ -93,7 +93,7 @@ impl Forecast {
         }
     }
 
-    /// What each guard does, by kind and name, and the digest of which guards apply.
+    /// Returns the effect of each guard, by kind and name, and adds the guards that apply to the digest.
     pub(super) fn finish(self, brakes: &BTreeMap<Hold, Brake>, digest: &mut Digest) -> Vec<PlanGuard> {
         let mut guards: Vec<PlanGuard> =
             self.held.iter().filter_map(|(hold, &objects)| held(hold, brakes.get(hold)?, objects)).collect();
@@ -159,7 +159,7 @@ impl Window {
     fn beyond(&self, wanted: &BTreeMap<GroupResource, u64>, sizes: &BTreeMap<GroupResource, u64>) -> u64 {
         let all: u64 = wanted.values().sum();
         match self.limit {
-            // It waits for a person.
+            // The approval waits for a person.
             None => all,
             Some(limit @ Limit::Objects(_)) => {
                 let spent = self.spent.values().map(|spent| spent.gone + spent.leased).sum();

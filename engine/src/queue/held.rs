@@ -1,6 +1,6 @@
 //! The holds on items: which hold applies to each, and the items whose hold no event has reported yet.
 //!
-//! The leader determines the hold of standing guards, [`Item::hold`], for each new decision, after each change of the
+//! The leader determines the hold of guards in force, [`Item::hold`], for each new decision, after each change of the
 //! guards, and at the grant. What is asked at the grant alone holds an item by its state.
 
 use super::{Draft, Item, ItemState, Queue};
@@ -12,7 +12,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Item {
-    /// What holds it. What is only observed is never granted, and is held all the same.
+    /// Returns the hold. A decision that is only observed is never granted, and still has a hold.
     pub(crate) fn held(&self) -> Option<&Hold> {
         match &self.state {
             ItemState::Held(hold) => Some(hold),
@@ -21,12 +21,12 @@ impl Item {
         }
     }
 
-    /// Whether it is held until a user ends the hold.
+    /// Whether the item is held until a user ends the hold.
     pub(crate) fn is_kept(&self) -> bool {
         self.held().is_some_and(Hold::is_to_last)
     }
 
-    /// What holds it, for the log.
+    /// Returns the holder, for the log.
     pub(super) fn held_by(&self) -> Option<HeldBy> {
         self.held().and_then(Hold::holder)
     }
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Determines the hold of each item anew.
+    /// Recomputes the hold of each item.
     pub(crate) fn rehold(&mut self, find: impl Fn(&Holds, &Draft) -> Option<Hold>) {
         let changed = |item: &Item| {
             let hold = find(&self.holds, &item.draft);
@@ -86,8 +86,8 @@ impl Queue {
         }
     }
 
-    /// Applies the hold of an item. This includes items behind a blocker, because others would wait for the attempt of a
-    /// held item.
+    /// Applies the hold of an item. This includes items behind a blocker, because others would wait for the attempt of
+    /// a held item.
     pub(crate) fn set_hold(&mut self, uid: &Uid, hold: Option<Hold>) {
         let Some(item) = self.items.get_mut(uid) else { return };
         let is_news = item.hold != hold;

@@ -248,7 +248,7 @@ impl Session {
         ToLeader::Reports { reports, returns }
     }
 
-    /// If the shell passes several facts before it polls, one message reports all their starts.
+    /// If the caller passes several facts before it polls, one message reports all their starts.
     fn tell_started(&mut self, mut ids: Vec<LeaseId>) {
         let not_begun = |output: &&mut Output| !matches!(output, Output::Start(_));
         match self.outputs.iter_mut().rev().find(not_begun) {

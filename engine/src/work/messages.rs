@@ -83,7 +83,7 @@ pub struct Hello {
     pub window: u32,
     pub held: Vec<HeldLease>,
     pub known_term: Option<Term>,
-    /// The first session of this process. It tells a new leader which of two processes of one name is newer.
+    /// The first session of this process. It shows a new leader which of two processes of one name is newer.
     pub first_session: Option<SessionNumber>,
     pub version: String,
     /// Uid of namespace kube-system, read with the executor's own credentials.

@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 const RUNS: u64 = 3_000;
 const LEASES: u64 = 6;
 
-/// The shell's knowledge of one lease.
+/// The caller's knowledge of one lease.
 #[derive(Default)]
 struct Told {
     cancelled: bool,

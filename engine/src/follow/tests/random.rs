@@ -3,7 +3,7 @@
 use super::*;
 use crate::jitter::Rng;
 
-/// The state of leader, shell and server.
+/// The state of leader, caller and server.
 struct Run {
     follow: Follow,
     random: Rng,

@@ -74,7 +74,7 @@ impl Leader {
         if let Some(stood) = self.stood_at(&change.target, change.version.as_ref(), owner) {
             return stood;
         }
-        // What is seen after the change takes nothing else of these back.
+        // Later events take back none of the other standings.
         if !matches!(owner.standing, Standing::Solid | Standing::Unverified(_)) {
             return owner.standing;
         }
@@ -153,8 +153,8 @@ impl Leader {
         graph.few_by_uid(uid).map(|id| graph.node(id)).any(|node| awaits(&node, orphans || node.orphans_dependents()))
     }
 
-    /// The dependents that the finalizer of an object in deletion waits for, as far as they are older than the last change
-    /// of the object.
+    /// The dependents that the finalizer of an object in deletion waits for, as far as they are older than the last
+    /// change of the object.
     pub(super) fn awaited(&self, id: NodeId, orphans: Option<bool>) -> Vec<Uid> {
         let (graph, coverage) = (self.world.graph(), self.world.coverage());
         let owner = graph.node(id);

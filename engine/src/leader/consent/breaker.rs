@@ -1,10 +1,10 @@
 //! The built-in breaker: it stops a mass deletion that nothing explains, before much of a collection went.
 //!
 //! A deletion is explained if the watch has shown what caused it: a DELETED event of an owner, the deletion mark of an
-//! owner, or the end of a definition. It is unexplained if lists alone lack its owners, and this replica had seen one of
-//! them: a conversion that hides owners, a proxy that cuts lists and a restored backup look like this. Owners that were
-//! gone before the replica began to watch are an ordinary backlog. One owner with a large share of the collection is a
-//! root that explains it.
+//! owner, or the end of a definition. It is unexplained if lists alone lack its owners, and this replica had seen one
+//! of them: a conversion that hides owners, a proxy that cuts lists and a restored backup look like this. Owners that
+//! were gone before the replica began to watch are an ordinary backlog. One owner with a large share of the collection
+//! is a root that explains it.
 //!
 //! | State | Meaning | Ends |
 //! |---|---|---|
@@ -67,7 +67,7 @@ enum State {
     },
 }
 
-/// What follows for an unexplained deletion.
+/// The consequence for an unexplained deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
     Pass,
@@ -76,7 +76,7 @@ pub(super) enum Follows {
     Hold,
 }
 
-/// What follows when the number of unexplained deletions may be known.
+/// The consequence when the number of unexplained deletions may be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
     /// Not yet: look again at this time.

@@ -1,9 +1,9 @@
 //! Budgets: how many deletions each budget has seen in its window.
 //!
 //! A deletion counts when its lease is granted, and for as long as its write may take effect; then when an executor
-//! reports that the deletion was carried out, or when the collection shows that an object with an open decision went. Standbys see
-//! only the last, and only of decisions that need no answer of a question. So a replica reads the window of the earlier
-//! leader in the status of the budget when it first sees the budget, and when it begins to lead.
+//! reports that the deletion was carried out, or when the collection shows that an object with an open decision went.
+//! Standbys see only the last, and only of decisions that need no answer of a question. So a replica reads the window
+//! of the earlier leader in the status of the budget when it first sees the budget, and when it begins to lead.
 
 use crate::guard::{Budget, GuardId, Limit, OnExceeded, Recorded, Spending};
 use crate::object::{GroupResource, Uid};

@@ -1,4 +1,4 @@
-//! What approvals, gates and budgets do to a plan. Nothing is asked, and nothing is taken.
+//! The effect of approvals, gates and budgets on a plan. Nothing is asked, and nothing is taken.
 
 use super::super::holding::Holding;
 use super::cascades::CascadeOf;

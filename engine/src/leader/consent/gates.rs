@@ -24,10 +24,10 @@ pub(super) enum Subject {
     Root(Uid),
 }
 
-/// What is known of one subject at one gate.
+/// The state of one subject at one gate.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// What the question was about: the decision of an item, the digest of a cascade. Another one is asked about anew.
+    /// The subject of the question: the decision of an item, the digest of a cascade. Another one is asked about again.
     pub(super) about: u64,
     /// When it was first asked. The longest hold counts from then.
     first: Time,
@@ -80,9 +80,10 @@ pub(super) struct Gates {
     /// The questions that wait for an answer.
     waiting: BTreeMap<u64, Waiting>,
     in_flight: BTreeMap<GuardId, usize>,
-    /// The subjects that wait unasked, because the window of their gate was full, with the target of one of their items.
+    /// The subjects that wait unasked, because the window of their gate was full, with the target of one of their
+    /// items.
     unasked: BTreeMap<GuardId, BTreeMap<Subject, Uid>>,
-    /// Questions that were given up. The shell is to be told.
+    /// Questions that were given up. The caller must still cancel them.
     given_up: Vec<(GuardId, u64)>,
     last: u64,
 }
@@ -94,7 +95,7 @@ pub(super) enum Refused {
     Again,
 }
 
-/// What follows for the item that is to be granted.
+/// The result for the item that is to be granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     Allowed,

@@ -126,7 +126,8 @@ impl Leader {
         self.answer_made_room(&id);
     }
 
-    /// Uses the room that an answer has made, for many items at a time: their questions are then sent together.
+    /// Asks about further items when the window of the gate has room for [`ASK_TOGETHER`]. The questions are then sent
+    /// together.
     fn answer_made_room(&mut self, id: &GuardId) {
         if self.consent.gates.room(id) >= ASK_TOGETHER { self.ask_next(id) } else { self.ask_soon(id) }
     }
@@ -151,7 +152,7 @@ impl Leader {
         }
     }
 
-    /// Tells the shell which questions are not awaited any more.
+    /// Cancels the questions that are not awaited any more.
     pub(super) fn cancel_given_up(&mut self) {
         for (id, number) in self.consent.gates.given_up() {
             self.cx.outputs.push_back(Output::CancelQuestion { gate: id.name.clone(), number });

@@ -1,4 +1,4 @@
-//! What a policy engine says besides its answers: it needs more time for a question, or takes answers back.
+//! The messages of a policy engine besides its answers: it needs more time for a question, or takes answers back.
 
 use super::super::{Event, Leader, Timer};
 use super::gates::{Refused, Subject};
@@ -9,8 +9,8 @@ use alloc::format;
 use core::time::Duration;
 
 impl Leader {
-    /// Voids the answers of a gate about these objects, and asks again for what waits. Items that executors have already
-    /// are not taken from them.
+    /// Voids the answers of a gate about these objects, and asks again for what waits. Items that executors have
+    /// already are not taken from them.
     pub(in crate::leader) fn gate_invalidated(&mut self, name: Name, targets: &[Objects]) {
         let id = GuardId { kind: GuardKind::Gate, name };
         let (queue, cascades) = (self.dispatcher.queue(), &self.consent.cascades);
@@ -21,7 +21,7 @@ impl Leader {
             }
         };
         let any_has = |object: &ObjectRef| targets.iter().any(|target| target.has(object));
-        // What is not known is asked about again.
+        // Subjects with an unknown object are asked about again.
         let is_meant = |subject: &Subject| targets.is_empty() || object(subject).is_none_or(any_has);
         let void = self.consent.gates.take_back(&id, is_meant);
         for subject in &void {

@@ -41,12 +41,12 @@ impl Dispatcher {
         true
     }
 
-    /// Determines anew what holds each item.
+    /// Recomputes the hold of each item.
     pub(in crate::leader) fn rehold(&mut self, find: impl Fn(&Holds, &Draft) -> Option<Hold>) {
         self.queue.rehold(find);
     }
 
-    /// The leases at places that a standing guard may cover, if `is_held` says so of their targets.
+    /// The leases at places that a guard in force may cover, if `is_held` says so of their targets.
     pub(in crate::leader) fn pressed_leases(&self, is_held: impl Fn(&Uid) -> bool) -> Vec<LeaseId> {
         let pressed = |lease: &Lease| {
             lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place)) && is_held(&lease.target)

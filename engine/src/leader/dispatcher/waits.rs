@@ -52,7 +52,7 @@ impl Dispatcher {
         item.is_some_and(|item| super::super::world::reasons::decision(&item.draft) == logged.decision)
     }
 
-    /// Adds a decision with the hold of standing guards and the root of its cascade. `observe` prevents all grants of
+    /// Adds a decision with the hold of guards in force and the root of its cascade. `observe` prevents all grants of
     /// the decision.
     pub(in crate::leader) fn put(
         &mut self,
@@ -80,7 +80,7 @@ impl Dispatcher {
         self.queue.pop()
     }
 
-    /// Applies the present hold of standing guards to an item.
+    /// Applies the present hold of guards in force to an item.
     pub(in crate::leader) fn set_hold(&mut self, uid: &Uid, hold: Option<Hold>) {
         self.queue.set_hold(uid, hold);
     }

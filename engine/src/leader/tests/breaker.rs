@@ -25,7 +25,7 @@ impl Bench {
         bench
     }
 
-    /// Lists the owners anew, without the first `hidden` of them, as a conversion would that hides them.
+    /// Lists the owners again, without the first `hidden` of them, as a conversion would that hides them.
     fn hide(&mut self, owners: usize, hidden: usize, rv: u64) {
         let shown = (hidden..owners).map(|number| object("things", &format!("o{number}"), 101));
         self.list("things", rv, shown.collect());

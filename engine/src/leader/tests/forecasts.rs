@@ -1,4 +1,4 @@
-//! What guards do to a plan: what they hold, ask about, and let wait.
+//! Tests of the effect of guards on a plan: the objects that they hold, ask about, and let wait.
 
 use super::consent::{MINUTE, NOON, approval, budget, gate, guard};
 use super::*;

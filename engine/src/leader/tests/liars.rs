@@ -169,7 +169,7 @@ fn texts_of_a_report_and_waits_are_bounded_and_no_lies() {
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }
 
-/// Sends untrue reports until the executor is told to leave. Returns their number.
+/// Sends untrue reports until the executor is ordered to leave. Returns their number.
 fn lie_on(bench: &mut Bench) -> u32 {
     let mut told = 0;
     while bench.refused.is_empty() {

@@ -82,7 +82,7 @@ fn a_plan_names_the_protection_and_its_digest_changes_with_it() {
     assert_eq!((held.effect, held.reasons[0].detail.as_str()), (Effect::Held, "protections/keep: because"));
 }
 
-/// What the events say that holds a decision; empty where nothing does any more.
+/// Returns the holders of decisions, as the events name them. Empty after a hold has ended.
 fn holders(bench: &Bench) -> Vec<String> {
     let holder = |event: &Event| match event {
         Event::Held { by, .. } => Some(by.as_ref().map_or_else(String::new, ToString::to_string)),
@@ -118,7 +118,7 @@ fn labelled(resources: &[&str], key: &str) -> Filter {
     Filter { resources, marks: vec![label(key)], ..Filter::default() }
 }
 
-/// An object with labels, matched as the shell does.
+/// An object with labels, matched as the caller does.
 fn with_labels(bench: &Bench, object: Object, keys: &[&str]) -> Object {
     let mut matcher = Matcher::new(bench.table.clone());
     for key in keys {

@@ -124,8 +124,8 @@ impl World {
         let facts = node.facts().filter(|_| !drop.is_empty())?;
         let (mut entries, mut alone) = sharing_uid(&facts.owners, drop);
         let standings = standings(&self.graph, &self.coverage, node);
-        // The object of a dangling reference lives at other coordinates. If a client corrects the reference meanwhile, a
-        // removal by uid would remove the correct one.
+        // The object of a dangling reference lives at other coordinates. If a client corrects the reference meanwhile,
+        // a removal by uid would remove the correct one.
         let lives = |&at: &usize| {
             let mut nodes = self.graph.by_uid(&facts.owners[at].uid).map(|owner| self.graph.node(owner));
             standings[at] == Standing::Dangling && nodes.any(|owner| owner.is_observed() || owner.has_facts())

@@ -1,5 +1,4 @@
-//! A session with a small leader that loses streams and terms and ends sessions. The shell around the session checks
-//! every effect.
+//! A session with a small leader that loses streams and terms and ends sessions. The test checks every effect.
 
 use super::super::*;
 use super::script::{config, delete, input, lease, report, term};
@@ -47,7 +46,7 @@ struct World {
 
     session: Session,
     concurrency: u32,
-    /// The newest stream. Input of other streams is dropped, as the shell promises.
+    /// The newest stream. Input of other streams is dropped, as the caller promises.
     stream: u64,
     open: bool,
     frozen_until: u64,

@@ -1,4 +1,4 @@
-//! What the other collector left before the comparison began.
+//! Tests of changes that the other collector made before the comparison began.
 
 use super::*;
 

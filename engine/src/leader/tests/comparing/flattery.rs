@@ -1,4 +1,4 @@
-//! What must not count as agreed, or as a difference by design.
+//! Tests of changes that must not count as agreed, or as a difference by design.
 
 use super::*;
 

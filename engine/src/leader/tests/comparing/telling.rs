@@ -1,4 +1,4 @@
-//! When the next leader is told the counts.
+//! Tests of the times at which the next leader gets the counts.
 
 use super::*;
 use crate::parity::TOLD_AFTER;

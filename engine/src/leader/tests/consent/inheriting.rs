@@ -1,4 +1,4 @@
-//! What the next leader takes over from the status of budgets and approvals.
+//! Tests of the values that the next leader takes over from the status of budgets and approvals.
 
 use super::approvals::approved_entry;
 use super::*;

@@ -1,4 +1,4 @@
-//! What a policy engine says besides answers: it needs more time, and takes answers back.
+//! Tests of the messages of a policy engine besides answers: it needs more time, and takes answers back.
 
 use super::*;
 use crate::scope::Objects;
