@@ -1,4 +1,4 @@
-//! Carries out leases. The engine decides on each request. This shell sends the request and returns the answer.
+//! Carries out leases. The engine decides on each request. This module sends the request and returns the answer.
 
 use crate::answer;
 use crate::server::Server;

@@ -89,8 +89,8 @@ impl From<transport::Channel> for Channel {
 }
 
 impl Channel {
-    /// The same connection for requests with this `authorization` header. The connection must be TLS or loopback, so that
-    /// no other machine can read the header.
+    /// The same connection for requests with this `authorization` header. The connection must be TLS or loopback, so
+    /// that no other machine can read the header.
     pub fn authorized(&self, authorization: HeaderValue) -> Channel {
         Channel { authorization: Some(authorization), ..self.clone() }
     }

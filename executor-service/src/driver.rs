@@ -25,7 +25,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(5);
 const STREAMS_MAX: usize = 16;
 /// Interval of warnings about a continuing failure. In between it is logged at debug.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-const STRANGER: &str = "the API server refuses this executor's credentials; the executor accepts no work until the API server accepts them";
+const CREDENTIALS_REFUSED: &str = "the API server refuses this executor's credentials; the executor accepts no work until the API server accepts them";
 /// Maximum number of distinct failures to remember.
 const WARNINGS_MAX: usize = 32;
 
@@ -346,17 +346,17 @@ impl Driver {
             Event::ShareLapsed => {
                 self.metrics.shares_lapsed.inc();
                 tracing::info!(
-                    "the leader did not renew the share of writes in time; this executor writes little until it does"
+                    "the leader did not renew this executor's share of the write rate in time; the executor writes at a reduced rate until the leader renews the share"
                 );
             }
             Event::CredentialsRefused { why, check_in } => {
                 self.metrics.credentials_refused.inc();
                 self.health.credentials(Some(why.clone()));
                 let check_in_ms = check_in.as_millis();
-                if self.is_news(now, STRANGER.to_owned()) {
-                    tracing::warn!(why, check_in_ms, "{STRANGER}");
+                if self.is_news(now, CREDENTIALS_REFUSED.to_owned()) {
+                    tracing::warn!(why, check_in_ms, "{CREDENTIALS_REFUSED}");
                 } else {
-                    tracing::debug!(why, check_in_ms, "{STRANGER}");
+                    tracing::debug!(why, check_in_ms, "{CREDENTIALS_REFUSED}");
                 }
             }
             Event::CredentialsAccepted { refused_for } => {

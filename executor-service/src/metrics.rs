@@ -100,7 +100,7 @@ impl Metrics {
             shares_lapsed: counter(
                 "ownergraph_executor_write_shares_lapsed",
                 "Shares of the write rate that the leader did not renew in time",
-                "Only with `--max-writes-per-second`. The executor writes little until the leader renews its share.",
+                "Only with `--max-writes-per-second`. The executor writes at a reduced rate until the leader renews its share.",
             ),
             credentials_refused: counter(
                 "ownergraph_executor_credentials_refused",

@@ -8,8 +8,8 @@ use std::fmt::Write;
 const HEAD: &str = "# Metrics\n\nGenerated from the programs by `BLESS=1 cargo test -p tests --test together metrics::the_page`. A test compares the page with the output of running programs.\n\nBoth \
 services serve `/metrics` at their admin address: in OpenMetrics to clients that accept it, else in the older text format. `ownergraph collect` shows the \
 metrics of both services, with those of its executors added up. Gauges are computed at each scrape; while objects are collected, only counters are \
-updated. Labels have the listed values, or the stated number of values.\n\n`deploy/dashboards` has a dashboard for Grafana, `deploy/alerts` rules for Prometheus, and \
-[runbooks](operate.md#alerts) a page for each alert.\n";
+updated. Labels have the listed values, or the stated number of values.\n\n`deploy/dashboards` has a Grafana dashboard. `deploy/alerts` has Prometheus rules. \
+Each alert has a [runbook](operate.md#alerts).\n";
 
 /// The described metrics of each program, with the section of the program.
 pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 4] {

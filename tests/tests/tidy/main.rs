@@ -420,7 +420,7 @@ fn messages_of_the_log_are_constant() {
                 assert!(!names.any(named), "{}: a field of {message:?} is named message", path.display());
                 seen += 1;
                 // A name in capitals is a constant.
-                let constant = message.replace("{STRANGER}", "").replace("{HOSTILE}", "");
+                let constant = message.replace("{CREDENTIALS_REFUSED}", "").replace("{HOSTILE}", "");
                 assert!(!constant.contains('{'), "{}: {message}", path.display());
             }
         }
