@@ -1,7 +1,7 @@
 //! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, compared
-//! with kube's typed path. `EVENTS=n` sets the number of events (default: 100 000), `GUARDS=n` the number of guards with
-//! label selectors of the last contender (default: 200), `ROUNDS=n` the number of rounds (default: 8), `JSON=FILE` also
-//! writes the table to that file.
+//! with kube's typed path. `EVENTS=n` sets the number of events (default: 100 000), `GUARDS=n` the number of guards
+//! with label selectors of the last contender (default: 200), `ROUNDS=n` the number of rounds (default: 8), `JSON=FILE`
+//! also writes the table to that file.
 //!
 //! The unit is CPU time of one thread, so that other processes disturb little. Contenders take turns for several
 //! rounds, and the median counts.

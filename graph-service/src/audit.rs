@@ -58,7 +58,7 @@ pub struct AuditSources {
 #[derive(Debug)]
 pub struct AuditWebhook {
     pub listener: TcpListener,
-    /// What senders must show. `None`: nothing.
+    /// The token that senders must present. `None`: senders need no token.
     pub token: Option<TokenFile>,
 }
 

@@ -1,5 +1,5 @@
-//! The graph as DOT text, with the attributes that upstream's collector writes (`/debug/controllers/…/graph`), so that old scripts still
-//! parse it.
+//! The graph as DOT text, with the attributes that upstream's collector writes (`/debug/controllers/…/graph`), so that
+//! old scripts still parse it.
 
 use engine::evidence::Presence;
 use engine::object::OwnerReference;

@@ -164,7 +164,8 @@ impl Shared {
         (reason.to_owned(), reconnect_after())
     }
 
-    /// What the caller may see. A call that did not pass the authenticator sees nothing, if there is an authenticator.
+    /// Returns the objects that the caller may see. A call that did not pass the authenticator sees nothing, if there
+    /// is an authenticator.
     fn visibility(&self, extensions: &Extensions) -> Result<Visibility, Status> {
         match (&self.authenticator, extensions.get::<Visibility>()) {
             (_, Some(visibility)) => Ok(visibility.clone()),

@@ -1,9 +1,9 @@
 //! The resources of guards: pauses, protections, budgets, approvals and gates. This module reads and writes them; the
 //! engine applies them.
 //!
-//! In reading order: `resource` (a guard from its resource), `status` (its status), `keeper` (writes statuses, and deletes
-//! expired pauses), `press` (creates and deletes a Pause for a caller, and bypasses a gate), `orders` (carries out what the engine orders).
-//! `ingest::guards` follows the resources.
+//! In reading order: `resource` (a guard from its resource), `status` (its status), `keeper` (writes statuses, and
+//! deletes expired pauses), `press` (creates and deletes a Pause for a caller, and bypasses a gate), `orders` (carries
+//! out what the engine orders). `ingest::guards` follows the resources.
 
 pub(crate) mod keeper;
 pub(crate) mod orders;

@@ -1,5 +1,5 @@
 //! The graph service watches the metadata of all objects, keeps the owner-reference graph, decides what is garbage, and
-//! leases the work to executors. The engine makes the decisions; this crate is the shell around it.
+//! leases the work to executors. The engine makes the decisions; this crate does the I/O around it.
 //!
 //! In reading order:
 //!

@@ -53,7 +53,7 @@ pub(crate) enum SessionInput {
 pub(crate) struct Outbox {
     pub(crate) sender: mpsc::Sender<ToExecutor>,
     pub(crate) ending: Arc<OnceLock<Ending>>,
-    /// Never used. Its drop tells the reader of the stream that further messages have no effect.
+    /// Never used. Its drop notifies the reader of the stream that further messages have no effect.
     pub(crate) _open: oneshot::Sender<()>,
 }
 

@@ -76,8 +76,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
-    /// Origins of web pages that may call GraphService, DecisionService and AdminService by gRPC-Web, as https://HOST or
-    /// https://HOST:PORT. Callers need the same credentials and rights as by gRPC. Default: no web page may call.
+    /// Origins of web pages that may call GraphService, DecisionService and AdminService by gRPC-Web, as https://HOST
+    /// or https://HOST:PORT. Callers need the same credentials and rights as by gRPC. Default: no web page may call.
     #[arg(long, env = "OWNERGRAPH_GRPC_WEB_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub grpc_web_origins: Vec<Origin>,
 
@@ -218,8 +218,8 @@ pub struct Policy {
     pub max_writes_per_second: Option<u32>,
 
     /// The breaker of mass deletions. It holds the deletions of a collection of more than 1,000 objects, and creates a
-    /// Pause, if more than 30 % of the collection lost their owners within five minutes and the watch showed no deletion
-    /// of these owners, or if executors prevented more than ten wrong deletions.
+    /// Pause, if more than 30 % of the collection lost their owners within five minutes and the watch showed no
+    /// deletion of these owners, or if executors prevented more than ten wrong deletions.
     #[arg(long, env = "OWNERGRAPH_BREAKER", value_name = "MODE", value_enum, default_value_t)]
     pub breaker: Breaker,
 }
@@ -243,8 +243,8 @@ pub struct DecisionLog {
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 
-    /// Grant no work while the decision log cannot be written. Without this flag work continues, and events without room
-    /// in the queue are marked as lost in the log.
+    /// Grant no work while the decision log cannot be written. Without this flag work continues, and events without
+    /// room in the queue are marked as lost in the log.
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG_REQUIRED", value_parser = BoolishValueParser::new())]
     pub decision_log_required: bool,
 }

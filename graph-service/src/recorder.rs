@@ -157,7 +157,7 @@ impl Recorder {
         let writer = Writer::create(&settings.directory, header, limits)
             .map_err(|error| anyhow::anyhow!("--record {directory}: cannot begin a recording: {error}"))?;
         for (deleted, bytes) in writer.deleted() {
-            tracing::warn!(%directory, deleted, bytes, "deleted an earlier recording: all have at most --record-max");
+            tracing::warn!(%directory, deleted, bytes, "deleted an earlier recording: the recordings in the directory exceeded --record-max");
         }
         tracing::info!(%directory, recording, "recording the inputs of the leader");
         let (rounds, queue) = sync_channel(ROUNDS_MAX);

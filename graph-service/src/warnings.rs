@@ -1,5 +1,5 @@
-//! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, on objects that guards
-//! hold, and on the roots of finished cascades.
+//! Posts Kubernetes events on dependents with invalid, restored or too many references, on guards, on objects that
+//! guards hold, and on the roots of finished cascades.
 
 use engine::object::{Digest, ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::Method;
@@ -144,10 +144,10 @@ pub(crate) async fn post(
         if let Err(why) = post_one(client, &event).await {
             // A failure usually affects many events, so only one of them is logged.
             if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
-                tracing::warn!(object = %warning.object(), why, "cannot post an Event");
+                tracing::warn!(object = %warning.object(), why, "cannot post an Event; check the right to create events");
                 told = Some(Instant::now());
             } else {
-                tracing::debug!(object = %warning.object(), why, "cannot post an Event");
+                tracing::debug!(object = %warning.object(), why, "cannot post an Event; check the right to create events");
             }
         }
         tokio::time::sleep(PAUSE).await;

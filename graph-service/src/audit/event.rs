@@ -33,7 +33,7 @@ const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-colle
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 const COLLECTOR_AGENT: &str = "/generic-garbage-collector";
 
-/// What an event says, `None` if it does not count, or the reason why it is not readable.
+/// The content of an event, `None` if it does not count, or the reason why it is not readable.
 pub(super) type Reading = Result<Option<Found>, String>;
 
 /// An event that counts.

@@ -1,5 +1,5 @@
-//! Follows a file that another process appends to, as `tail -F` does. One step is one look at the file, without waiting,
-//! so that tests need no time.
+//! Follows a file that another process appends to, as `tail -F` does. One step is one look at the file, without
+//! waiting, so that tests need no time.
 //!
 //! The follower polls: notifications of the kernel miss changes on network file systems, and leave all of what follows
 //! to do.

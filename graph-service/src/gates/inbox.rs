@@ -1,7 +1,7 @@
-//! What policy engines say, on its way to the deciding task.
+//! The messages of policy engines, on their way to the deciding task.
 //!
 //! The inbox needs no other bound: a question has one answer and gets extra time once, and a change is kept once for
-//! each gate. Answers that are taken back are told at most once a second for each gate, because the engine looks at
+//! each gate. Answers that are taken back are reported at most once a second for each gate, because the engine looks at
 //! everything that the gate has answered.
 
 use engine::guard::Answered;
@@ -58,11 +58,11 @@ struct Inner {
 struct Waiting {
     news: News,
     taken_back: BTreeMap<Name, Vec<Objects>>,
-    /// When each gate has been told last about answers that are taken back.
+    /// The time of the last report about answers that are taken back, by gate.
     told: BTreeMap<Name, Instant>,
 }
 
-/// What is told without delay.
+/// The news that are delivered without delay.
 #[derive(Debug, Default)]
 struct News {
     answers: Vec<Answered>,
@@ -87,8 +87,8 @@ impl Inbox {
         }
     }
 
-    /// The events since the last call. Answers come first: a change or a withdrawal that an engine sends after an answer
-    /// voids the answer. An answer of the new policy may be voided, too, and is asked for again.
+    /// The events since the last call. Answers come first: a change or a withdrawal that an engine sends after an
+    /// answer voids the answer. An answer of the new policy may be voided, too, and is asked for again.
     pub(crate) fn take(&self) -> Vec<Event> {
         let (taken_back, News { answers, connected, changed, needs_time }) = {
             let mut waiting = self.waiting();
@@ -139,7 +139,7 @@ impl Inbox {
 }
 
 impl Waiting {
-    /// The events about answers that are taken back, of the gates that have not been told within the last second.
+    /// The events about answers that are taken back, of the gates without such a report within the last second.
     fn taken_back_now(&mut self, now: Instant) -> Vec<Event> {
         self.told.retain(|_, told| now < *told + TAKEN_BACK_EVERY);
         let due: Vec<Name> = self.taken_back.keys().filter(|gate| !self.told.contains_key(*gate)).cloned().collect();

@@ -12,7 +12,7 @@ const IN_FLIGHT_DEFAULT: usize = 100;
 const IN_FLIGHT_MAX: usize = 1000;
 /// Maximum number of questions that wait for an instance to read them.
 const UNSENT_MAX: usize = 256;
-/// Number of ended questions whose answers are told apart from answers to questions that were never asked.
+/// Number of ended questions whose answers are distinguished from answers to questions that were never asked.
 const ENDED_MAX: usize = 4096;
 /// Maximum number of messages of one stream about questions that it was not asked, or about which it has said the same
 /// already.
@@ -29,7 +29,7 @@ pub(super) struct Stray {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InstanceId(pub(super) u64);
 
-/// What the next messages about a question that has ended are.
+/// The meaning of the next messages about a question that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     answer: Unmatched,
@@ -94,7 +94,7 @@ impl Instance {
         self.more.notify_one();
     }
 
-    /// Ends a question. The instance is told only if it has read the question.
+    /// Ends a question. The instance is notified only if it has read the question.
     pub(super) fn cancel(&mut self, number: u64) {
         if self.sent.remove(&number) {
             self.cancelled.push(number);

@@ -91,7 +91,7 @@ impl Router {
     }
 
     /// Replaces the set of gates. The questions of a gate that is gone or has another transport are dropped, and its
-    /// streams end: the engine learns of the change, and asks anew.
+    /// streams end: the engine learns of the change, and asks again.
     pub(crate) fn configure(&self, configured: BTreeMap<Name, Configured>) {
         let mut gates = self.gates();
         gates.retain(|name, gate| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What an instance has to read.
+/// A message for an instance.
 #[derive(Debug)]
 pub(crate) enum Out {
     /// Questions, each with the time that is left for it.
@@ -63,7 +63,7 @@ impl Router {
 }
 
 impl Joined {
-    /// What comes next. Cancel safe.
+    /// Returns the next message. Cancel safe.
     pub(crate) async fn next(&self) -> Out {
         loop {
             if let Some(out) = self.take() {

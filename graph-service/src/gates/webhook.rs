@@ -30,7 +30,7 @@ const ANSWER_MAX_BYTES: usize = 1024 * 1024;
 const LOCATION_MAX_BYTES: usize = 256;
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
-/// An engine behind HTTPS. Clones share its connections.
+/// A policy engine that is called over HTTPS. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
     uri: Uri,

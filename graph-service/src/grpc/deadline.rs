@@ -95,7 +95,7 @@ impl http_body::Body for Until {
         let Some(end) = &mut self.end else { return Poll::Ready(None) };
         if end.poll_unpin(context).is_ready() {
             self.end = None;
-            // The dropped body tells the handler that its reader is gone.
+            // The dropped body notifies the handler that its reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             Status::deadline_exceeded("the deadline of the call has passed").add_header(&mut trailers)?;

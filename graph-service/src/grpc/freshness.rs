@@ -63,7 +63,7 @@ pub(crate) struct Freshness {
     /// Identifies this process.
     process: u64,
     questions: Mutex<BTreeMap<GroupResource, Arc<Question>>>,
-    /// Number of questions that calls have requested. It tells which question was sent after a call.
+    /// Number of questions that calls have requested. It shows which question was sent after a call.
     asked: AtomicU64,
     asking: Semaphore,
     waiting: Semaphore,

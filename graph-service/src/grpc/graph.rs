@@ -1,7 +1,7 @@
 //! Reads of the graph, on each replica.
 //!
-//! No read holds the graph for long. A read of many objects takes steps of [`STEP`] objects, and lets decisions continue
-//! in between.
+//! No read holds the graph for long. A read of many objects takes steps of [`STEP`] objects, and lets decisions
+//! continue in between.
 
 use super::access::{Visibility, redact};
 use super::connection::Link;

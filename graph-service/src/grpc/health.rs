@@ -1,5 +1,5 @@
-//! `grpc.health.v1`: the health of each service. Work, the decision log and gates are served only by the leader, so that
-//! clients with health checking find it.
+//! `grpc.health.v1`: the health of each service. Work, the decision log and gates are served only by the leader, so
+//! that clients with health checking find it.
 
 use super::Shared;
 use futures::StreamExt as _;

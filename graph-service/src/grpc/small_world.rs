@@ -87,8 +87,8 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
     facts
 }
 
-/// Gives these inputs to a leader in a cluster without guards, and lets the time pass in which another collector follows
-/// its decisions.
+/// Gives these inputs to a leader in a cluster without guards, and lets the time pass in which another collector
+/// follows its decisions.
 pub(super) fn disagree(leader: &mut Leader, inputs: Vec<Input>) {
     for input in inputs {
         leader.handle(Time::ZERO, input);

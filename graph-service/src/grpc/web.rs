@@ -21,8 +21,8 @@ const CALLS: [&str; 4] = [
     "application/grpc-web-text",
     "application/grpc-web-text+proto",
 ];
-/// The services for web pages. WorkService is not among them: its callers carry out writes, its only call is a stream in
-/// both directions, which gRPC-Web does not have, and no page is an executor.
+/// The services for web pages. WorkService is not among them: its callers carry out writes, its only call is a stream
+/// in both directions, which gRPC-Web does not have, and no page is an executor.
 const SERVICES: [&str; 3] = [
     "/ownergraph.graph.v1beta1.GraphService/",
     "/ownergraph.decision.v1beta1.DecisionService/",
@@ -92,7 +92,8 @@ impl Origins {
         !self.0.is_empty()
     }
 
-    /// Translates calls of gRPC-Web for a service of gRPC, and answers the questions of browsers. `None` without origins.
+    /// Translates calls of gRPC-Web for a service of gRPC, and answers the questions of browsers. `None` without
+    /// origins.
     pub(super) fn front<S>(&self, inner: S) -> Option<Web<S>> {
         // Without access-control-allow-credentials: a page sends a token of its own. The certificate and the cookies of
         // its user do not go with a call.

@@ -23,7 +23,7 @@ pub(crate) async fn answers(inbox: Inbox, control: mpsc::Sender<Control>) -> any
         for event in inbox.next().await {
             let input = match event {
                 Event::Answered(answered) => Input::GateAnswered(answered),
-                // What waits for an instance is asked again.
+                // Questions that wait for an instance are asked again.
                 Event::Connected { instances: 0, .. } => continue,
                 Event::Connected { gate, .. } | Event::PolicyChanged { gate } => Input::GateReopened { gate },
                 Event::TakenBack { gate, targets } => Input::GateInvalidated { gate, targets },

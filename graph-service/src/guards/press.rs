@@ -161,8 +161,8 @@ impl Press {
         Err(Failure::Refused(format!("another pause is already named {}", names[1])))
     }
 
-    /// Deletes a pause that has another scope than the order. A definition of an earlier version drops the conditions that
-    /// it does not know, and the pause would hold more than was asked for.
+    /// Deletes a pause that has another scope than the order. A definition of an earlier version drops the conditions
+    /// that it does not know, and the pause would hold more than was asked for.
     async fn exactly(&self, order: &PauseOrder, name: &str, seen: Seen) -> Result<Seen, Failure> {
         let Seen::Standing(standing) = &seen else { return Ok(seen) };
         if is_same(&standing.guard.scope, &order.scope) {
@@ -197,8 +197,8 @@ fn refused(what: &str, answer: &Answer) -> Failure {
     Failure::Refused(format!("{what}: {}", answer.refusal()))
 }
 
-/// A new Pause, requested by this user if known. Its scope has every condition of the order; a condition that the resource
-/// cannot say is an error.
+/// A new Pause, requested by this user if known. Its scope has every condition of the order; a condition that the
+/// resource cannot say is an error.
 pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Result<Value, Failure> {
     let mut annotations = json!({ REQUEST_ID: order.request_id });
     if let Some(user) = user {

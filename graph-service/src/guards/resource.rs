@@ -1,6 +1,6 @@
-//! The form of a guard at the API server. If a part cannot be read, the guard holds more, never less: a scope that cannot
-//! be read is everything, a rule that cannot be read holds its scope, and a permission that cannot be read permits
-//! nothing.
+//! The form of a guard at the API server. If a part cannot be read, the guard holds more, never less: a scope that
+//! cannot be read is everything, a rule that cannot be read holds its scope, and a permission that cannot be read
+//! permits nothing.
 //!
 //! In reading order: `values` (bounded values), `scope`, `presets` (marks of other tools), `rule`.
 
@@ -40,8 +40,8 @@ const ERROR_MAX_BYTES: usize = 300;
 pub(crate) enum Sight {
     /// The guard was just created, so its whole lifetime is left.
     Fresh { now: Option<Duration> },
-    /// The guard was found. The time of the answer gives the rest of its lifetime. Without that time, the whole lifetime is
-    /// left.
+    /// The guard was found. The time of the answer gives the rest of its lifetime. Without that time, the whole
+    /// lifetime is left.
     Found { now: Option<Duration> },
 }
 

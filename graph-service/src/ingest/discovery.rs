@@ -1,7 +1,7 @@
 //! Derives the served kinds from discovery documents and APIServices.
 //!
-//! Pure: a [`Document`] in, a [`View`] out. Stale, failing or unreadable parts make their group *suspect*. A suspect group can
-//! add to what is known, and removes nothing.
+//! Pure: a [`Document`] in, a [`View`] out. Stale, failing or unreadable parts make their group *suspect*. A suspect
+//! group can add to what is known, and removes nothing.
 
 use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
 use kube_api::discovery::{Document, Group, Resource};

@@ -221,7 +221,8 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// Finds the existing guards of a kind. Only a list of them proves their set, or a list of definitions without theirs. A 404 proves nothing, because it may come from a server that has not loaded its definitions yet.
+/// Finds the existing guards of a kind. Only a list of them proves their set, or a list of definitions without theirs.
+/// A 404 proves nothing, because it may come from a server that has not loaded its definitions yet.
 async fn read_all(kind: GuardKind, clients: &Clients) -> Result<GuardAnswer, String> {
     let definition = definition(kind);
     let what = format!("list {definition}");

@@ -42,7 +42,7 @@ pub(crate) enum Change {
     Stop(GroupResource),
     /// Tell the engine about a served kind.
     Served(ServedKind),
-    /// Let the collection's task read the rest of its watch, then tell the engine that the kind is no longer served.
+    /// Let the collection's task read the rest of its watch, then notify the engine that the kind is no longer served.
     Unserved(GroupResource),
     /// Start the collection's task.
     Start(ServedKind),

@@ -24,8 +24,8 @@ mod tests;
 pub(crate) const QUEUE_MAX: usize = 4_096;
 /// Maximum number of refused probes whose answers wait.
 pub(crate) const REFUSALS_MAX: usize = 65_536;
-/// Maximum number of whole lists in progress. Lists of one collection can hang in many namespaces, and other probes must
-/// not wait for them.
+/// Maximum number of whole lists in progress. Lists of one collection can hang in many namespaces, and other probes
+/// must not wait for them.
 const LISTS_MAX: usize = 32;
 /// Maximum number of probes in progress. The engine asks about at most 32 single objects at a time, so there is always
 /// room for a question about a position, which can hold all grants.

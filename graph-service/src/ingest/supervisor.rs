@@ -417,8 +417,8 @@ impl Supervisor {
         }
     }
 
-    /// Follows a kind of guards in full at the one version that this build reads. Their metadata is followed like that of other
-    /// objects.
+    /// Follows a kind of guards in full at the one version that this build reads. Their metadata is followed like that
+    /// of other objects.
     fn follow_guards(&mut self, kind: GuardKind, key: &GroupResource) {
         if self.running.contains(&Job::Guards(kind)) {
             return;

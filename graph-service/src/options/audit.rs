@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Audit log")]
 pub struct Audit {
-    /// Audit log of the API server, as the file of its --audit-log-path. Its new events name the users of requests. Only
-    /// with --mode observe.
+    /// Audit log of the API server, as the file of its --audit-log-path. Its new events name the users of requests.
+    /// Only with --mode observe.
     #[arg(long, env = "OWNERGRAPH_AUDIT_LOG", value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 
@@ -21,8 +21,8 @@ pub struct Audit {
     #[arg(long, env = "OWNERGRAPH_AUDIT_WEBHOOK", value_name = "ADDR")]
     pub audit_webhook: Option<SocketAddr>,
 
-    /// File with the bearer token that senders to --audit-webhook must show. Reloaded when it changes. Needs TLS, because
-    /// the API server sends no token without TLS.
+    /// File with the bearer token that senders to --audit-webhook must show. Reloaded when it changes. Needs TLS,
+    /// because the API server sends no token without TLS.
     #[arg(long, env = "OWNERGRAPH_AUDIT_WEBHOOK_TOKEN_FILE", value_name = "FILE", requires = "audit_webhook")]
     pub audit_webhook_token_file: Option<PathBuf>,
 }

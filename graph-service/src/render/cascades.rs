@@ -1,8 +1,8 @@
 //! One Kubernetes Event for each finished cascade, while this replica leads.
 //!
-//! A cascade is finished when none of its decisions is open, and none has been made or ended for [`QUIET`]: the objects of
-//! the next level are decided when their owner has gone. A deletion is open until its object has gone, or waits for the
-//! finalizers of other controllers.
+//! A cascade is finished when none of its decisions is open, and none has been made or ended for [`QUIET`]: the objects
+//! of the next level are decided when their owner has gone. A deletion is open until its object has gone, or waits for
+//! the finalizers of other controllers.
 
 use crate::warnings::About;
 use engine::guard::{GuardId, GuardKind, HeldBy};
@@ -39,7 +39,7 @@ pub(super) struct Cascades {
     /// The targets of open decisions.
     open: HashMap<Uid, Open>,
     looked: Option<Instant>,
-    /// What was finished before its time, to make room.
+    /// Cascades that were finished before their time, to make room.
     done: Vec<About>,
     dropped: u64,
 }
@@ -192,7 +192,7 @@ impl Cascades {
             (Outcome::Done, ActionKind::Delete) => return cascade.delete(target),
             (Outcome::Done, ActionKind::RemoveOwnerReferences) => cascade.orphaned += 1,
             (Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced, _) => {}
-            // The decision is made anew, or it is withdrawn.
+            // The decision is made again, or it is withdrawn.
             (Outcome::Conflict | Outcome::OwnerExists, _) => return,
             (
                 Outcome::Forbidden

@@ -6,7 +6,8 @@ use engine::leader::Event;
 use engine::object::{ObjectRef, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of cascades whose first held object has an Event. Then all are forgotten, and may have a second Event.
+/// Maximum number of cascades whose first held object has an Event. Then all are forgotten, and may have a second
+/// Event.
 const CASCADES_MAX: usize = 1000;
 
 /// The guards that the leader applies, and the cascades whose hold an Event has reported.

@@ -282,7 +282,7 @@ async fn nothing_is_written_in_a_term_that_another_process_has_used_before_the_s
     let (log, before, queue) =
         (Log::default(), Arc::new(Queue::bounded(100, true)), Arc::new(Queue::bounded(100, true)));
     let mut running = Box::pin(run(log.of_another(), Arc::clone(&queue)));
-    // It has read the end of the log before that term.
+    // The publisher has read the end of the log before that term.
     assert!((&mut running).now_or_never().is_none());
     before.take([begin(7)].into_iter().chain(events(2)));
     publish_all(&log, &before).await;

@@ -1,4 +1,4 @@
-//! What instances say besides answers: more time for a question, and answers that are void.
+//! Tests of the messages of instances besides answers: more time for a question, and answers that are void.
 
 use super::super::inbox::{FILTERS_MAX, TAKEN_BACK_EVERY};
 use super::*;

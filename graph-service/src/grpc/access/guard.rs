@@ -207,7 +207,7 @@ impl http_body::Body for Watched {
         let Some(over) = &mut self.over else { return Poll::Ready(None) };
         if let Poll::Ready(status) = over.poll_unpin(context) {
             self.over = None;
-            // The dropped body tells the handler that the reader is gone.
+            // The dropped body notifies the handler that the reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;

@@ -1,5 +1,5 @@
-//! What makes a kubeconfig enough for a call: the authority of this service, published for callers, and the cluster's
-//! authority of client certificates, read for the handshake. docs/design/service.md has the reasons.
+//! The parts that let a kubeconfig be enough for a call: the authority of this service, published for callers, and the
+//! cluster's authority of client certificates, read for the handshake. docs/design/service.md has the reasons.
 
 use super::{Access, Reviewed};
 use http::{Method, StatusCode};

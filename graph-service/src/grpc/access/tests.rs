@@ -1,4 +1,4 @@
-//! Callers and rights of a scripted API server.
+//! Tests of authentication and authorization against a scripted API server.
 
 use super::caller::Caller;
 use super::reviews::{Asked, Question, Reviews, TokenAnswer, Unanswered};

@@ -15,8 +15,8 @@ pub(in crate::grpc) struct Place {
 }
 
 impl Place {
-    /// Reads a page token. `question` is the request without its page fields, and `newest` the last position of the log.
-    /// An empty token means the end of the log.
+    /// Reads a page token. `question` is the request without its page fields, and `newest` the last position of the
+    /// log. An empty token means the end of the log.
     pub(super) fn of(question: &impl Message, token: &str, log_id: &str, newest: u64) -> Result<Place, Status> {
         let question = Digest::of(question.encode_to_vec());
         let log = Digest::of(log_id.bytes());

@@ -37,7 +37,8 @@ impl Known {
 }
 
 /// The error for an object that is not in the graph. A caller that names an address has the right to read this address,
-/// so the error may say that no object is there. Otherwise the error does not tell an absent object from a hidden one.
+/// so the error may say that no object is there. Otherwise the error does not distinguish an absent object from a
+/// hidden one.
 pub(super) fn not_found(uid: &Uid, is_placed: bool, visibility: &Visibility) -> Status {
     let unknown = || status::object_not_found(&uid.to_string());
     if is_placed { unknown() } else { visibility.hidden(unknown) }

@@ -48,7 +48,8 @@ fn requirements() -> impl Strategy<Value = Vec<Requirement>> {
     vec(requirement, 0..30).prop_filter("within the bounds", |all| expressions(all) <= EXPRESSIONS_MAX)
 }
 
-/// The number of `matchExpressions`. `matchLabels` has the first requirement of each key that asks for one value, within its bound.
+/// The number of `matchExpressions`. `matchLabels` has the first requirement of each key that asks for one value,
+/// within its bound.
 fn expressions(requirements: &[Requirement]) -> usize {
     let one_value = |one: &&Requirement| matches!(&one.test, Test::In(values) if values.len() == 1);
     let keys: HashSet<_> = requirements.iter().filter(one_value).map(|one| &one.key).collect();

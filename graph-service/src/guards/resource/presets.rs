@@ -37,10 +37,11 @@ impl Preset {
         match self {
             // helm/helm, pkg/kube/resource_policy.go: the value `keep` is the only one that keeps a resource.
             Preset::Helm => mark(Annotation, "helm.sh/resource-policy", Test::In(words(&["keep"]))),
-            // argoproj/argo-cd, docs/user-guide/sync-options.md: options are separated by commas, and spaces do not count.
+            // argoproj/argo-cd, docs/user-guide/sync-options.md: options are separated by commas, and spaces do not
+            // count.
             Preset::ArgoCD => mark(Annotation, "argocd.argoproj.io/sync-options", Test::Lists("Delete=false".into())),
-            // openkruise/kruise-api, policy/v1alpha1/resources_deletion_protection.go. With `Cascading`, OpenKruise refuses the
-            // deletion of an object that has others; the protection keeps it in every case.
+            // openkruise/kruise-api, policy/v1alpha1/resources_deletion_protection.go. With `Cascading`, OpenKruise
+            // refuses the deletion of an object that has others; the protection keeps it in every case.
             Preset::OpenKruise => {
                 mark(Label, "policy.kruise.io/delete-protection", Test::In(words(&["Always", "Cascading"])))
             }
@@ -48,16 +49,16 @@ impl Preset {
             Preset::Karmada => {
                 mark(Label, "resourcetemplate.karmada.io/deletion-protected", Test::In(words(&["Always"])))
             }
-            // gardener/gardener, docs/concepts/apiserver-admission-plugins.md, DeletionConfirmation: these three kinds need the
-            // annotation before they are deleted.
+            // gardener/gardener, docs/concepts/apiserver-admission-plugins.md, DeletionConfirmation: these three kinds
+            // need the annotation before they are deleted.
             Preset::Gardener => Filter {
                 resources: ["projects", "shoots", "shootstates"]
                     .map(|resource| GroupResource { group: "core.gardener.cloud".into(), resource: resource.into() })
                     .to_vec(),
                 ..mark(Annotation, "confirmation.gardener.cloud/deletion", Test::NotIn(words(&["true"])))
             },
-            // crossplane/crossplane, internal/controller/apiextensions/usage: the controller sets the label on an object that a
-            // Usage names, and its webhook looks at the deletion of objects with the label.
+            // crossplane/crossplane, internal/controller/apiextensions/usage: the controller sets the label on an
+            // object that a Usage names, and its webhook looks at the deletion of objects with the label.
             Preset::Crossplane => mark(Label, "crossplane.io/in-use", Test::In(words(&["true"]))),
         }
     }

@@ -1,4 +1,4 @@
-//! What a guard does with the work in its scope, and the permissions that a person has given: approvals, bypasses and
+//! The effect of a guard on the work in its scope, and the permissions that a person has given: approvals, bypasses and
 //! the begin of a window.
 
 use super::values::{Date, Digest, Most, Resource, Within, Word};

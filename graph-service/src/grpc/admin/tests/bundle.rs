@@ -152,7 +152,7 @@ async fn a_recording_that_cannot_be_read_is_told_with_its_file() {
     let (header, files) = whole(export(&world, NO_LIMIT).await.unwrap()).await.unwrap();
     let said = header.recording.unwrap();
     assert!(!said.included && said.problem.starts_with(&file.display().to_string()) && files.len() == 2, "{said:?}");
-    // It fails only when it is read.
+    // The read of the file fails, not its opening.
     std::fs::create_dir(&file).unwrap();
     let failed = whole(export(&world, NO_LIMIT).await.unwrap()).await.unwrap_err();
     assert_eq!((failed.code(), reason(&failed)), (tonic::Code::Unavailable, "CALL_FAILED".to_owned()));
