@@ -1,5 +1,5 @@
-//! The commands and their flags. Each flag of `collect` also reads `OWNERGRAPH_<FLAG>`. For the other commands, variables
-//! say how to reach a cluster and a graph service, and how to log, and never what to do.
+//! The commands and their flags. Each flag of `collect` also reads `OWNERGRAPH_<FLAG>`. For the other commands,
+//! variables say how to reach a cluster and a graph service, and how to log, and never what to do.
 
 use crate::examples::with_examples;
 use crate::kubectl::flags::{Output, limit};
@@ -321,8 +321,8 @@ mod tests {
         assert_eq!(met, all.into_iter().map(str::to_owned).collect());
     }
 
-    /// The short form of each long flag, and what its value is called. The flag --wait of `delete` is kubectl's, that of
-    /// `pause` takes a time.
+    /// The short form of each long flag, and what its value is called. The flag --wait of `delete` is kubectl's, that
+    /// of `pause` takes a time.
     #[test]
     fn a_flag_is_the_same_wherever_it_stands() {
         fn walk(command: &clap::Command, known: &mut BTreeMap<String, (String, String)>, others: &mut Vec<String>) {

@@ -118,7 +118,7 @@ async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<
                 if graph.is_none() {
                     return Ok((acts, lists, None));
                 }
-                // What the user does in the console is no part of the story.
+                // The actions of the user in the console are no part of the story.
                 let ended = end();
                 story.narrator.stays()?;
                 stop.requested().await;

@@ -73,7 +73,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     words.join(": ")
 }
 
-/// What the API server answered, or that it gave no explanation.
+/// Returns the explanation of the API server, or says that the API server gave none.
 pub(crate) fn refusal(status: &Status) -> String {
     let reason = StatusCode::from_u16(status.code).ok().and_then(|code| code.canonical_reason());
     match status.message.as_str() {

@@ -11,7 +11,8 @@
 //! * `naming`: TYPE/NAME, as in kubectl
 //! * `targets`: the targets of a deletion
 //! * `reviews`: what the API server says about the caller
-//! * `service`, `direct`, `rights`: the graph service, or a graph that this process lists itself with the caller's rights
+//! * `service`, `direct`, `rights`: the graph service, or a graph that this process lists itself with the caller's
+//!   rights
 //! * `snapshot`: a graph in a file
 //! * `bundle`: a file for a bug report
 //! * `questions`: the calls of the graph service, with all pages of the answers
@@ -152,8 +153,8 @@ pub(crate) fn questions() -> clap::Command {
     <Command as clap::Subcommand>::augment_subcommands(clap::Command::new("questions"))
 }
 
-/// Prints help and version to stdout, and parse errors to stderr. As with kubectl, a flag that cannot be used is an error
-/// like others: 2 means findings.
+/// Prints help and version to stdout, and parse errors to stderr. As with kubectl, a flag that cannot be used is an
+/// error like others: 2 means findings.
 pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     // If both streams cannot be written, the error cannot be reported.
     let _closed = error.print();

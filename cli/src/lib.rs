@@ -83,7 +83,8 @@ impl Invocation {
         Ok(Invocation { program, found, command })
     }
 
-    /// Whether this is a demo beside a browser. The demo takes all processors, and the page of the console must not stall.
+    /// Whether this is a demo beside a browser. The demo takes all processors, and the page of the console must not
+    /// stall.
     fn shows_console(&self) -> bool {
         matches!(&self.command, Command::Demo(flags) if flags.console)
     }

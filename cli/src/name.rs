@@ -1,5 +1,5 @@
-//! The name that this program was called by: its own name, or one that kubectl uses. Printed commands begin with it, and
-//! with the flags of this call that say how to reach the cluster and the graph service.
+//! The name that this program was called by: its own name, or one that kubectl uses. Printed commands begin with it,
+//! and with the flags of this call that say how to reach the cluster and the graph service.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};

@@ -1,5 +1,5 @@
-//! The processors of a demo beside a browser. A priority does not serve: Linux shares processors evenly between sessions
-//! (`sched_autogroup_enabled`), and a browser is a session of its own.
+//! The processors of a demo beside a browser. A priority does not serve: Linux shares processors evenly between
+//! sessions (`sched_autogroup_enabled`), and a browser is a session of its own.
 
 use tokio::runtime::Builder;
 

@@ -71,7 +71,7 @@ impl Narrator {
         ))
     }
 
-    /// The story is told, and the console goes on.
+    /// The story has ended, and the console goes on.
     pub(super) fn stays(&mut self) -> io::Result<()> {
         self.say(format_args!("\nThe console goes on until Ctrl-C. The summary follows."))
     }

@@ -31,7 +31,7 @@ mod tests;
 const DECISIONS_MAX: usize = 10_000;
 /// The name of standard output.
 const STDOUT: &str = "-";
-/// What the name of a bundle ends with until it is whole.
+/// The suffix of a bundle's name until the bundle is whole.
 const PART: &str = ".part";
 
 pub(super) async fn run(flags: Export, file: Option<PathBuf>) -> Answered {

@@ -80,8 +80,8 @@ impl Widths {
 /// The length of a unit in seconds, and its letter.
 type Unit = (i64, char);
 
-/// A span as kubectl writes ages, with two or three significant digits: `2m10s`, `120m`, `5h23m`, `2d4h`, `2y20d`. A time
-/// in the future counts as now.
+/// A span as kubectl writes ages, with two or three significant digits: `2m10s`, `120m`, `5h23m`, `2d4h`, `2y20d`. A
+/// time in the future counts as now.
 pub(super) fn span(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -28,7 +28,7 @@ fn agreed(
     terminal.write_all(question.as_bytes())?;
     terminal.flush()?;
     let mut line = String::new();
-    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("the answer cannot be read")?;
+    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("the typed answer cannot be read from the terminal")?;
     if line.trim() == word {
         return Ok(());
     }

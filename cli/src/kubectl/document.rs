@@ -1,4 +1,5 @@
-//! Answers as JSON and YAML: the messages of the gRPC API in protobuf's own JSON form, with `apiVersion`, `kind` and `status`.
+//! Answers as JSON and YAML: the messages of the gRPC API in protobuf's own JSON form, with `apiVersion`, `kind` and
+//! `status`.
 
 use super::ending::Problem;
 use anyhow::Context as _;

@@ -68,8 +68,8 @@ pub(crate) enum Command {
     Queue(Queue),
     /// Follows a cascade to its end.
     Progress(Progress),
-    /// Compares the decisions with another collector of the cluster, in mode observe. The numbers are those of the whole
-    /// cluster.
+    /// Compares the decisions with another collector of the cluster, in mode observe. The numbers are those of the
+    /// whole cluster.
     #[command(after_help = PARITY_CODES)]
     #[command(mut_arg("namespace", |flag| flag.help("List only disagreements of this namespace. Default: all namespaces")))]
     #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]

@@ -2,8 +2,8 @@
 //! they hold.
 //!
 //! In reading order: [`create`] (`protect`, `budget`), [`manifest`] (a guard that a person has written), [`approve`],
-//! [`release`], [`gates`]; `scope` (the flags of a scope as the spec of a resource), `patches` (changes of a spec), `store`
-//! (guards at the API server).
+//! [`release`], [`gates`]; `scope` (the flags of a scope as the spec of a resource), `patches` (changes of a spec),
+//! `store` (guards at the API server).
 
 use super::columns::{Cell, columns};
 use super::naming::by_type;
@@ -63,7 +63,7 @@ pub(super) async fn known(admin: &mut Admin) -> Result<Vec<Guard>, Failure> {
 pub(super) type Waiting = (Cascade, Vec<String>);
 
 impl Service {
-    /// The cascades that wait for approvals. Empty if the graph service does not tell them to this caller: the printed
+    /// The cascades that wait for approvals. Empty if the graph service does not show them to this caller: the printed
     /// command then lists them.
     pub(super) async fn waiting(&mut self) -> Vec<Waiting> {
         known(&mut self.admin).await.map(|guards| waiting(&guards)).unwrap_or_default()
@@ -193,7 +193,7 @@ pub(super) fn table(guards: &[Guard]) -> String {
     columns(&heads, &guards.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// What is wrong with guards, or not done yet, one a line.
+/// One line for each guard that is invalid, not effective, exceeded or waiting for an approval.
 pub(super) fn remarks(guards: &[Guard]) -> Vec<String> {
     let mut all = Vec::new();
     for guard in guards.iter().filter(|guard| !guard.expired) {

@@ -38,7 +38,7 @@ impl Template {
     /// Parses a template. The error is a sentence.
     pub(crate) fn read(template: &str) -> Result<Template, String> {
         if template.len() > TEMPLATE_MAX_BYTES {
-            return Err(format!("a template may have {TEMPLATE_MAX_BYTES} bytes"));
+            return Err(format!("the template has more than {TEMPLATE_MAX_BYTES} bytes; shorten it"));
         }
         // The parts of each open range. The first entry is the template itself.
         let mut open: Vec<(Option<Path>, Vec<Part>)> = vec![(None, Vec::new())];

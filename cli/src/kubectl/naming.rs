@@ -279,7 +279,7 @@ pub(super) async fn resolve_one(session: &mut Session, words: &[String]) -> Resu
     }
 }
 
-/// What identifies an object and its version.
+/// The identity and the version of an object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {

@@ -58,7 +58,7 @@ pub(super) async fn run(flags: Parity) -> Answered {
     Ok(if needs_a_look { Ending::Findings } else { Ending::Fine })
 }
 
-/// What the list of disagreements is narrowed to, in words.
+/// Returns the conditions of the list of disagreements, in words.
 fn narrowed(namespace: Option<&str>, is_filtered: bool) -> String {
     let place = namespace.map(|name| format!("in namespace {name}"));
     let kinds = is_filtered.then(|| "of the chosen classes and outcomes".to_owned());

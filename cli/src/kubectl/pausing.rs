@@ -132,7 +132,7 @@ pub(super) async fn begin(admin: &mut Admin, order: &PauseOrder) -> Result<(wire
         let request = ResumeCollectionRequest { name: pause.name.clone() };
         remote::within(admin.resume_collection(request)).await?;
         return Err(Failure::Other(anyhow::anyhow!(
-            "the graph service does not know all of these conditions: {} has another scope, and was ended; use a graph service of the same version as this command",
+            "the graph service does not support all of these scope conditions; pause {} had a different scope and was deleted; use a graph service of the same version as this command",
             visible::line(&pause.name)
         )));
     }

@@ -1,4 +1,5 @@
-//! The graph as Graphviz and Mermaid text. The DOT has the node attributes that kube-controller-manager's collector writes.
+//! The graph as Graphviz and Mermaid text. The DOT has the node attributes that kube-controller-manager's collector
+//! writes.
 
 use super::naming::shown;
 use proto::graph::v1beta1::{Edge, Node, NodeState};

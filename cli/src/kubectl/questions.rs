@@ -189,7 +189,8 @@ impl Service {
         Err(endless().into())
     }
 
-    /// Whether the graph leaves the collection of this object out: it is ignored by configuration, or cannot be watched.
+    /// Whether the graph leaves the collection of this object out: it is ignored by configuration, or cannot be
+    /// watched.
     pub(super) async fn leaves_out(&mut self, object: &ObjectRef) -> Result<bool, Problem> {
         let collections = answered(self.within, remote::collections(&mut self.graph)).await?;
         let is_its = |of: &list_coverage_response::Collection| {

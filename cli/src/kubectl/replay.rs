@@ -65,7 +65,7 @@ fn decisions(mut replay: Replay) -> Answered {
     Ok(replay.noted())
 }
 
-/// Explains an object as it is at the end.
+/// Explains an object at the end of the recording.
 fn explanation(mut replay: Replay, named: &str, namespace: &str, printer: &Printer) -> Answered {
     while replay.step().is_some() {}
     let answer = object::explain(&replay.of, replay.clock(), named, namespace)?;
@@ -111,7 +111,7 @@ fn summary(mut replay: Replay, printer: &Printer) -> Answered {
     Ok(replay.ending())
 }
 
-/// A recording that is replayed, as the decision log tells it.
+/// A recording that is replayed, as the decision log records it.
 struct Replay {
     of: recording::Replay,
     until: Option<Time>,
@@ -197,7 +197,7 @@ fn words(end: Option<&End>) -> String {
     }
 }
 
-/// What a recording has, and how it was replayed.
+/// The report about a recording and its replay.
 impl Replay {
     /// A damage is a finding.
     fn ending(&self) -> Ending {

@@ -1,4 +1,4 @@
-//! What the API server says about the caller: who it is, and what it may do.
+//! The reviews of the API server about the caller: identity and rights.
 
 use super::ending::Problem;
 use super::naming::refusal;
@@ -24,7 +24,7 @@ pub(super) struct Caller {
     pub(super) at: Duration,
 }
 
-/// What the caller wants to do.
+/// The request that the caller wants to make.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Attributes {
     pub(super) verb: String,
@@ -41,8 +41,8 @@ pub(super) async fn caller(session: &Session) -> Result<Caller, Problem> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let answer = send(session, WHO_AM_I, &review).await?;
     let at = date(&answer);
-    // API servers before 1.28 do not know this review, a snapshot takes no POST, and an administrator can take the right
-    // to ask.
+    // API servers before 1.28 do not know this review, a snapshot takes no POST, and an administrator can take the
+    // right to ask.
     if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN) {
         return Ok(Caller { user: String::new(), at });
     }

@@ -50,8 +50,8 @@ pub(super) enum Need {
     /// The leader if it can be reached, because only the leader knows the waits between items; else any replica, or a
     /// graph listed by this process.
     Verdict,
-    /// The leader if it can be reached, else any replica, but no graph listed by this process: another answer would take
-    /// the place of an earlier one.
+    /// The leader if it can be reached, else any replica, but no graph listed by this process: another answer would
+    /// take the place of an earlier one.
     Replica,
     /// Any replica, but no graph listed by this process: the user acts on the answer.
     Service,
@@ -170,7 +170,7 @@ pub(super) struct Way {
     connection: Connection,
     /// The cluster of the query, or the reason why none is known.
     cluster: Result<Cluster, String>,
-    /// What the graph service published at the last search for it. `None` before the first search.
+    /// The data that the graph service published at the last search for it. `None` before the first search.
     published: Mutex<Option<Known>>,
     /// Set once the holder of the Lease has been connected: it need not be asked whether it leads.
     leader: OnceLock<()>,
@@ -240,7 +240,9 @@ impl Way {
             endpoint => format!("the leader at {endpoint} cannot be reached from here"),
         };
         if need == Need::Leader {
-            return Err(Problem::sentence(format!("{leader}; only the leader can answer this query")));
+            return Err(Problem::sentence(format!(
+                "{leader}; only the leader can answer this query; retry when ownergraph status shows a leader"
+            )));
         }
         session.note(&format!("{leader}; {} answers instead, and does not know which decisions wait", meta.replica));
         Ok(channel)
@@ -260,7 +262,7 @@ impl Way {
         Ok(known)
     }
 
-    /// What the last read of [`Way::publications`] found.
+    /// Returns the result of the last read of [`Way::publications`].
     fn published(&self) -> Option<Arc<Published>> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()?.ok()
     }

@@ -53,7 +53,7 @@ impl Session {
         if self.all_namespaces { None } else { Some(self.namespace()) }
     }
 
-    /// What is searched, in words.
+    /// Returns the searched scope, in words.
     pub(super) fn where_searched(&self) -> String {
         self.searched().map_or("in any namespace".to_owned(), |namespace| format!("in namespace {namespace}"))
     }

@@ -59,8 +59,8 @@ async fn about(replica: Channel) -> Result<(Vec<Collection>, Option<Vec<Guard>>)
     Ok((collections, guards::known(&mut Admin::new(replica)).await.ok()))
 }
 
-/// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read all
-/// namespaces.
+/// Numbers of objects that a search of the whole graph finds. `None` without a search, or if the caller may not read
+/// all namespaces.
 #[derive(Clone, Debug, Default)]
 struct Searched {
     /// Objects that the annotation holds.

@@ -1,5 +1,5 @@
-//! Who may see what, and the way to the graph service through the API server: a sandbox behind a door that asks for tokens and forwards
-//! ports.
+//! Who may see what, and the way to the graph service through the API server: a sandbox behind a door that asks for
+//! tokens and forwards ports.
 
 use crate::process::{Http, Running, output, plugin, until};
 use crate::questions::Said;
@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-/// What an administrator, and what others, show at the door.
+/// The token of an administrator, who may read everything.
 const ADMIN: &str = "admin-token";
 /// A user without the right to read Secrets.
 const VIEWER: &str = "viewer-token";
@@ -32,7 +32,7 @@ const STRANGER: &str = "stranger-token";
 /// May see one namespace only, and nothing that has none.
 const TENANT: &str = "tenant-token";
 
-/// A cluster with a door.
+/// A cluster with an authenticating proxy.
 struct Door {
     address: SocketAddr,
     directory: TempDir,
@@ -186,7 +186,7 @@ fn forward(mut request: Request) -> Response {
     response.body(Body::empty()).unwrap()
 }
 
-/// What is said where the graph service publishes nothing.
+/// The note if the graph service publishes nothing.
 const PLAINTEXT: &str = "note: ConfigMap kube-public/ownergraph does not exist; pod kube-system/graph-0 is asked in plaintext through the API server, without credentials\n";
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";

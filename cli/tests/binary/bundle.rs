@@ -97,6 +97,6 @@ async fn the_recording_of_a_bundle_is_replayed_to_the_same_decisions() {
     std::fs::write(&without, said.stdout).unwrap();
     let said = output(&mut ownergraph(&["replay", without.to_str().unwrap()])).await;
     let refused = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(refused.contains("it has no recording; README.txt in it says why"), "{refused}");
+    assert!(refused.contains("the archive has no recording; its README.txt gives the reason"), "{refused}");
     assert_eq!(collector.terminate().await.code(), Some(0));
 }

@@ -1,4 +1,5 @@
-//! Namespaces and definitions: a plan has what goes with them, and it goes. Asked on a sandbox, whose API server empties them as Kubernetes does.
+//! Namespaces and definitions: a plan has what goes with them, and it goes. Asked on a sandbox, whose API server
+//! empties them as Kubernetes does.
 
 use crate::process::{Http, until};
 use crate::questions::World;
@@ -23,7 +24,7 @@ fn config_map(name: &str, owner: Option<&Value>, finalizers: &[&str]) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
 }
 
-/// What a plan says becomes of each object, by uid.
+/// Returns the effect of a plan on each object, by uid.
 async fn plan(world: &World, target: &str, code: i32) -> BTreeMap<String, String> {
     let said = world.ask(&["plan", "delete", target, "-o", "json"]).await;
     assert_eq!(said.code, Some(code), "{}", said.stderr);

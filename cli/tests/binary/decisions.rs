@@ -1,4 +1,4 @@
-//! What was decided, what waits, and how far a cascade is, as the plugin tells it.
+//! Tests of decisions, of queues and of the progress of cascades, as the plugin shows them.
 
 use crate::process::{Running, plugin, until};
 use crate::questions::{Said, World};

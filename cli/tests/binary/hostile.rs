@@ -17,7 +17,8 @@ use std::convert::Infallible;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Escape sequences of two kinds, a bell, a new line, a tab, DEL, C1, an override of direction, and a space without width.
+/// Escape sequences of two kinds, a bell, a new line, a tab, DEL, C1, an override of direction, and a space without
+/// width.
 const HOSTILE: &str =
     "n\u{1b}[31m\u{1b}]0;t\u{7}\r\nFORGED \u{8}\t\u{7f}\u{9b}2J\u{85}\u{202e}\u{2066}\u{200b}\u{feff}系";
 /// The fields without text. With text in them, the conversation would not begin or not end.
@@ -127,7 +128,7 @@ fn value(field: &FieldDescriptor, number: i32, depth: u32) -> Value {
     match field.kind() {
         Kind::String => Value::String(format!("{HOSTILE}{number}")),
         Kind::Bytes => Value::Bytes(Bytes::new()),
-        // What has expired is left out of some answers.
+        // Some answers leave out expired guards.
         Kind::Bool if field.name() == "expired" => Value::Bool(number % 2 == 0),
         Kind::Bool => Value::Bool(true),
         Kind::Message(of) if of.full_name().starts_with("google.protobuf.") => {

@@ -23,7 +23,7 @@ pub(crate) fn plugin(arguments: &[&str]) -> Command {
     program("kubectl-ownergraph", arguments)
 }
 
-/// What kubectl asks to complete a line, likewise.
+/// Runs the program under the name that kubectl calls to complete a line, with the same environment.
 pub(crate) fn completer(arguments: &[&str]) -> Command {
     program("kubectl_complete-ownergraph", arguments)
 }
@@ -39,7 +39,7 @@ pub(crate) async fn output(command: &mut Command) -> Output {
     timeout(WITHIN, command.output()).await.expect("it did not end").unwrap()
 }
 
-/// A process that continues until it is told to stop. Dropping it kills it.
+/// A process that continues until it is stopped. Dropping it kills it.
 pub(crate) struct Running {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
@@ -68,7 +68,8 @@ impl Running {
         line_with(&mut self.stderr, part).await
     }
 
-    /// Reads the rest of stderr meanwhile, so that the program is never kept waiting. Gives how many lines there were, each of them checked.
+    /// Reads the rest of stderr meanwhile, so that the program is never kept waiting. Gives how many lines there were,
+    /// each of them checked.
     pub(crate) async fn checked_until<T>(
         &mut self,
         check: impl Fn(&str),
@@ -156,7 +157,7 @@ impl Http {
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Looks again and again until it is so.
+/// Polls `holds` until it returns true.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let looked = async {
         let mut looks = interval(LOOK_EVERY);
@@ -164,5 +165,5 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             looks.tick().await;
         }
     };
-    timeout(WITHIN, looked).await.unwrap_or_else(|_| panic!("it did not come to this: {what}"));
+    timeout(WITHIN, looked).await.unwrap_or_else(|_| panic!("timed out waiting until {what}"));
 }

@@ -12,7 +12,7 @@ pub(crate) struct World {
     pub(crate) server: String,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -223,7 +223,7 @@ async fn a_plan_takes_what_a_selector_fits_and_what_files_describe() {
     let plan = world.ask(&["plan", "delete", "-f", path]).await;
     let run = plan.stdout.lines().find_map(|line| line.strip_prefix("run    kubectl ownergraph ")).unwrap();
     assert!(run.contains(&format!(" delete -f {path} --cascade=background --confirm={}", digest(&plan))), "{run}");
-    // It runs as it is printed.
+    // The command runs as it is printed.
     let done = output(&mut plugin(&run.split(' ').collect::<Vec<_>>())).await;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let done = Said { code: done.status.code(), stdout: text(&done.stdout), stderr: text(&done.stderr) };

@@ -1,4 +1,5 @@
-//! What is said of flags and files that cannot be used: one sentence that names them, and one code for all commands.
+//! Tests of errors about flags and files that cannot be used: one sentence that names them, and one code for all
+//! commands.
 
 use crate::process::{output, ownergraph, plugin};
 use std::collections::BTreeMap;

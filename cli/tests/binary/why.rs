@@ -1,4 +1,4 @@
-//! The states that an object can be in, as a real collector tells of them.
+//! The states that an object can be in, as a real collector reports them.
 
 use crate::process::until;
 use crate::questions::World;

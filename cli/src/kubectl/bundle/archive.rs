@@ -113,12 +113,15 @@ pub(super) fn unpack(bundle: impl Read, directory: &Path) -> anyhow::Result<()> 
     for entry in archive.entries()?.raw(true) {
         let mut entry = entry.context("the archive is damaged")?;
         entries += 1;
-        ensure!(entries <= ENTRIES_MAX, "it has more than {ENTRIES_MAX} entries");
+        ensure!(
+            entries <= ENTRIES_MAX,
+            "the archive has more than {ENTRIES_MAX} entries; copy the files of the recording instead"
+        );
         let (name, size) = (String::from_utf8_lossy(&entry.path_bytes()).into_owned(), entry.size());
         bytes += size;
         ensure!(
             size <= BYTES_MAX && bytes <= BYTES_MAX,
-            "it has more than {} GiB; copy the files of the recording instead",
+            "the archive has more than {} GiB; copy the files of the recording instead",
             BYTES_MAX >> 30
         );
         let is_plain = !name.starts_with('/') && !name.contains('\\') && name.split('/').all(|part| part != "..");
@@ -136,7 +139,7 @@ pub(super) fn unpack(bundle: impl Read, directory: &Path) -> anyhow::Result<()> 
         ensure!(written == size, "the archive ends in {name:?}");
         segments += 1;
     }
-    ensure!(segments > 0, "it has no recording; README.txt in it says why");
+    ensure!(segments > 0, "the archive has no recording; its README.txt gives the reason");
     Ok(())
 }
 

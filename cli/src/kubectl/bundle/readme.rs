@@ -22,7 +22,7 @@ pub(super) struct Missing {
     pub(super) why: String,
 }
 
-/// What is known of the bundle.
+/// The facts about the bundle.
 #[derive(Debug)]
 pub(super) struct About {
     taken: Timestamp,

@@ -1,4 +1,4 @@
-//! What only the graph service can give: metrics, configuration and recording.
+//! The parts that only the graph service can give: metrics, configuration and recording.
 
 use super::archive::{Archive, RECORDING, SEGMENT_MAX_BYTES, is_segment};
 use super::readme::{About, CONFIGURATION, METRICS};
@@ -21,7 +21,7 @@ use tonic::{Code, Status, Streaming};
 const WIRE_CONFIGURATION: &str = "configuration.json";
 /// Maximum number of files in a bundle.
 const FILES_MAX: usize = 1000;
-/// What a recording may grow by until it is exported again.
+/// The growth of a recording after which the recording is exported again.
 const MARGIN_BYTES: u64 = 64 << 20;
 
 /// Adds what the replica sends. An error of the replica is no error of the bundle.
@@ -173,7 +173,7 @@ impl Received {
     }
 }
 
-/// What a recording lacks that has ended, and why. The report may be about just that.
+/// Returns the missing part of a recording that has ended, and the reason. The report may be about just that.
 fn ended(Recording { ended, last_time, .. }: &Recording, replica: &str) -> (String, String) {
     let text = last_time.unwrap_or_default().to_string();
     let last = format!("{}Z", text.get(..19).unwrap_or(&text));

@@ -158,7 +158,7 @@ fn an_archive_that_is_no_bundle_is_refused() {
         (EntryType::Regular, SEGMENT, 1 << 29, "is larger than a file of a recording"),
         (EntryType::Regular, "status.yaml", 1 << 33, "more than 5 GiB"),
         (EntryType::Regular, SEGMENT, 1 << 20, "the archive ends in"),
-        (EntryType::Directory, "recording/", 0, "it has no recording"),
+        (EntryType::Directory, "recording/", 0, "the archive has no recording"),
     ] {
         let said = refusal(&forged(kind, name, size));
         assert!(said.contains(expected), "{name}: {said}");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kubectl::questions;
 
-/// What fits, by the words alone.
+/// Returns the completion for the words of a line.
 fn fitting(line: &str) -> Wanted {
     let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
     let mut program = Asking::augment_args(questions());

@@ -225,7 +225,7 @@ impl<'o> Object<'o> {
         })
     }
 
-    /// What `of` returns for the first condition for which it returns anything: type, status and reason.
+    /// Returns the result of `of` for the first condition for which `of` returns any: type, status and reason.
     fn first<T>(&self, of: impl Fn(&'o str, &'o str, &'o str) -> Option<T>) -> Option<T> {
         let text = |condition: &'o Value, field: &str| condition[field].as_str().unwrap_or_default();
         let mut all = self.object.pointer("/status/conditions")?.as_array()?.iter();

@@ -1,5 +1,5 @@
-//! The paths below `/console`. They ask and change the API server with the credentials of the request, as the commands of
-//! the same names do with those of the command line.
+//! The paths below `/console`. They ask and change the API server with the credentials of the request, as the commands
+//! of the same names do with those of the command line.
 
 use super::backend::Backend;
 use super::events::{self, About};

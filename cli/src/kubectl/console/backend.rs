@@ -1,6 +1,6 @@
-//! The connections of a console. One to the graph service serves all calls. It is made anew when the service behind it is
-//! gone, or is not the one to ask any more. A console that began with a graph service stays with one, and a console that
-//! lists the cluster itself lists it once.
+//! The connections of a console. One to the graph service serves all calls. It is made again when the service behind it
+//! is gone, or is not the one to ask any more. A console that began with a graph service stays with one, and a console
+//! that lists the cluster itself lists it once.
 //!
 //! A console for other users has no credentials. Its connections carry no token, and each request brings the one of its
 //! user: nothing that a user may see is kept for another one.
@@ -28,7 +28,7 @@ pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// The errors of a replica after which another one is searched. All other errors are answers.
 const ELSEWHERE: [ErrorReason; 3] = [ErrorReason::NotLeader, ErrorReason::NoLeader, ErrorReason::Stopping];
 
-/// What a request uses. The session has the credentials of its user.
+/// The values that a request uses. The session has the credentials of its user.
 pub(super) struct Backend {
     pub(super) session: Session,
     /// Whether the console was started to change anything.
@@ -38,7 +38,7 @@ pub(super) struct Backend {
     link: Arc<Link>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Default)]
 struct Link {
     held: Mutex<Option<Held>>,
@@ -53,7 +53,7 @@ struct Held {
     since: Instant,
     /// Set when a call finds no service behind the connection, or one that is not the one to ask.
     gone: Arc<AtomicBool>,
-    /// The address of the leader, if a call was told it.
+    /// The address of the leader, if an answer named it.
     hint: Arc<std::sync::Mutex<Option<String>>>,
     /// Whether the attempt was made because of such an address.
     by_hint: bool,
@@ -113,7 +113,7 @@ impl Backend {
         }
         let hint = held.as_ref().and_then(Held::leader);
         let connected = match self.bearer {
-            // What a user may see must not decide what others are connected to.
+            // The rights of one user must not decide about the connections of others.
             Some(_) => Box::pin(Service::named(&self.session, hint.as_deref())).await,
             None => {
                 let need = if self.link.served.get().is_some() { Need::Replica } else { Need::Verdict };

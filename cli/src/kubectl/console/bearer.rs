@@ -1,5 +1,5 @@
-//! The token that a request carries. The console sends it on to the API server and to the graph service, and keeps it for
-//! the length of the request only.
+//! The token that a request carries. The console sends it on to the API server and to the graph service, and keeps it
+//! for the length of the request only.
 
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderMap, Request};
@@ -26,7 +26,7 @@ impl Bearer {
             return None;
         }
         let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat()).ok()?;
-        // It must not appear in a log.
+        // The token must not appear in a log.
         header.set_sensitive(true);
         Some(Bearer(header))
     }

@@ -1,5 +1,5 @@
-//! Who may call. A console on this machine has a token: a page of another origin cannot read it, so it cannot call for the
-//! user. The address that the console prints has a ticket instead, which the page exchanges for the token once: an
+//! Who may call. A console on this machine has a token: a page of another origin cannot read it, so it cannot call for
+//! the user. The address that the console prints has a ticket instead, which the page exchanges for the token once: an
 //! address is in the arguments of the browser, where other users of the machine can read it. A console for other users
 //! takes the token of the user from each request. A name that an attacker points at this server is not a host of it.
 
@@ -27,7 +27,7 @@ struct Place {
     origin: String,
 }
 
-/// What opens the door.
+/// The credentials that open the door.
 enum Key {
     /// The token of this console, and the ticket of the next page.
     Own { token: String, ticket: Mutex<String> },
@@ -66,8 +66,8 @@ impl Door {
         matches!(self.key, Key::Each)
     }
 
-    /// The address of the page in this namespace, with the ticket if there is one. A browser does not send the part after
-    /// the `#`.
+    /// The address of the page in this namespace, with the ticket if there is one. A browser does not send the part
+    /// after the `#`.
     pub(super) fn link(&self, namespace: Option<&str>) -> String {
         let origin = self.places.first().map_or("", |place| &place.origin);
         let query = namespace.map(|namespace| format!("?in={}", query_value(namespace))).unwrap_or_default();
@@ -103,7 +103,10 @@ impl Door {
     /// Exchanges the ticket of a request for the token. The ticket is void after that, and there is a new one.
     pub(super) fn open<B>(&self, request: &Request<B>) -> Result<String, Refusal> {
         let Key::Own { token, ticket } = &self.key else {
-            return Err((StatusCode::NOT_FOUND, "this console takes the token of its user".to_owned()));
+            return Err((
+                StatusCode::NOT_FOUND,
+                "this console has no ticket; send the user's token in the Authorization header".to_owned(),
+            ));
         };
         let given = only(request.headers(), &TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
         let mut ticket = held(ticket);

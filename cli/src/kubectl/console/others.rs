@@ -1,4 +1,5 @@
-//! A console for other users, such as one in a cluster. It has no credentials: each request carries the token of its user.
+//! A console for other users, such as one in a cluster. It has no credentials: each request carries the token of its
+//! user.
 
 use super::backend::Backend;
 use super::door::Door;

@@ -42,7 +42,7 @@ const HEAD_MAX_BYTES: usize = 64 << 10;
 const HEAD_WITHIN: Duration = Duration::from_secs(60);
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Site {
     pub(super) door: Door,
     backend: Backend,

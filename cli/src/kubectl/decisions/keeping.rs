@@ -1,4 +1,4 @@
-//! What a reader of the log leaves in files: its position, and dead letters.
+//! The files of a reader of the log: its position, and dead letters.
 
 use super::position;
 use crate::kubectl::ending::{Problem, note};

@@ -162,7 +162,7 @@ pub(in crate::kubectl) fn gap_words(gap: &Gap) -> String {
     format!("{}; the open decisions follow", lost_words(gap))
 }
 
-/// What a gap has lost, as text.
+/// Returns the extent of a gap as text.
 pub(in crate::kubectl) fn lost_words(gap: &Gap) -> String {
     let from = gap.first_missing.as_ref().map(|at| format!(" from {} on", at.sequence)).unwrap_or_default();
     match gap.reason.as_str() {

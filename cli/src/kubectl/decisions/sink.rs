@@ -53,7 +53,7 @@ pub(super) struct Sink {
     retry_for: Duration,
 }
 
-/// What is stored and shown.
+/// The stored and the shown state.
 #[derive(Debug)]
 struct Rest {
     bookmark: Bookmark,

@@ -28,7 +28,7 @@ pub(super) struct Standing {
     state: Mutex<State>,
 }
 
-/// What a sink counts.
+/// The counters of a sink.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) delivered: Counter,

@@ -2,7 +2,7 @@ use super::*;
 use prost_reflect::{Kind as FieldKind, MessageDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What documents are made of, beside the fields that the commands add.
+/// The messages from which documents are made, besides the fields that the commands add.
 const PARTS: [&str; 12] = [
     "ownergraph.graph.v1beta1.Node",
     "ownergraph.graph.v1beta1.Edge",

@@ -30,8 +30,8 @@ pub(crate) struct Console {
 #[command(next_help_heading = "For other users")]
 pub(crate) struct Others {
     /// Serve other users at this address instead, such as 0.0.0.0:8443. The console then has no credentials: each
-    /// request carries the token of its user, which goes to the API server and to the graph service. The kubeconfig must
-    /// have no user.
+    /// request carries the token of its user, which goes to the API server and to the graph service. The kubeconfig
+    /// must have no user.
     #[arg(
         long,
         value_name = "ADDR",
@@ -53,8 +53,8 @@ pub(crate) struct Others {
     /// File with the private key of --serve-cert, as PEM.
     #[arg(long, value_name = "FILE", requires = "serve_cert")]
     pub(crate) serve_key: Option<PathBuf>,
-    /// Allow plaintext at a --listen that is not loopback, for a proxy that ends TLS. Other machines on the way from the
-    /// proxy can read the tokens.
+    /// Allow plaintext at a --listen that is not loopback, for a proxy that ends TLS. Other machines on the way from
+    /// the proxy can read the tokens.
     #[arg(long, requires = "listen", conflicts_with = "serve_cert")]
     pub(crate) serve_plaintext: bool,
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Selectors {
-    /// Only objects with these labels, such as app=web,tier!=cache or 'env in (a,b)'. Labels are read from the API server.
+    /// Only objects with these labels, such as app=web,tier!=cache or 'env in (a,b)'. Labels are read from the API
+    /// server.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]
     pub(crate) selector: Option<Selector>,
     /// Only objects with these fields, such as metadata.name=web or metadata.namespace!=kube-system. No other fields

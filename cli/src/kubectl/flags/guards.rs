@@ -98,14 +98,14 @@ fn limit(text: &str) -> Result<Limit, String> {
     })
 }
 
-/// What follows if a deletion exceeds a budget. In JSON, the value in the resource.
+/// The effect if a deletion exceeds a budget. In JSON, the value in the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub(crate) enum OnExceeded {
-    /// It waits until the window has moved.
+    /// The deletion waits until the window has moved.
     Hold,
     /// The leader pauses the scope.
     Pause,
-    /// It waits until `approve budget/NAME`.
+    /// The deletion waits until `approve budget/NAME`.
     Approve,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Budget {
     /// Length of the window, such as 10m; at most 24h.
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     pub(crate) per: Duration,
-    /// What follows if a deletion exceeds the budget.
+    /// The effect if a deletion exceeds the budget.
     #[arg(long, value_enum, value_name = "EFFECT")]
     pub(crate) on_exceeded: OnExceeded,
     /// Reason for the budget. `status`, `why` and the resource show it.
@@ -161,7 +161,8 @@ pub(crate) struct Release {
     /// The guards: pause/NAME and protection/NAME are deleted, gate/NAME is bypassed, budget/NAME begins a new window.
     #[arg(required = true, value_name = "GUARD")]
     pub(crate) guards: Vec<String>,
-    /// Time for which gates are bypassed; more than 10s and at most 24h. A bypass ends 10 s early, because clocks differ.
+    /// Time for which gates are bypassed; more than 10s and at most 24h. A bypass ends 10 s early, because clocks
+    /// differ.
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
     pub(crate) lifetime: Option<Duration>,
     /// Reason for the bypass. `gates` and the resource show it.

@@ -132,7 +132,8 @@ pub(crate) struct Sink {
     /// authorities of this machine.
     #[arg(long, value_name = "FILE", requires = "sink", value_hint = ValueHint::FilePath)]
     pub(crate) sink_ca: Option<PathBuf>,
-    /// File with a bearer token for the receiver. Reloaded when it changes. The token is sent over TLS or loopback only.
+    /// File with a bearer token for the receiver. Reloaded when it changes. The token is sent over TLS or loopback
+    /// only.
     #[arg(long, value_name = "FILE", requires = "sink", value_hint = ValueHint::FilePath)]
     pub(crate) sink_token_file: Option<PathBuf>,
     /// Maximum number of requests at a time. One object has one at a time.

@@ -1,4 +1,5 @@
-//! `approve`: lists cascades that wait for an approval, and approves one. The digest identifies the objects of a cascade.
+//! `approve`: lists cascades that wait for an approval, and approves one. The digest identifies the objects of a
+//! cascade.
 
 use super::patches::{self, Consent};
 use super::store::{self, Patched};

@@ -23,7 +23,7 @@ pub(crate) async fn run(flags: Gates) -> Answered {
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let mut gates = known(&mut service.admin).await?;
     gates.retain(|guard| guard.kind() == Of::Gate);
-    // The graph service does not tell the policy of a gate.
+    // The graph service does not return the policy of a gate.
     let objects: BTreeMap<String, Value> = match store::list(&session, GuardKind::Gate).await {
         Ok(objects) => objects.into_iter().collect(),
         Err(problem) => {

@@ -1,5 +1,5 @@
-//! Merge patches of the spec of a guard. Each has the uid as precondition, so that another guard with the same name stays
-//! as it is.
+//! Merge patches of the spec of a guard. Each has the uid as precondition, so that another guard with the same name
+//! stays as it is.
 
 use engine::object::{Uid, clip};
 use proto::convert::{CLOCK_AHEAD_MAX, LIFETIME_MAX, REASON_MAX_BYTES};
@@ -25,8 +25,8 @@ pub(super) struct Consent {
     pub(super) by: String,
 }
 
-/// Adds an approval to an Approval that was just read, and drops those that have ended. A merge patch replaces the whole
-/// list, so the version is a precondition too: a conflict means that the Approval must be read again.
+/// Adds an approval to an Approval that was just read, and drops those that have ended. A merge patch replaces the
+/// whole list, so the version is a precondition too: a conflict means that the Approval must be read again.
 pub(super) fn approve(approval: &Value, consent: &Consent, now: Duration) -> Result<Value, String> {
     let ObjectRef { group, resource, namespace, name, uid, .. } = &consent.root;
     let is_hex = consent.digest.len() == 16 && consent.digest.bytes().all(|byte| byte.is_ascii_hexdigit());

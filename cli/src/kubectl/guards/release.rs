@@ -52,8 +52,8 @@ pub(crate) async fn run(flags: Release) -> Answered {
     Ok(Ending::Fine)
 }
 
-/// Ends what one guard holds, without a question, and says what was done. The duration and the reason are for gates. The
-/// graph service ends pauses and bypasses gates, so the caller needs the right to update them, and no other one.
+/// Ends what one guard holds, without a question, and says what was done. The duration and the reason are for gates.
+/// The graph service ends pauses and bypasses gates, so the caller needs the right to update them, and no other one.
 pub(in crate::kubectl) async fn one(
     session: &Session,
     admin: &mut Admin,
@@ -126,7 +126,7 @@ fn patched(id: &GuardId, patched: Patched) -> Result<(), Problem> {
     }
 }
 
-/// What to do with a guard.
+/// The action on a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Order {
     Delete(GuardId),
@@ -184,7 +184,7 @@ async fn held(session: &mut Session) -> Vec<Guard> {
     }
 }
 
-/// What a guard holds now.
+/// Returns the number of decisions that a guard holds now, and its scope.
 fn now(id: &GuardId, reason: &str, guards: &[Guard]) -> String {
     let guard = guards.iter().find(|guard| guard_id(&guard.name).as_ref() == Some(id));
     let held = guard.map_or_else(

@@ -104,7 +104,7 @@ impl ScopeFlags {
         Ok(vec![Schema::load()?.message("ownergraph.type.v1beta1.ObjectFilter", &target)?])
     }
 
-    /// The scope in words, as the graph service tells it.
+    /// The scope in words, as the graph service returns it.
     pub(super) fn words(&self, scope: &Scope) -> String {
         let typed = |served: &Served| in_group(&served.resource, &served.group);
         let mut words = Vec::new();

@@ -13,7 +13,7 @@ use proto::graph::v1beta1::Edge;
 use proto::r#type::v1beta1::GroupResource;
 use std::cmp::Reverse;
 
-/// What to do as long as there is nothing to show.
+/// The advice as long as there is nothing to show.
 pub(super) const NOTHING_YET: &str = "nothing has been compared yet: delete an object that owns another one, and ask again when the other collector has deleted the dependent; docs/tasks/observe.md has the commands";
 
 /// An answer of the leader.
@@ -22,7 +22,7 @@ pub(super) struct Report {
     pub(super) numbers: GetParityResponse,
     /// The newest first.
     pub(super) disagreements: Vec<DecisionEvent>,
-    /// What the list of disagreements is narrowed to; empty if it has all.
+    /// The conditions of the list of disagreements. Empty if the list has all.
     pub(super) narrowed: String,
     /// The flags of this call for a printed command, each with a space before it.
     pub(super) flags: String,
@@ -240,7 +240,7 @@ pub(super) fn outcome_words(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What explains a disagreement, as one sentence.
+/// Returns the explanation of a disagreement, as one sentence.
 pub(super) fn meaning(class: Class) -> &'static str {
     match class {
         Class::Unspecified => "a class that this version of the program does not know",
@@ -290,7 +290,7 @@ pub(super) fn collections(numbers: &GetParityResponse) -> Vec<[String; 6]> {
     all.iter().map(row).collect()
 }
 
-/// What this collector decided, and what the other one did.
+/// Returns the decision of this collector, and the action of the other one.
 pub(super) fn sides(event: &DecisionEvent) -> [&'static str; 2] {
     let found = event.disagreement.clone().unwrap_or_default();
     match found.outcome() {

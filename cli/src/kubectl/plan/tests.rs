@@ -34,7 +34,7 @@ fn plan() -> PreviewDeletionResponse {
     }
 }
 
-/// What guards of all kinds do to the plan.
+/// Guards of all kinds, with their effects on the plan.
 fn guards() -> Vec<Guard> {
     let guard = |name: &str, effect: GuardEffect, count, reason: &str| Guard {
         guard: name.to_owned(),

@@ -1,8 +1,8 @@
 //! The decisions of another version in a file, compared with those of this one.
 //!
 //! Two decisions are the same if their action, their object and the facts that they depend on are the same: then they
-//! have the same decision id. A deletion must also have the same propagation policy, and a removal of references the same
-//! owners. Times do not count.
+//! have the same decision id. A deletion must also have the same propagation policy, and a removal of references the
+//! same owners. Times do not count.
 
 use super::{Document, Kind, Problem, Replay, Schema, object, seconds_since_1970, why};
 use crate::counted::counted;
@@ -33,8 +33,8 @@ const LISTED_MAX: usize = 100;
 /// Maximum length of a line of the file.
 const LINE_MAX: u64 = 16 << 20;
 
-/// A decision, by its id, the uid of its object, and the uids of the owners whose references it changes. The policy is in
-/// the name of the action.
+/// A decision, by its id, the uid of its object, and the uids of the owners whose references it changes. The policy is
+/// in the name of the action.
 type Key = (String, String, String, BTreeSet<String>);
 
 /// A decision, for people.

@@ -1,5 +1,5 @@
-//! What the graph service publishes for callers with a kubeconfig: where it is, how it proves that, and the credentials
-//! that it accepts. docs/design/service.md has the reasons.
+//! The data that the graph service publishes for callers with a kubeconfig: its address, the proof of its identity, and
+//! the credentials that it accepts. docs/design/service.md has the reasons.
 
 use super::Place;
 use crate::failure::refusal;
@@ -110,8 +110,8 @@ impl Published {
         Ok(Place { namespace: self.namespace.clone(), name: pod.to_owned(), ip: String::new(), port: self.port })
     }
 
-    /// What a connection needs, unless flags give it. Without `own`, flags give the credentials. The error is a sentence
-    /// that says why the service is not asked.
+    /// Returns the values that a connection needs, unless flags give them. Without `own`, flags give the credentials.
+    /// The error is a sentence that says why the service is not asked.
     pub(super) fn held(&self, shown: &Shown, own: bool, has_ca: bool) -> Result<Held, String> {
         let authority = self.authority.as_ref();
         if authority.is_none() && !has_ca {
@@ -131,8 +131,8 @@ impl Published {
         Ok(Held { authorities, certificate, authorization })
     }
 
-    /// Which credentials of the kubeconfig to send. The certificate counts first, as at the API server: the token may be
-    /// another user's.
+    /// Which credentials of the kubeconfig to send. The certificate counts first, as at the API server: the token may
+    /// be another user's.
     fn kind(&self, impersonates: bool, has_certificate: bool, authorization: Option<&str>) -> Result<Kind, String> {
         if impersonates {
             let why = "the graph service would answer for the credentials, and not for the user of --as";
@@ -154,8 +154,8 @@ impl Published {
     }
 }
 
-/// The pod in the identity of a holder, which ends with a random part. The name becomes a part of a path, so only a name
-/// that the API server admits is one.
+/// The pod in the identity of a holder, which ends with a random part. The name becomes a part of a path, so only a
+/// name that the API server admits is one.
 fn pod_of(holder: &str) -> Option<&str> {
     let (pod, _) = holder.rsplit_once('_')?;
     let is_admitted = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);

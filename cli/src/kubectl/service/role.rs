@@ -37,7 +37,7 @@ pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<Resp
     Ok(remote::within(asked).await?)
 }
 
-/// The refusal of the status, with the namespace in which decisions are refused too.
+/// The error for a user who may read neither the status nor the decisions in this namespace.
 fn denied(status: &Status, namespace: Option<&str>) -> Status {
     let place = namespace.map_or("in all namespaces".to_owned(), |namespace| format!("in namespace {namespace:?}"));
     let advice = "-n takes a namespace that the user may see";

@@ -1,4 +1,4 @@
-//! Each state that an object can be in, as `why` tells it.
+//! Tests of each state that an object can be in, as `why` shows it.
 
 use super::*;
 use proto::graph::v1beta1::OwnerStanding;

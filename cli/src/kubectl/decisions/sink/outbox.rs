@@ -43,7 +43,7 @@ pub(super) struct Attempt {
     began: Instant,
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {
     Delivered,

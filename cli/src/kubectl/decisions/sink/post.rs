@@ -30,7 +30,7 @@ const BODY_MAX_BYTES: usize = 16 << 10;
 const REASON_MAX_BYTES: usize = 256;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// What an answer means for its event.
+/// The meaning of an answer for its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Accepted,

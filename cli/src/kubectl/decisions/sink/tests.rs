@@ -28,7 +28,7 @@ fn arrival(of: std::ops::RangeInclusive<u64>) -> Result<Arrival, Problem> {
     Ok(Arrival { letters: of.map(letter).collect(), gap: None, position, head: EVENTS })
 }
 
-/// What a receiver saw.
+/// The requests that a receiver saw.
 #[derive(Debug, Default)]
 struct Seen {
     attempts: BTreeMap<u64, u32>,
