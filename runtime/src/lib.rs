@@ -8,7 +8,7 @@
 //! * [`terminal`]: a status line below the log
 //! * [`cause`]: the text of the innermost cause of an error
 //! * [`visible`]: foreign text without terminal control characters
-//! * [`shutdown`]: one value that tells all tasks to stop
+//! * [`shutdown`]: one value that stops all tasks
 //! * [`tasks`]: the only place that spawns, so that each task has an owner
 //! * [`listen`]: binds an address, with actionable errors, and answers a bounded number of connections
 //! * [`tls`]: certificates, checked at the start and reloaded while the process runs

@@ -67,7 +67,7 @@ impl fmt::Display for LogFormat {
 /// An invalid log setting.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    #[error("the log format {given:?} is unknown; it is text or json")]
+    #[error("the log format {given:?} is unknown; use text or json")]
     BadFormat { given: String },
     #[error(
         "the log level {given:?} ({origin}) cannot be read: {cause}; give a level such as info, or directives such as info,kube=debug"
@@ -196,7 +196,8 @@ mod tests {
         }
     }
 
-    /// Takes out what sets colours where it belongs: the sequences that this crate writes, and not those of the hostile text.
+    /// Takes out what sets colours where it belongs: the sequences that this crate writes, and not those of the hostile
+    /// text.
     fn without_colours(text: &str) -> String {
         assert!(!text.contains("\u{1b}[31m"), "{text:?}");
         ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[3m", "\u{1b}[32m"]

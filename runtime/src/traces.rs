@@ -1,7 +1,8 @@
 //! Traces: spans with a common cause, sent to a collector by OTLP over gRPC.
 //!
-//! Tracing is off unless an endpoint is set. [`Recorder::record`] takes a span when it has ended, and never waits: spans go into a bounded
-//! queue, and one task exports them with OpenTelemetry's exporter. If the queue is full, the span is dropped and counted.
+//! Tracing is off unless an endpoint is set. [`Recorder::record`] takes a span when it has ended, and never waits:
+//! spans go into a bounded queue, and one task exports them with OpenTelemetry's exporter. If the queue is full, the
+//! span is dropped and counted.
 //!
 //! Spans are plain values, not `tracing` spans with an OpenTelemetry layer, for three reasons. A span often begins in
 //! one turn of a loop and ends in another. Every replica derives the same trace id. Two services in one process have an

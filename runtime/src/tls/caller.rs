@@ -68,13 +68,13 @@ struct Files {
 /// A server that is not a graph service: each flag about it, with its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign<'a> {
-    /// The flag with the address. Its host is the name in the certificate.
+    /// The flag with the address. The certificate must be valid for the host of that address.
     pub address_flag: &'static str,
     pub ca: (&'static str, Option<&'a Path>),
     pub token: (&'static str, Option<&'a Path>),
 }
 
-/// What a caller has in memory instead of in files. Flags win. Without TLS none of it is used.
+/// The credentials that a caller has in memory instead of in files. Flags win. Without TLS none of them is used.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     /// The kind and the name of the origin of the server's authorities, and these as PEM.
@@ -150,8 +150,8 @@ impl Caller {
         Ok(Caller(Arc::new(Inner { tls, token, is_foreign: true })))
     }
 
-    /// A server that is called over HTTP/1.1, and whose authorities are in memory. `field` names them in messages. `None`:
-    /// the authorities of this machine.
+    /// A server that is called over HTTP/1.1, and whose authorities are in memory. `field` names them in messages.
+    /// `None`: the authorities of this machine.
     pub fn open_held(field: &'static str, authorities: Option<Vec<u8>>) -> Result<Caller, BadTls> {
         let ca = authorities.clone().map(|text| File::held((field, String::new()), text));
         let files = Files { ca, ca_flag: field, protocols: &[], pair: None, certificate: None };

@@ -186,7 +186,7 @@ fn endpoints_are_checked_before_anything_is_sent() {
     assert!(settings(&ca("http://127.0.0.1:1")).unwrap_err().contains("--otlp-ca needs"));
 }
 
-/// What OpenTelemetry's variables lead to, without a flag, in the form `NAME=value NAME=value`.
+/// Returns the settings from OpenTelemetry's variables, without a flag, in the form `NAME=value NAME=value`.
 fn by_variables(text: &str) -> Result<Option<Settings>, String> {
     let get = |name: &str| {
         let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));

@@ -94,7 +94,7 @@ async fn clients_of_another_authority_are_trusted_as_long_as_it_is_named() {
     for (also, is_usable, is_trusted) in [
         (None, true, false),
         (Some(bundle.clone()), true, true),
-        // What is not usable changes nothing.
+        // A file that is not usable changes nothing.
         (Some(b"no certificate".to_vec()), false, true),
         (Some(Vec::new()), false, true),
         (None, true, false),
