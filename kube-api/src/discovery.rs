@@ -1,6 +1,7 @@
 //! Discovery documents: the groups, versions and resources that an API server serves.
 //!
-//! Pure: bytes in, values out. A part that cannot be read makes only its group suspect, because one bad group must not hide the others.
+//! Pure: bytes in, values out. A part that cannot be read makes only its group suspect, because one bad group must not
+//! hide the others.
 
 use engine::object::clip;
 use serde::Deserialize;

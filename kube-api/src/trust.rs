@@ -42,7 +42,7 @@ impl Bundle {
         Bundle::of(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?)
     }
 
-    /// What Go demands of a certificate that is in the bundle: the dates, the purpose and the name.
+    /// Checks a certificate that is in the bundle as Go does: the dates, the purpose and the name.
     fn accepts(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), rustls::Error> {
         if !self.certificates.iter().any(|known| known == shown) {
             return Err(CertificateError::UnknownIssuer.into());
