@@ -52,7 +52,7 @@ const CALLS_MAX: usize = 100_000;
 /// Length of the head of a block.
 const HEAD: usize = 12;
 
-/// What is known of the process that records.
+/// The facts about the process that records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of the service.
