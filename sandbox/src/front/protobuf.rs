@@ -233,7 +233,7 @@ impl<'a> Wire<'a> {
         String::from_utf8(bytes.to_vec()).map_err(|_| malformed())
     }
 
-    /// Whether it has only zeros and empty texts, at any depth.
+    /// Whether the message has only zeros and empty texts, at any depth.
     fn is_blank(self, depth: usize) -> bool {
         match self {
             Self::Number(number) => number == 0,
