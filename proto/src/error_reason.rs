@@ -33,7 +33,8 @@ pub const FIELD: &str = "field";
 pub const LINE: &str = "line";
 /// Metadata of `EXPRESSION_INVALID`: the column of the first error, from 1.
 pub const COLUMN: &str = "column";
-/// Metadata of `REPLICA_BEHIND`, `COLLECTION_UNSYNCED` and `RESOURCE_VERSION_NOT_COMPARABLE`: the collection, as `resource.group`.
+/// Metadata of `REPLICA_BEHIND`, `COLLECTION_UNSYNCED` and `RESOURCE_VERSION_NOT_COMPARABLE`: the collection, as
+/// `resource.group`.
 pub const COLLECTION: &str = "collection";
 /// Metadata of `REPLICA_BEHIND`: the required position.
 pub const WANTED: &str = "wanted";

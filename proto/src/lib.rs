@@ -1,5 +1,5 @@
-//! The wire format of Ownergraph: generated messages and services and, with the feature `engine`, checked conversions to
-//! and from the types of the engine.
+//! The wire format of Ownergraph: generated messages and services and, with the feature `engine`, checked conversions
+//! to and from the types of the engine.
 //!
 //! The crate has no behaviour: it decides nothing, opens no connection, and knows only the names of Kubernetes objects.
 //! The services choose status codes.

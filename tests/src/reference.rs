@@ -24,8 +24,8 @@ const MESSAGE_ENUM: i32 = 4;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-const HEAD: &str = "# The API, call by call\n\nMade from the comments in `proto/`; `BLESS=1 cargo test -p tests --test together reference::` writes it anew. \
-How it behaves as a whole is told in [queries](queries.md), [decisions](decisions.md) and [writing a subscriber](subscriber.md).\n";
+const HEAD: &str = "# The API, call by call\n\nMade from the comments in `proto/`; `BLESS=1 cargo test -p tests --test together reference::` writes it again. \
+The behavior as a whole is described in [queries](queries.md), [decisions](decisions.md) and [writing a subscriber](subscriber.md).\n";
 
 /// Returns the whole page.
 ///

@@ -91,7 +91,7 @@ pub fn explanation(of: Explanation, clock: Clock) -> graph::ExplainObjectRespons
     }
 }
 
-/// What is left of a deleted object, without the state of the answering replica.
+/// Converts the record of a deleted object, without the state of the answering replica.
 pub fn gone(tombstone: Tombstone, clock: Clock) -> graph::ExplainObjectResponse {
     graph::ExplainObjectResponse {
         node: Some(graph::Node::from(&tombstone)),
@@ -209,7 +209,7 @@ pub fn plan(plan: &Plan, clock: Clock) -> (Vec<Entry>, Vec<Total>) {
     (entries.collect(), totals.into_iter().map(total).collect())
 }
 
-/// What a guard does to a plan.
+/// Converts the effect of a guard on a plan.
 pub fn plan_guard(guard: PlanGuard, clock: Clock) -> Guard {
     let (mut root, mut cascade_digest, mut more, mut in_scope_count) = (None, String::new(), false, 0);
     let effect = match guard.does {

@@ -1,4 +1,4 @@
-//! What policy engines say about their verdicts.
+//! The messages of policy engines about their verdicts.
 
 use super::pause::SCOPE_MAX;
 use super::{Malformed, field};

@@ -53,7 +53,7 @@ pub(super) const BOUNDS: [(&str, &str, &str); 26] = [
     ),
     (
         "BatchGetObjects",
-        "500 objects, 512 KiB of them; 1 MiB of answer, the others are `not_answered`",
+        "At most 500 objects and 512 KiB in a request. An answer has at most 1 MiB; the remaining objects are in `not_answered`.",
         "what_does_not_fit_into_an_answer_is_named_and_asked_for_again",
     ),
     ("A uid in a request", "1024 bytes", "a_request_is_bounded_in_bytes"),
