@@ -1,6 +1,6 @@
 //! `cargo bench -p tests --bench lease`: measures the rate of leases from a graph service to executors that report at
-//! once, without an API server and without a gate, with a gate that asks about each object, and with one elsewhere whose
-//! engine never answers. `OBJECTS=n` replaces the default of 200 000 objects, `ROUNDS=n` the default of three
+//! once, without an API server and without a gate, with a gate that asks about each object, and with one elsewhere
+//! whose engine never answers. `OBJECTS=n` replaces the default of 200 000 objects, `ROUNDS=n` the default of three
 //! rounds, and `JSON=FILE` writes every run to a file.
 
 use std::io::Write as _;

@@ -54,8 +54,8 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(connect(&access).await?.client)
 }
 
-/// Runs kubectl with this kubeconfig. Its caches are in the directory of the test, because it keeps them by address, and
-/// ports are used again.
+/// Runs kubectl with this kubeconfig. Its caches are in the directory of the test, because it keeps them by address,
+/// and ports are used again.
 pub fn kubectl(binaries: &Binaries, kubeconfig: &Path, directory: &Path) -> Command {
     let mut kubectl = Command::new(binaries.program("kubectl"));
     kubectl.env("KUBECONFIG", kubeconfig).env("KUBECACHEDIR", directory.join("kubectl-cache"));

@@ -1,4 +1,5 @@
-//! A proxy on loopback that opens connections for its clients, by HTTP CONNECT or SOCKS5, against a name and a password.
+//! A proxy on loopback that opens connections for its clients, by HTTP CONNECT or SOCKS5, against a name and a
+//! password.
 
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What clients must know, with a character that a URL cannot have.
+/// The name and the password of clients. The password has a character that a URL cannot have.
 const NAME: &str = "gate";
 pub const PASSWORD: &str = "pass@word";
 /// The same in Base64, for Basic.

@@ -73,7 +73,8 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
     Ok(folded(text.trim_end()))
 }
 
-/// Breaks long lines of a page at spaces, but no code and no row of a table. An item of a list continues below its text.
+/// Breaks long lines of a page at spaces, but no code and no row of a table. An item of a list continues below its
+/// text.
 pub fn folded(text: &str) -> String {
     let (mut folded, mut is_code) = (String::new(), false);
     for line in text.lines() {

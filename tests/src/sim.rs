@@ -144,7 +144,7 @@ pub struct Search {
     pub failures_max: usize,
     /// Failures are made smaller.
     pub shrink: bool,
-    /// What worlds may have beyond their usual faults.
+    /// The perils that worlds may have beyond their usual faults.
     pub perils: Vec<Peril>,
 }
 

@@ -312,7 +312,7 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
         let by = kubectl(plane, &["get", "gates.ownergraph.dev", "production", "-o", "jsonpath={.spec.bypass.by}"])?;
         ensure!(by == "system:serviceaccount:access-shop:operator" && bypass.actor == by, "{by}: {bypass:?}");
 
-        // What the commands and the console send to the API server itself.
+        // The requests that the commands and the console send to the API server itself.
         for (verb, resource) in [
             ("create", "protections"),
             ("delete", "protections"),

@@ -1,5 +1,5 @@
-//! Pages in Chromium: the example of a web page, and the report of the comparison with another collector. An example of a
-//! known origin shows each decision of a cascade. One of another origin shows none.
+//! Pages in Chromium: the example of a web page, and the report of the comparison with another collector. An example of
+//! a known origin shows each decision of a cascade. One of another origin shows none.
 
 use crate::subscribers::head;
 use anyhow::{Context, ensure};
@@ -40,13 +40,13 @@ const DEPENDENTS: usize = 1000;
 /// The rows of the page's table.
 const ROWS_MAX: u64 = 200;
 const SOON: Duration = Duration::from_secs(60);
-/// What a page shows: the number of events, the newest position, the number of rows, and the state.
+/// Reads from a page: the number of events, the newest position, the number of rows, and the state.
 const SHOWN: &str = r##"
     const of = (selector) => document.querySelector(selector);
     [of("#count")?.value, of("#events td")?.textContent, of("#events")?.rows.length, of("#state")?.textContent]
 "##;
 
-/// What the report shows: the three numbers, their size, and how many files and scripts the page asks for.
+/// Reads from the report: the three numbers, their size, and the number of files and scripts that the page asks for.
 const REPORT: &str = r##"
     const numbers = [...document.querySelectorAll(".number strong")];
     [numbers.map((number) => number.innerText), numbers.map((number) => parseFloat(getComputedStyle(number).fontSize)),
@@ -202,7 +202,7 @@ async fn the_report_of_a_comparison_needs_no_other_file() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What the console shows: its heading, and all of its text.
+/// Reads from the console: its heading, and all of its text.
 const CONSOLE: &str = r##"
     [document.querySelector("h1")?.textContent ?? "", document.body?.innerText ?? ""]
 "##;

@@ -1,6 +1,6 @@
-//! The console in Chromium. On a real API server: every page, a deletion by keys alone, the guards of an operator, what a
-//! tenant sees, and a console that users share, as in a cluster. On the sandbox: every page and the deletion, and every page
-//! of the sandbox's own console.
+//! The console in Chromium. On a real API server: every page, a deletion by keys alone, the guards of an operator, what
+//! a tenant sees, and a console that users share, as in a cluster. On the sandbox: every page and the deletion, and
+//! every page of the sandbox's own console.
 //!
 //! `console/tests/cluster.mjs` drives the browser. `BLESS=1` keeps its pictures for the documentation.
 

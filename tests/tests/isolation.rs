@@ -67,8 +67,8 @@ fn base64(text: &str) -> String {
     text.as_bytes().chunks(3).map(group).collect()
 }
 
-/// Starts a collector where the owners of objects of a healthy kind are gone. Returns the longest time from its readiness
-/// or the end of an object to the end of the next one.
+/// Starts a collector where the owners of objects of a healthy kind are gone. Returns the longest time from its
+/// readiness or the end of an object to the end of the next one.
 async fn collect_others(stage: &Stage, directory: &Path) -> anyhow::Result<(Service, Duration)> {
     let (client, maps) = (&stage.client, configmaps("busy"));
     for owner in families(client, "busy", "o", 10, OBJECTS / 10).await? {

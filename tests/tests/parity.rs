@@ -127,11 +127,11 @@ async fn planted_bugs_disagree() -> anyhow::Result<()> {
     let mut orphans = configmap("orphans", &[reference_to(&first)]);
     orphans["metadata"]["finalizers"] = json!(["orphan"]);
     create(&client, &maps, &orphans).await?;
-    // What follows from a bug shows once it is decided.
+    // The consequences of a bug show once they are decided.
     beside.suspend_upstream()?;
     delete(&client, &format!("{maps}/first"), "Background").await?;
     delete(&client, &format!("{maps}/orphaning"), "Orphan").await?;
-    // It is younger than the end of one of its owners.
+    // This object is younger than the end of one of its owners.
     create(&client, &maps, &configmap("late", &[reference_to(&first), reference_to(&second)])).await?;
     let decided = |compared: &Compared| compared.numbers.open >= 4;
     until("all objects are decided on", SOON, || beside.compared(), decided).await?;

@@ -1,5 +1,5 @@
-//! `ownergraph decisions -f --sink`: the real programs, and a receiver that fails in many ways. The sink is killed in the
-//! middle of a cascade. Each event arrives at least once and in the order of its object, or is a dead letter.
+//! `ownergraph decisions -f --sink`: the real programs, and a receiver that fails in many ways. The sink is killed in
+//! the middle of a cascade. Each event arrives at least once and in the order of its object, or is a dead letter.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::ListDecisionsRequest;

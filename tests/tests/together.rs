@@ -44,6 +44,6 @@ fn same(file: &str, made: &str) -> anyhow::Result<()> {
     }
     let there = fs::read_to_string(&path).with_context(|| format!("reading {file}"))?;
     let differs = there.lines().zip(made.lines()).position(|(one, other)| one != other);
-    ensure!(there == made, "{file} is not what it is made from (line {differs:?}); BLESS=1 writes it anew");
+    ensure!(there == made, "{file} is not what it is made from (line {differs:?}); BLESS=1 writes it again");
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use tests::fuzz::{TARGETS, Target};
 
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
-    // libFuzzer's own hook aborts at every panic, also at those of foreign parsers that the code under test catches. What is not caught
-    // ends the process nevertheless.
+    // libFuzzer's own hook aborts at every panic, also at those of foreign parsers that the code under test catches.
+    // What is not caught ends the process nevertheless.
     std::panic::set_hook(Box::new(|panic| {
         let _closed = writeln!(std::io::stderr(), "{panic}");
     }));

@@ -17,7 +17,7 @@ pub struct Entry {
     pub cover: Cover,
 }
 
-/// What covers a test of upstream's here.
+/// The cover of a test of upstream's.
 #[derive(Debug, Clone, Copy)]
 pub enum Cover {
     By(&'static [Test]),

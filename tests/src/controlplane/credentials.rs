@@ -34,8 +34,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Creates and writes all files except the kubeconfigs, which need the server's address. With `serves_authority`, the
-    /// server shows the certificate of the authority itself.
+    /// Creates and writes all files except the kubeconfigs, which need the server's address. With `serves_authority`,
+    /// the server shows the certificate of the authority itself.
     pub(super) fn create(directory: &Path, users: Vec<User>, serves_authority: bool) -> anyhow::Result<Self> {
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let mut ca = CertificateParams::new(names.clone())?;

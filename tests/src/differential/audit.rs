@@ -31,7 +31,7 @@ rules:
 ";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What the log has, and how our collector gets it.
+/// The way of the log to our collector, and the audit policy.
 #[derive(Clone, Debug)]
 pub struct Audit {
     pub source: Source,

@@ -122,7 +122,7 @@ impl<'a> Beside<'a> {
         drop(self.upstream.take());
     }
 
-    /// Kills our collector, and starts it again. It counts anew.
+    /// Kills our collector, and starts it again. The counts begin at zero.
     pub async fn restart_ours(&mut self) -> anyhow::Result<()> {
         self.ours.process.kill()?;
         self.ours.process.ended(SOON).await?;
@@ -202,7 +202,7 @@ impl<'a> Beside<'a> {
 
     /// The comparison, once nothing waits for the facts of a change.
     pub async fn settled(&self) -> anyhow::Result<Compared> {
-        // What stays open counts as a disagreement.
+        // Open decisions and changes count as disagreements.
         let settled = |compared: &Compared| {
             let ours_only: u64 = compared.numbers.classes.iter().map(|of| of.ours_only).sum();
             compared.numbers.unsettled == 0 && compared.numbers.open <= ours_only

@@ -78,8 +78,8 @@ pub enum Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     pub told: Told,
-    /// Whether the lane has the answers from another time of the store, for which a collector may stop. Otherwise it has
-    /// all others.
+    /// Whether the lane has the answers from another time of the store, for which a collector may stop. Otherwise it
+    /// has all others.
     pub leaps: bool,
 }
 

@@ -121,7 +121,8 @@ impl fmt::Display for Run {
     }
 }
 
-/// Whether at most one lie of a hundred was not told. A collection that is often asked in vain is asked at long intervals.
+/// Whether at most one lie of a hundred was not told. A collection that is often asked in vain is asked at long
+/// intervals.
 fn is_enough(untold: usize, worlds: usize) -> bool {
     untold * 100 <= worlds
 }

@@ -1,4 +1,4 @@
-//! Requests of the engine's attempts and the answers of the API server, in the form that the shell of an executor has.
+//! Requests of the engine's attempts and the answers of the API server, in the form that the executor service has.
 
 use engine::attempt::{self, Failure, FailureKind, Live, NotFound, Patch, Reply, Status};
 use engine::object::{ObjectRef, ResourceVersion};

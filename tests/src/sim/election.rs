@@ -30,7 +30,7 @@ pub(super) struct Candidate {
     pub(super) cut_until: u64,
     /// The replica leads no more. Its process ends when the Lease is handed over.
     pub(super) leaves: bool,
-    /// The leader was told of the beginning of a term, and not of its end.
+    /// The leader was notified of the beginning of a term, and not of its end.
     announced: bool,
 }
 
@@ -45,7 +45,7 @@ impl Candidate {
         Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false, announced: false }
     }
 
-    /// The leader is about to be told this.
+    /// The next notification of the leader.
     pub(super) fn is_told(&mut self, input: &leader::Input) {
         let ends = matches!(input, leader::Input::TermLost { .. });
         self.announced = !ends && (self.announced || matches!(input, leader::Input::TermGained(_)));
@@ -137,7 +137,8 @@ impl World {
         self.tell(at, input);
     }
 
-    /// Ends a term whose time is over, as the driver does before each round: the elector's message may still be on its way.
+    /// Ends a term whose time is over, as the driver does before each round: the elector's message may still be on its
+    /// way.
     pub(super) fn end_overdue_term(&mut self, at: usize) {
         let replica = &self.replicas[at];
         let local = replica.local(self.now);

@@ -1,7 +1,7 @@
-//! What the policy engines of a world say besides answers: they need more time for a question, and they take answers
-//! back. A question may end before its time only with its term, its decision or its gate, and none may be given up long
-//! after its time. Nothing may be granted in the scope of an effective gate whose engine has not allowed it in this term,
-//! or has taken that back.
+//! The messages of the policy engines of a world besides answers: they need more time for a question, and they take
+//! answers back. A question may end before its time only with its term, its decision or its gate, and none may be given
+//! up long after its time. Nothing may be granted in the scope of an effective gate whose engine has not allowed it in
+//! this term, or has taken that back.
 
 use super::kinds::{KINDS, NAMESPACES};
 use super::world::{Happening, MS, S, World};
@@ -24,7 +24,7 @@ pub(super) struct Engines {
     random: Random,
     /// The questions without an answer, by replica, epoch and number.
     open: BTreeMap<(usize, u64, u64), Open>,
-    /// What the engines have allowed and not taken back, by replica, epoch, gate and target.
+    /// The decisions that the engines have allowed and not taken back, by replica, epoch, gate and target.
     allowed: BTreeMap<(usize, u64, Name, Uid), ObjectRef>,
 }
 

@@ -1,4 +1,4 @@
-//! An executor: the engine's session, with a shell that carries out attempts and keeps a stream.
+//! An executor: the engine's session, with a client that carries out attempts and keeps a stream.
 
 use super::attempt::{Answer, Refused, Request};
 use super::clock::Clock;
@@ -187,7 +187,7 @@ impl World {
         let is_message = matches!(input, Input::Message(_));
         session.handle(local, input);
         if is_message {
-            // The shell of a real executor also handles all other inputs of this instant before an attempt starts.
+            // The driver of a real executor also handles all other inputs of this instant before an attempt starts.
             executor.tick_at = Some(now);
             let incarnation = executor.incarnation;
             return self.after(0, Happening::ExecutorTick { executor: at, incarnation });

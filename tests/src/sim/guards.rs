@@ -1,6 +1,6 @@
-//! Guards in a world: protections and gates that a user creates and deletes, and a policy engine that answers late, twice,
-//! or not at all. No destructive write may arrive in the scope of an effective protection, and none in the scope of an
-//! effective gate that has not allowed it.
+//! Guards in a world: protections and gates that a user creates and deletes, and a policy engine that answers late,
+//! twice, or not at all. No destructive write may arrive in the scope of an effective protection, and none in the scope
+//! of an effective gate that has not allowed it.
 
 use super::kinds::{KINDS, NAMESPACES};
 use super::truth::short;
@@ -236,7 +236,7 @@ impl World {
             self.guards.allowed.insert(target);
         }
         if self.is_epoch(at, epoch) {
-            // The end of the term gives up the question before the answer is told.
+            // The end of the term gives up the question before the answer arrives.
             self.end_overdue_term(at);
             self.engine_answers(at, epoch, &answered);
             self.tell(at, Input::GateAnswered(answered));

@@ -18,7 +18,7 @@ mod served;
 #[cfg(test)]
 mod tests;
 
-/// The state of one collection in the shell.
+/// The state of one collection in the client.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) served: bool,

@@ -17,8 +17,9 @@
 //!   uses the history of the decision if the leader decided before it could know of the restore, and only while the
 //!   executor cannot know of it: the leader's message has not arrived, and the session has not ended. A leader can know
 //!   when a connection breaks, a watch ends before its limit, a position expires, or a list goes back. A watch that
-//!   reaches its limit in the same moment tells it nothing. A write that leaves after that is a violation of its own. An owner may have orphaned its dependents in a lost history and be
-//!   gone in the present one. The collector may then keep its dependents.
+//!   reaches its limit in the same moment gives the leader no information. A write that leaves after that is a
+//!   violation of its own. An owner may have orphaned its dependents in a lost history and be gone in the present one.
+//!   The collector may then keep its dependents.
 
 use super::kinds::{KINDS, UNWATCHED, by_kind, stored};
 use super::perils::{has_too_many, is_poisoned};

@@ -37,7 +37,7 @@ pub struct Options {
     pub upgrade: bool,
     /// Users create protections and gates.
     pub guards: bool,
-    /// A planted bug, which no seed draws: no leader is told of a watch that ends too early.
+    /// A planted bug, which no seed draws: no leader is notified of a watch that ends too early.
     pub deaf: bool,
     pub faults: Faults,
     pub users: Users,
@@ -92,7 +92,7 @@ pub struct Users {
 }
 
 impl Options {
-    /// Draws the options of a seed. About half of all seeds turn off a given fault.
+    /// Draws the options of a seed. About three of five seeds turn off a given fault.
     pub fn draw(seed: u64) -> Options {
         Options::draw_with(seed, &Peril::ALL)
     }

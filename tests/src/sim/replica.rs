@@ -1,4 +1,4 @@
-//! A replica of the graph service: the engine's leader, with a shell that lists and watches the model.
+//! A replica of the graph service: the engine's leader, with a client that lists and watches the model.
 
 use super::clock::Clock;
 use super::election::Candidate;

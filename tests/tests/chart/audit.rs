@@ -1,4 +1,5 @@
-//! The readers of decisions that the chart installs with `audit`, as it starts them and with the rights that it gives them.
+//! The readers of decisions that the chart installs with `audit`, as it starts them and with the rights that it gives
+//! them.
 
 use super::apply;
 use super::site::{SOON, Site, Wire};

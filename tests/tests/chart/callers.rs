@@ -27,8 +27,8 @@ fn binding(kind: &str, name: &str, namespace: Option<&str>, role: &str, subject:
     })
 }
 
-/// Accounts and rights: a tenant and a guest of one namespace, an operator, and two administrators. One administrator has
-/// a certificate, and the guest an identity of OpenID Connect.
+/// Accounts and rights: a tenant and a guest of one namespace, an operator, and two administrators. One administrator
+/// has a certificate, and the guest an identity of OpenID Connect.
 fn people() -> Vec<Value> {
     let account = |name: &str| json!({ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE });
     let made = |name: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE } });

@@ -30,7 +30,7 @@ pub(super) struct Issuer {
     url: String,
     /// The authority of the issuer's certificate.
     pub(super) authority: PathBuf,
-    /// What a kubeconfig has: an identity token that expired an hour ago.
+    /// The token in a kubeconfig: an identity token that expired an hour ago.
     expired: String,
     refreshed: Arc<AtomicUsize>,
     _served: JoinSet<()>,

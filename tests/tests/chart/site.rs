@@ -204,7 +204,8 @@ impl Site {
         Ok(format!("{}/{}", configmaps(namespace), owners[0]))
     }
 
-    /// What a person gets who has this kubeconfig and nothing else: the exit code, the answer, and what else is said.
+    /// Runs the plugin for a person who has this kubeconfig and nothing else. Returns the exit code, the answer, and
+    /// the other output.
     pub(super) async fn person(&self, kubeconfig: &Path, words: &[&str]) -> anyhow::Result<(i32, String, String)> {
         let mut plugin = tokio::process::Command::new(self.programs.path("ownergraph"));
         plugin.envs(self.trusted.iter().map(|file| ("SSL_CERT_FILE", file)));

@@ -1,4 +1,4 @@
-//! What a plan says about guards is what happens, the Event of a finished cascade, and pauses with exact scopes.
+//! Tests of plans with guards, of the Event of a finished cascade, and of pauses with exact scopes.
 
 use super::*;
 
@@ -82,7 +82,7 @@ async fn a_pause_has_exactly_the_scope_that_was_asked_for() -> anyhow::Result<()
     let words = "configmaps in narrow named x with app=web, !old, tier!=a in namespaces with env in (a,b) below configmaps narrow/o-0";
     ensure!(status.contains(words), "{status}");
 
-    // What the pause does not cover goes.
+    // Objects that the pause does not cover are deleted.
     let maps = world.cascade_of("narrow", "p").await?;
     until("they go", SOON, || owned(&world.client, &maps, "p-0-"), |left| *left == 0).await?;
 

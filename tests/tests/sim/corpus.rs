@@ -1,7 +1,7 @@
 //! The recordings of `tests/corpus/recordings`, replayed: this version makes the decisions of the lists in `decisions`.
 //! Together they have every kind of input.
 //!
-//! A change of a list is a change of decisions. Write the lists anew with `BLESS=1`, and say in the commit why other
+//! A change of a list is a change of decisions. Write the lists again with `BLESS=1`, and say in the commit why other
 //! decisions are right.
 
 use engine::leader::Input;

@@ -26,7 +26,7 @@ const UNAVAILABLE_EVERY: usize = 37;
 const BROKEN_EVERY: usize = 83;
 const BUSY_EVERY: usize = 997;
 
-/// What a receiver has seen.
+/// The requests that a receiver has seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) requests: usize,

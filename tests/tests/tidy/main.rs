@@ -237,6 +237,34 @@ fn links_between_documents_lead_somewhere() {
     assert!(seen > 50, "the walk found {seen} links");
 }
 
+/// Returns the paths in backticks that name nothing in the tree. A name without a directory may be in any directory.
+/// Builds make the files of `target`.
+fn lost_paths(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    let exists = |path: &str| {
+        if path.contains('/') { root().join(path).exists() } else { found.iter().any(|file| file.ends_with(path)) }
+    };
+    let is_path = |word: &str| {
+        let is_name = !word.starts_with('.') && ENDINGS.iter().any(|ending| word.ends_with(ending));
+        let is_plain = word.chars().all(|part| part.is_ascii_alphanumeric() || "/._-".contains(part));
+        is_plain && (is_name || word.contains('/')) && !word.starts_with("target/")
+    };
+    let prose = text.split("```").step_by(2);
+    let quoted = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
+    let words = quoted.filter_map(|quoted| quoted.split_whitespace().next());
+    words.filter(|&word| is_path(word) && !exists(word)).collect()
+}
+
+#[test]
+fn paths_in_the_recipes_lead_somewhere() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("it is in the tree");
+    assert_eq!(lost_paths(&text), [""; 0]);
+    let planted =
+        "`tests/tests`, `.ci/run fast`, `lib.rs`, `.proto`, `target/x`; `engine/src/gone.rs all`, `gone.proto`";
+    assert_eq!(lost_paths(planted), ["engine/src/gone.rs", "gone.proto"]);
+}
+
 /// Lines of code and of tables cannot be broken.
 #[test]
 fn lines_of_documents_have_at_most_120_columns() {
@@ -274,6 +302,9 @@ fn the_site_has_every_page() {
     assert!(listed.len() > 50 && missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
 }
 
+/// The endings of the names of our text files.
+const ENDINGS: [&str; 6] = [".rs", ".proto", ".py", ".md", ".toml", ".yaml"];
+
 /// Lists every text file of ours.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the tree can be read") {
@@ -283,7 +314,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
             if name != "target" && name != ".git" && name != "node_modules" {
                 files(&path, found);
             }
-        } else if [".rs", ".proto", ".py", ".md", ".toml", ".yaml"].iter().any(|ending| name.ends_with(ending)) {
+        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             found.push(path);
         }
     }
@@ -374,6 +405,35 @@ fn no_module_is_called_like_a_drawer() {
             assert_ne!(name, drawer, "{}", path.display());
         }
     }
+}
+
+/// Words that name nothing. The first words of a comment name the thing.
+const VAGUE: [&str; 2] = ["What ", "It "];
+
+/// Returns the numbers of the lines on which a doc comment begins with a vague word.
+fn vague_comments(source: &str) -> Vec<usize> {
+    let (mut before, mut vague) = (None, Vec::new());
+    for (number, line) in (1..).zip(source.lines().map(str::trim_start)) {
+        let marker = ["///", "//!"].into_iter().find(|&marker| line.starts_with(marker));
+        let text = marker.and_then(|marker| line.strip_prefix(marker)).unwrap_or_default().trim_start();
+        if marker != before && VAGUE.iter().any(|&word| text.starts_with(word)) {
+            vague.push(number);
+        }
+        before = marker;
+    }
+    vague
+}
+
+#[test]
+fn doc_comments_begin_with_a_name() {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs")) {
+        let vague = vague_comments(&fs::read_to_string(&path).unwrap());
+        assert!(vague.is_empty(), "{}: the comments of the lines {vague:?} begin with {VAGUE:?}", path.display());
+    }
+    let planted = "/// What holds.\nfn f() {}\n//! Fine.\n//! It goes on.\n  /// It fails.\n// It is no doc comment.\n";
+    assert_eq!(vague_comments(planted), [1, 5]);
 }
 
 /// Returns the text literals of a macro's arguments, up to its closing parenthesis.

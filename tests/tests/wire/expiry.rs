@@ -20,9 +20,9 @@ enum Failing {
     FallsSilent,
     /// Its stream breaks, and it does not reconnect.
     Dies,
-    /// It continues sending heartbeats.
+    /// The executor continues sending heartbeats.
     NeverStarts,
-    /// It reports a start, and continues sending heartbeats.
+    /// The executor reports a start, and continues sending heartbeats.
     Hangs,
 }
 

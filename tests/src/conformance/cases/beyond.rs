@@ -1,4 +1,4 @@
-//! What upstream's tests leave out, and its rules or ours ask for.
+//! Cases that upstream's tests leave out, and that its rules or ours require.
 
 use crate::conformance::step::Expect::{Absent, Alive, Event, Finalizers, Owners, Present, Readiness, Terminating};
 use crate::conformance::step::Step::{Break, Create, Define, Delete, Mend, Now, Patch, Stays, Until};
@@ -111,7 +111,8 @@ fn terminating() -> Vec<Case> {
 
 fn orphans() -> Vec<Case> {
     vec![
-        // Upstream deletes a dependent that comes after its owner's orphans were freed; here it loses the reference, not its life.
+        // Upstream deletes a dependent that comes after its owner's orphans were freed; here it loses the reference,
+        // not its life.
         case(
             &[],
             "orphan-that-comes-late",
@@ -231,7 +232,8 @@ fn decided_by_an_administrator() -> Vec<Case> {
             Until(vec![Absent("owner"), Readiness("shakies")]),
             Stays(vec![Alive("of-hidden")]),
             Mend(SHAKY),
-            // It was there after all, and goes as upstream lets it go that never saw it: in background, without its owner.
+            // The object exists, and goes as upstream lets an object go that it never saw: in background, without its
+            // owner.
             Until(vec![Absent("hidden"), Absent("of-hidden")]),
         ],
     );

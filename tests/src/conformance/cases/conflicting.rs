@@ -134,7 +134,8 @@ fn versions() -> Vec<Case> {
                 Stays(vec![Alive("child")]),
             ],
         ),
-        // Upstream keeps such a child for ever; here an owner is found by group, kind and uid while any version is served.
+        // Upstream keeps such a child for ever; here an owner is found by group, kind and uid while any version is
+        // served.
         case(
             &["U26"],
             "version-not-served",

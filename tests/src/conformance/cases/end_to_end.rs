@@ -1,4 +1,5 @@
-//! Upstream's end-to-end tests. Controllers do not run here, so their objects are made with the references that they would write.
+//! Upstream's end-to-end tests. Controllers do not run here, so their objects are made with the references that they
+//! would write.
 
 use crate::conformance::step::Expect::{Absent, Alive, Owners, Terminating, Unblocked};
 use crate::conformance::step::Step::{Create, Delete, Now, Patch, Stays, Until};
@@ -198,7 +199,7 @@ fn custom() -> Vec<Case> {
     ]
 }
 
-/// What upstream does not cover: dependents that come or change while their owner goes.
+/// Cases that upstream does not cover: dependents that come or change while their owner goes.
 fn late() -> Vec<Case> {
     let steps: Vec<Step> = vec![
         Delete("owner", Policy::Foreground),

@@ -1,4 +1,4 @@
-//! The ends of watches, and what they tell a leader of a restore.
+//! The ends of watches, and their information about a restore for the leader.
 
 use super::Line;
 use crate::sim::kinds::KINDS;

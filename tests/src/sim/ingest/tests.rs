@@ -17,7 +17,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With `deaf`, the client tells the leader of no early end.
+    /// With `deaf`, the client reports no early end to the leader.
     fn watching(deaf: bool) -> Bench {
         let calm = Options { faults: Faults::default(), aggregated: false, deaf, ..Options::draw_with(1, &[]) };
         let mut world = World::new(1, &calm, false);
