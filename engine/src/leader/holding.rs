@@ -2,7 +2,7 @@
 //! and readers ask it; plans ask it about guards.
 //!
 //! What is not known holds: a label that no list has shown with the selector, a namespace that no list has shown, and a
-//! lineage that is too large to walk.
+//! lineage that is too large to walk, or that no watch shows.
 
 use super::context::Context;
 use super::world::World;
@@ -15,6 +15,7 @@ use crate::queue::Draft;
 use crate::scope::{Filter, OwnerScope};
 use crate::verdict::own_hold;
 use crate::work::Action;
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
@@ -35,18 +36,24 @@ pub(super) struct Holding<'a> {
     pub(super) holds: &'a Holds,
 }
 
-/// An object that a write would destroy.
+/// An object that a write would destroy, as one group serves it.
 struct Subject<'a> {
     collection: GroupResource,
-    object: &'a ObjectRef,
+    object: Cow<'a, ObjectRef>,
     node: Option<NodeId>,
     lineage: OnceCell<Lineage>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(object: Cow<'a, ObjectRef>, node: Option<NodeId>) -> Subject<'a> {
+        Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() }
+    }
 }
 
 /// The objects above an object, and the object itself.
 struct Lineage {
     objects: BTreeSet<ObjectRef>,
-    /// False if there are more than [`LINEAGE_MAX`].
+    /// False if there are more than [`LINEAGE_MAX`], or if the references of one are not in the graph.
     complete: bool,
 }
 
@@ -69,12 +76,7 @@ impl<'a> Holding<'a> {
     /// All guards that hold a destructive write to this object, the strictest first.
     pub(super) fn on<'o>(&self, object: &'o ObjectRef) -> impl Iterator<Item = Hold> + use<'a, 'o> {
         let here = *self;
-        let subject = Subject {
-            collection: object.group_resource(),
-            object,
-            node: self.world.graph().primary(&object.uid),
-            lineage: OnceCell::new(),
-        };
+        let subject = self.subject(object);
         let exempt = is_exempt(&object.group, &object.resource);
         let standing = self.holds.standing().filter(move |entry| !exempt && here.covers(entry, &subject));
         let standing = standing.map(|entry| Hold::Guard(entry.guard.id.clone()));
@@ -86,31 +88,37 @@ impl<'a> Holding<'a> {
         if !self.holds.any_asks() || is_exempt(&object.group, &object.resource) {
             return Vec::new();
         }
-        let node = self.world.graph().primary(&object.uid);
-        let subject = Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() };
+        let subject = self.subject(object);
         let by_object = self.holds.asking().filter(|entry| entry.guard.id.kind != GuardKind::Approval);
         by_object.filter(|entry| self.covers(entry, &subject)).map(|entry| entry.guard.id.clone()).collect()
     }
 
     /// Whether the scope of a guard has this object.
     pub(super) fn has(&self, entry: &Entry, object: &ObjectRef) -> bool {
-        let node = self.world.graph().primary(&object.uid);
-        let subject = Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() };
-        !is_exempt(&object.group, &object.resource) && self.covers(entry, &subject)
+        !is_exempt(&object.group, &object.resource) && self.covers(entry, &self.subject(object))
     }
 
+    fn subject<'o>(&self, object: &'o ObjectRef) -> Subject<'o> {
+        Subject::new(Cow::Borrowed(object), self.world.graph().primary(&object.uid))
+    }
+
+    /// Whether a guard has the object in scope. If several groups serve the object, any of them can be in scope.
     fn covers(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
+        let graph = self.world.graph();
+        let is_other = |id: &NodeId| Some(*id) != subject.node && graph.node(*id).is_observed();
+        let as_served = |id| Subject::new(Cow::Owned(self.world.object_ref(id)), Some(id));
+        let mut others = graph.few_by_uid(&subject.object.uid).filter(is_other).map(as_served);
+        self.covers_as_served(entry, subject) || others.any(|other| self.covers_as_served(entry, &other))
+    }
+
+    fn covers_as_served(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
         let scope = &entry.meaning.scope;
-        scope.targets.is_empty()
-            || scope
-                .targets
-                .iter()
-                .zip(&entry.meaning.wants)
-                .any(|(filter, &wants)| self.matches(filter, wants, subject))
+        let mut targets = scope.targets.iter().zip(&entry.meaning.wants);
+        scope.targets.is_empty() || targets.any(|(filter, &wants)| self.matches(filter, wants, subject))
     }
 
     fn matches(&self, filter: &Filter, wants: Wants, subject: &Subject<'_>) -> bool {
-        let object = subject.object;
+        let object = &*subject.object;
         filter.may_cover(&subject.collection.group, &subject.collection.resource, &object.namespace)
             && (filter.names.is_empty() || filter.names.iter().any(|name| **name == *object.name))
             && wants.object.is_none_or(|selector| self.is_marked(selector, subject))
@@ -148,7 +156,7 @@ impl<'a> Holding<'a> {
 
     /// Walks up along references, and along the cascade, whose owners may be gone.
     fn lineage(&self, subject: &Subject<'_>) -> Lineage {
-        let mut objects = BTreeSet::from([subject.object.clone()]);
+        let mut objects = BTreeSet::from([subject.object.as_ref().clone()]);
         let Some(node) = subject.node else { return Lineage { objects, complete: true } };
         let chain = self.world.chain(self.cx, &subject.object.uid, &self.world.causes(node));
         let mut open: Vec<NodeId> = chain.iter().filter_map(|object| self.world.best_known(&object.uid)).collect();
@@ -160,7 +168,12 @@ impl<'a> Holding<'a> {
                 return Lineage { objects, complete: false };
             }
             objects.insert(self.world.object_ref(id));
-            open.extend(self.world.graph().node(id).owners().filter(|&owner| seen.insert(owner)));
+            let node = self.world.graph().node(id);
+            // A read has shown this object. Its references are not edges.
+            if !node.is_observed() && node.reference_count() > 0 {
+                return Lineage { objects, complete: false };
+            }
+            open.extend(node.owners().filter(|&owner| seen.insert(owner)));
         }
         Lineage { objects, complete: true }
     }

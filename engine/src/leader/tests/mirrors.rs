@@ -1,6 +1,8 @@
 //! One object that two groups serve under one uid is one owner.
 
 use super::*;
+use crate::guard::{Guard, GuardId, GuardKind};
+use crate::scope::{Filter, Scope};
 
 /// Creates a bench in which `things` and `mirrors` both show the owner `o`, and configmap `a` refers to it by
 /// `resource`.
@@ -120,5 +122,25 @@ fn a_reference_by_a_kind_that_is_not_served_holds_an_owner_only_while_it_can_be_
             bench.pass(Duration::from_secs(5));
         }
         assert_eq!(bench.grants(), [format!("remove finalizer {finalizer} of o")]);
+    }
+}
+
+#[test]
+fn a_protection_by_resource_holds_an_object_whichever_group_is_seen_first() {
+    for order in [["things", "mirrors"], ["mirrors", "things"]] {
+        for protected in order {
+            let mut bench = Bench::synced();
+            let scope = Scope { targets: vec![Filter { resources: vec![collection(protected)], ..Filter::default() }] };
+            let id = GuardId { kind: GuardKind::Protection, name: "keep".into() };
+            bench.input(Input::GuardSeen(Guard { id, scope, lifetime: None, ..pauses::pause("keep", 1) }));
+            bench.serve("mirrors");
+            bench.list("mirrors", 100, vec![]);
+            bench.seen("configmaps", object("configmaps", "o", 101));
+            for group in order {
+                bench.seen(group, object(group, "d", 102).owned_by("configmaps", "o"));
+            }
+            bench.deleted("configmaps", "o", 103);
+            assert_eq!(bench.grants(), NOTHING, "{order:?}, {protected} is protected");
+        }
     }
 }

@@ -69,6 +69,25 @@ fn a_protection_of_a_subtree_holds_what_is_below_also_after_the_owner_is_gone() 
 }
 
 #[test]
+fn a_protection_of_a_subtree_holds_below_an_owner_whose_references_only_a_read_has_shown() {
+    for protected in [true, false] {
+        let mut bench = Bench::synced();
+        if protected {
+            bench.input(Input::GuardSeen(protection("keep", below("things", "top"))));
+        }
+        bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("mirrors") }));
+        bench.seen("things", object("things", "top", 101));
+        bench.seen("configmaps", object("configmaps", "leaf", 102).owned_by("mirrors", "middle"));
+        bench.pass(Duration::from_secs(1));
+        let middle = object("mirrors", "middle", 103).owned_by("things", "top").terminating("foregroundDeletion");
+        let sighting = Sighting { uid: uid("middle"), resource_version: version(103), facts: middle.facts };
+        bench.found("middle", FindingResult::Exists(sighting));
+        let expected: &[&str] = if protected { &[] } else { &["leaf"] };
+        assert_eq!(deleted(&mut bench), expected);
+    }
+}
+
+#[test]
 fn a_plan_names_the_protection_and_its_digest_changes_with_it() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
