@@ -55,6 +55,7 @@ impl Leader {
         }
         self.read_scopes_again();
         self.world.compare_resources(kind);
+        self.world.void_ambiguous(kind);
         self.world.mark_unobserved(kind);
         self.world.mark_dependents_of_kind(kind);
         if self.world.coverage().kind(kind).state() != state {

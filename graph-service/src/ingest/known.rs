@@ -109,12 +109,21 @@ impl Known {
         let mut changes = Vec::new();
         self.versions.retain(|of| view.blank.contains_key(of));
         self.versions.extend(view.shown.iter().cloned());
+        // A version that was never seen may serve the same resource from another server.
+        let unseen: BTreeSet<&Name> =
+            view.blank.keys().filter(|of| !self.versions.contains(of)).map(|(group, _)| group).collect();
+        let of_view = |new: &ServedKind| {
+            let split = new.split || unseen.contains(&new.group_resource.group);
+            ServedKind { split, ..new.clone() }
+        };
         let known: Vec<GroupResource> = self.kinds.keys().cloned().collect();
         for key in known {
             let suspect = view.incomplete.is_some() || view.suspects.contains_key(&key.group);
             let Some(entry) = self.kinds.get_mut(&key) else { continue };
             match view.kinds.get(&key) {
-                Some(new) => entry.meet(new, view.suspects.contains_key(&key.group), declared, now, &mut changes),
+                Some(new) => {
+                    entry.meet(&of_view(new), view.suspects.contains_key(&key.group), declared, now, &mut changes)
+                }
                 None if suspect || declared.custom.contains_key(&key) => entry.missing_since = None,
                 None => {
                     if entry.is_gone(declared, now) {
@@ -126,12 +135,13 @@ impl Known {
         }
         for (key, new) in &view.kinds {
             if !self.kinds.contains_key(key) {
-                changes.push(Change::Served(new.clone()));
-                if new.access == Access::Watched {
-                    changes.push(Change::Start(new.clone()));
+                let served = of_view(new);
+                changes.push(Change::Served(served.clone()));
+                if served.access == Access::Watched {
+                    changes.push(Change::Start(served.clone()));
                 }
                 let definition = declared.custom.get(key).cloned();
-                self.kinds.insert(key.clone(), Entry { served: new.clone(), definition, missing_since: None });
+                self.kinds.insert(key.clone(), Entry { served, definition, missing_since: None });
             }
         }
         // The sort is stable. A reader that asks about all kinds must know all of them before the first kind has an
@@ -155,11 +165,14 @@ impl Entry {
             if suspect {
                 self.missing_since = None;
             }
-            if recreated {
+            // Doubt about the versions counts at once.
+            let splits = new.split && !self.served.split;
+            self.served.split |= splits;
+            if recreated || splits {
                 changes.push(Change::Served(self.served.clone()));
-                if self.served.access == Access::Watched {
-                    changes.push(Change::Restart(self.served.clone()));
-                }
+            }
+            if recreated && self.served.access == Access::Watched {
+                changes.push(Change::Restart(self.served.clone()));
             }
             return;
         }

@@ -384,7 +384,7 @@ pub(in crate::leader) fn how_served(resources: &[GroupResource]) -> String {
     let names: Vec<String> = resources.iter().take(RELATED_MAX).map(ToString::to_string).collect();
     match &names[..] {
         [] => String::from("not served"),
-        [split] => format!("served as {split}, whose versions have different servers, scopes or kinds"),
+        [split] => format!("served as {split}, whose versions have or may have different servers, scopes or kinds"),
         _ => format!("served as {}", names.join(" and as ")),
     }
 }

@@ -480,12 +480,30 @@ fn absence_of_a_split_kind_is_no_proof() {
             let (blockers, _) = bench.leader.queries().blockers(10);
             assert_eq!(
                 blockers[0].what,
-                "ambiguous: Thing.example.com is served as things.example.com, whose versions have different servers, scopes or kinds"
+                "ambiguous: Thing.example.com is served as things.example.com, whose versions have or may have different servers, scopes or kinds"
             );
         } else {
             bench.found_again("o", FindingResult::Absent(Some(version(120))));
             assert_eq!(bench.grants(), ["delete(Background) a"]);
         }
+    }
+}
+
+#[test]
+fn an_absence_from_before_a_split_is_no_proof_after_it() {
+    for ends_by in [Input::KindServed(served("things")), Input::KindUnserved(collection("things"))] {
+        let mut bench = Bench::synced();
+        bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 0 } });
+        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        bench.pass(Duration::from_secs(1));
+        bench.found_again("o", FindingResult::Absent(Some(version(120))));
+        assert_eq!(bench.undecided(), []);
+        bench.input(Input::KindServed(ServedKind { split: true, ..served("things") }));
+        assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
+        bench.input(ends_by);
+        bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 100 } });
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.grants(), NOTHING);
     }
 }
 

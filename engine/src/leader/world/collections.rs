@@ -32,8 +32,23 @@ impl World {
         let Some(before) = self.coverage.compare_resources(kind) else { return };
         self.lead_anew(before);
         for kind in self.coverage.namesakes(kind).collect::<Vec<_>>() {
+            self.void_ambiguous(kind);
             self.mark_unobserved(kind);
             self.mark_dependents_of_kind(kind);
+        }
+    }
+
+    /// Voids the proofs of absence of a kind while a reference by it may mean several resources. The objects of another
+    /// resource may cease to be served with it, and the proof never was about them.
+    pub(in crate::leader) fn void_ambiguous(&mut self, kind: KindId) {
+        if !self.coverage.kind(kind).is_ambiguous() {
+            return;
+        }
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            if self.graph.node(id).is_absent() {
+                self.inquiries.remove(&id);
+                self.graph.set_virtual(id, false);
+            }
         }
     }
 

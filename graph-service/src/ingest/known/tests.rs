@@ -191,6 +191,35 @@ async fn a_version_whose_server_was_never_seen_is_undiscovered_until_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_may_be_split_while_another_version_of_its_group_was_never_seen() {
+    let (declared, now) = (Declared::default(), Instant::now());
+    let shows = |shown: &[(&str, &str)], blank: &[(&str, &str)], split: bool| {
+        let mut view = View { kinds: view(&[("a.x.io", "v1", W)]).kinds, ..versions(shown, blank) };
+        view.kinds.values_mut().for_each(|kind| kind.split = split);
+        view.suspects = blank.iter().map(|(group, _)| (Arc::from(*group), "down".to_owned())).collect();
+        view
+    };
+    let mut known = Known::default();
+    let mut split = |view: View| {
+        let changes = known.absorb(&view, &declared, now);
+        let told = changes.iter().any(|change| matches!(change, Change::Served(_)));
+        (known.get(&key("a.x.io")).unwrap().split, told)
+    };
+    let (one, both) = (&[("x.io", "v1")], &[("x.io", "v1"), ("x.io", "v2")]);
+    let other = &[("x.io", "v2")];
+    assert_eq!(split(shows(one, other, false)), (true, true), "the server of v2 is down at the start");
+    assert_eq!(split(shows(one, other, false)), (true, false));
+    assert_eq!(split(shows(both, &[], false)), (false, true), "v2 does not have the resource");
+    assert_eq!(split(shows(one, other, false)), (false, false), "v2 was seen before it went down");
+    assert_eq!(split(shows(one, &[], false)), (false, false));
+    assert_eq!(split(shows(one, other, false)), (true, true), "v2 is new, and may have the resource now");
+    assert_eq!(split(shows(both, &[], true)), (true, false));
+    // Another version of the group is down, and the view shows the split.
+    assert_eq!(split(shows(both, &[], false)), (false, true));
+    assert_eq!(split(shows(both, &[("x.io", "v3")], true)), (true, true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_definition_is_undiscovered_until_discovery_has_shown_its_kind() {
     let uid = Uid::parse("1").unwrap();
     let custom = ["a.x.io", "ignored.x.io"].map(|resource| (key(resource), uid.clone()));
