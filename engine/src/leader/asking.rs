@@ -435,9 +435,9 @@ impl Leader {
             return self.sighted(object, sighting);
         }
         if let Known::Absent(proof) = self.world.graph().node(id).known()
-            && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
+            && proof.version().is_some_and(|proven| at.is_before(proven))
         {
-            // The read was answered before the owner was deleted.
+            // The answer is from before the owner was deleted.
             return;
         }
         if let Some(lacked) = self.world.shown(&self.cx, id, sighting, at) {

@@ -5,7 +5,7 @@ use super::{Event, Leader, Undiscovered};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::Proof;
 use crate::follow::WatchEnd;
-use crate::graph::{Coordinates, NodeId};
+use crate::graph::{Coordinates, Known, NodeId};
 use crate::marks::Marks;
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind};
 use alloc::format;
@@ -272,7 +272,8 @@ impl Leader {
         // again meanwhile.
         let shown = source != Source::Ahead || !matches!(entry.state(), State::Listing | State::Failed);
         let current = entry.list();
-        let known = self.world.graph().find(&object.uid, &at).filter(|&id| self.world.graph().node(id).is_observed());
+        let found = self.world.graph().find(&object.uid, &at);
+        let known = found.filter(|&id| self.world.graph().node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
             let node = self.world.graph().node(id);
@@ -324,6 +325,18 @@ impl Leader {
         if known.is_none() && self.history.has_gone(&object.uid, kind) && !self.world.coverage().kind(kind).is_rewound()
         {
             self.rewind(kind, format!("{} appears again after its DELETED event", object.name));
+        }
+        let disproves = found.and_then(|id| match self.world.graph().node(id).known() {
+            Known::Absent(Proof::Listed { resource_version: at }) if at.is_before(&object.resource_version) => {
+                Some(format!(
+                    "a list at version {at} does not show {}, but the object has version {}",
+                    object.name, object.resource_version
+                ))
+            }
+            Known::Observed | Known::Read { .. } | Known::Virtual { .. } | Known::Absent(_) => None,
+        });
+        if let Some(why) = disproves {
+            self.contradicted(kind, why);
         }
         if let Some(id) = known {
             self.compare_change(id, &object, source == Source::Watch);

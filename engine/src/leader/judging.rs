@@ -84,7 +84,8 @@ impl Leader {
         self.world.set_undecided(id, undecided);
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
-            None => self.withdraw(id),
+            // If the object is in deletion, the write itself can be the reason.
+            None => self.withdraw_from(id, !self.world.graph().node(id).is_terminating()),
         }
     }
 
@@ -209,6 +210,8 @@ impl Leader {
             .get(&target.uid)
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
+        // The object is kept now, so a destructive write that has not left must not leave.
+        let spares = !draft.destroys && before.as_ref().is_some_and(|(_, before)| before.destroys);
         let hold = self.holding().first(&draft);
         let holds_itself = hold.as_ref().is_some_and(Hold::is_own);
         let put = self.dispatcher.put(&self.cx, draft, hold, root, observe);
@@ -230,9 +233,7 @@ impl Leader {
             }
             Put::Same => {}
             Put::Moved => self.dispatcher.backoff(&mut self.cx, &target.uid, MOVED, Delay::Moved),
-            Put::Leased(lease) => {
-                self.dispatcher.revoke(&mut self.cx, &[lease], RevokeMode::IfNotStarted, "a newer decision")
-            }
+            Put::Leased(lease) => self.dispatcher.revoke(&mut self.cx, &[lease], recall(spares), "a newer decision"),
         }
         if let Some((target, action)) = repeated {
             self.dispatcher.delay_repeated(&mut self.cx, &target, &action);
@@ -262,6 +263,12 @@ impl Leader {
 
     /// Withdraws the decision about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
+        self.withdraw_from(id, false);
+    }
+
+    /// Withdraws the decision about this node. If the object is kept, a destructive write that has not left must not
+    /// leave.
+    fn withdraw_from(&mut self, id: NodeId, is_kept: bool) {
         let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(item) = self.dispatcher.queue().get(&uid) else { return };
@@ -273,9 +280,10 @@ impl Leader {
         if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
             return;
         }
+        let spares = is_kept && item.draft.destroys;
         match self.dispatcher.withdraw(&uid) {
             Err(lease) => {
-                self.dispatcher.revoke(&mut self.cx, &[lease], RevokeMode::IfNotStarted, "the decision no longer holds")
+                self.dispatcher.revoke(&mut self.cx, &[lease], recall(spares), "the decision no longer holds")
             }
             Ok(None) => {}
             Ok(Some(item)) => {
@@ -341,4 +349,9 @@ fn destroys(action: &Action, causes: &[Cause]) -> bool {
 
 fn finish(finalizer: &str, cause: Cause) -> (Action, Vec<Cause>) {
     (Action::RemoveFinalizer { finalizer: Name::from(finalizer) }, alloc::vec![cause])
+}
+
+/// How a lease is recalled whose decision does not hold any more.
+fn recall(spares: bool) -> RevokeMode {
+    if spares { RevokeMode::Stop } else { RevokeMode::IfNotStarted }
 }

@@ -489,6 +489,23 @@ fn absence_of_a_split_kind_is_no_proof() {
     }
 }
 
+/// A server at the present position answers without the owner, and the watch shows the owner afterwards.
+#[test]
+fn a_watch_that_disproves_an_absence_stops_what_rests_on_it() {
+    for (shown_at, disproved) in [(125, true), (105, false)] {
+        let mut bench = Bench::synced();
+        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        bench.pass(Duration::from_secs(1));
+        bench.found_again("o", FindingResult::Absent(Some(version(120))));
+        let lease = bench.take("a");
+        bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+        bench.seen("things", object("things", "o", shown_at));
+        let stops = |(_, message): &(StreamId, ToExecutor)| matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id));
+        assert!(bench.sent.iter().any(stops), "the owner keeps it");
+        assert_eq!(bench.leader.queries().status().stopped.is_some(), disproved, "an older event is only late");
+    }
+}
+
 #[test]
 fn an_absence_from_before_a_split_is_no_proof_after_it() {
     for ends_by in [Input::KindServed(served("things")), Input::KindUnserved(collection("things"))] {
