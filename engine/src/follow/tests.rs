@@ -102,6 +102,7 @@ fn a_watch_list_goes_on_as_a_watch() {
     assert!(!bench.follow.is_listing());
     assert_eq!(bench.follow.pass(false, Some(version(11))), Pass::Seen);
     assert_eq!(bench.follow.pass(true, Some(version(12))), Pass::Deleted);
+    bench.now = bench.now + Duration::from_secs(5);
     assert_eq!(bench.says(Input::Ended), [EARLY, "watch 12"]);
 }
 
@@ -109,6 +110,7 @@ fn a_watch_list_goes_on_as_a_watch() {
 fn an_end_before_its_time_is_told_of_and_one_in_time_is_not() {
     let mut bench = Bench::watching();
     bench.follow.pass(false, Some(version(11)));
+    bench.now = bench.now + Duration::from_secs(5);
     assert_eq!(bench.says(Input::Ended), [EARLY, "watch 11"]);
     assert_eq!(bench.says(Input::Opened), ["resumed"]);
     assert_eq!(bench.says(Input::Ended), [EARLY, "rest"], "one that brought nothing is not begun anew at once");
@@ -118,6 +120,7 @@ fn an_end_before_its_time_is_told_of_and_one_in_time_is_not() {
     for (early, told) in [(10, true), (3, true), (2, false), (1, false), (0, false)] {
         let mut bench = Bench::watching();
         bench.follow.pass(false, Some(version(11)));
+        bench.now = bench.now + Duration::from_secs(5);
         bench.follow.handle(bench.now, Input::Ended);
         let asked: Vec<Output> = core::iter::from_fn(|| bench.follow.poll()).collect();
         let Some(Output::Ask(Ask::Watch { seconds, .. })) = asked.last() else { panic!("{asked:?}") };
@@ -127,6 +130,20 @@ fn an_end_before_its_time_is_told_of_and_one_in_time_is_not() {
         let words = bench.says(Input::Ended);
         assert_eq!(words.contains(&EARLY.to_string()), told, "{early} s before its time");
     }
+}
+
+#[test]
+fn watches_that_end_at_once_with_one_event_each_come_ever_more_seldom() {
+    let mut bench = Bench::watching();
+    let began = bench.now;
+    for streams in 0..10 {
+        bench.follow.pass(false, Some(version(11 + streams)));
+        bench.now = bench.now + Duration::from_millis(10);
+        assert_eq!(bench.says(Input::Ended), [EARLY, "rest"]);
+        assert_eq!(bench.waits().1, [format!("watch {}", 11 + streams)]);
+        assert_eq!(bench.says(Input::Opened), ["resumed"]);
+    }
+    assert!(bench.now.since(began) > BACKOFF_MAX, "{:?}", bench.now.since(began));
 }
 
 #[test]

@@ -10,6 +10,8 @@ use core::time::Duration;
 
 /// Minimum life of a watch after which a new list may start at once.
 const RELIST_AT_ONCE_AFTER: Duration = Duration::from_secs(5);
+/// Minimum life of a stream that the server ends early after which the next stream may start at once.
+const RESUME_AT_ONCE_AFTER: Duration = Duration::from_secs(5);
 /// Number of consecutive streams with only failures after which a new list starts.
 const FRUITLESS_WATCHES_MAX: u32 = 3;
 
@@ -79,23 +81,26 @@ impl Follow {
     }
 
     /// Records the result of an ended stream.
-    fn stream_over(&mut self, watch: &mut Watch) {
+    fn stream_over(watch: &mut Watch) {
         if mem::take(&mut watch.progress) {
             watch.fruitful = true;
             watch.fruitless = 0;
-            self.backoff.reset();
         } else {
             watch.fruitless += 1;
         }
     }
 
     fn watch_ended(&mut self, now: Time, mut watch: Watch, stream: &Stream) {
-        self.stream_over(&mut watch);
-        if stream.is_early(now) {
+        Follow::stream_over(&mut watch);
+        let is_early = stream.is_early(now);
+        if is_early {
             let why = format!("watch {}: the API server ended it early", self.config.name);
             self.lose(&mut watch, WatchEnd::Early, Failure::senseless(why));
         }
-        if watch.fruitless == 0 {
+        // Each watch can begin with one event and end at once.
+        let lasted = !is_early || now.since(stream.asked) >= RESUME_AT_ONCE_AFTER;
+        if watch.fruitless == 0 && lasted {
+            self.backoff.reset();
             return self.ask_watch(now, watch);
         }
         // Wait before the next watch, in case the server ends every watch at once.
@@ -104,7 +109,10 @@ impl Follow {
     }
 
     pub(super) fn watch_failed(&mut self, now: Time, mut watch: Watch, failure: Failure) {
-        self.stream_over(&mut watch);
+        Follow::stream_over(&mut watch);
+        if watch.fruitless == 0 {
+            self.backoff.reset();
+        }
         if failure.is_expired() {
             self.lose(&mut watch, WatchEnd::Expired, failure.clone());
             return self.list_anew(now, &watch, failure.sentence);

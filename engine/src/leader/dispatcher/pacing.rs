@@ -40,6 +40,8 @@ const PACE_MIN: Duration = Duration::from_millis(10);
 const PACE_IDLE: Duration = Duration::from_millis(100);
 /// Time over which the writes of a collection are counted.
 const METERED: Duration = Duration::from_secs(1);
+/// Number of counted collections from which those without recent writes are forgotten.
+const METERS_MAX: usize = 1024;
 
 /// The state of the write rate.
 #[derive(Debug, Default)]
@@ -172,6 +174,9 @@ impl Dispatcher {
     /// Counts an answer of the API server about this collection that is not a push-back.
     pub(in crate::leader) fn meter(&mut self, cx: &Context, collection: &GroupResource) {
         let now = cx.now;
+        if self.pacing.meters.len() >= METERS_MAX {
+            self.pacing.meters.retain(|_, meter| now.since(meter.since) < METERED * 2);
+        }
         let meter = self.pacing.meters.entry(collection.clone()).or_insert(Meter { since: now, count: 0, last: 0 });
         meter.turn(now);
         meter.count = meter.count.saturating_add(1);
