@@ -13,7 +13,7 @@
 #   PLATFORMS    the platforms (default: on Linux linux and windows, on macOS darwin, each for amd64 and arm64). For the
 #                files of a release it must contain the platform of this machine, whose program writes the completions.
 #   PROGRAMS     a directory with programs of other platforms from the same commit, made with --programs (default: none)
-#   PROFILE      the profile of cargo (default: dist)
+#   PROFILE      the profile of cargo (default: small for ownergraph, dist for the other programs)
 #   RELEASE_URL  the address of the files, without a slash at the end (default: https://ownergraph.dev/releases/TAG)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -63,25 +63,36 @@ require_target() {
         fail "$1 needs the Rust target $2, which rustup cannot install here; run 'rustup target add $2' on a machine with a network, and build there"
 }
 
+profile() {
+    case $1 in ownergraph) echo "${PROFILE:-small}" ;; *) echo "${PROFILE:-dist}" ;; esac
+}
+
 build() {
-    local platform=$1 triple packages=(-p cli --bin ownergraph)
-    triple=$(triple "$platform")
-    case $platform in
-    linux/*) packages+=(-p graph-service -p executor-service -p healthcheck --bin graph-service --bin executor-service --bin healthcheck) ;;
+    compile "$1" "$(profile ownergraph)" -p cli --bin ownergraph
+    case $1 in
+    linux/*)
+        compile "$1" "$(profile graph-service)" -p graph-service -p executor-service -p healthcheck \
+            --bin graph-service --bin executor-service --bin healthcheck
+        ;;
     esac
-    echo "== $platform: $triple, profile $PROFILE" >&2
+}
+
+compile() {
+    local platform=$1 profile=$2 triple
+    triple=$(triple "$platform")
+    echo "== $platform: $triple, profile $profile" >&2
     # Zig makes an error of the macros of date and time, which SOURCE_DATE_EPOCH fixes.
     env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS SOURCE_DATE_EPOCH=0 RUSTC_WRAPPER="$PWD/deploy/rustc.sh" CARGO="$PWD/deploy/release/cargo.sh" \
         "CFLAGS_${triple//-/_}=-Wno-date-time -ffile-prefix-map=$PWD=/ownergraph -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        cargo-auditable auditable $builder --locked --profile "$PROFILE" --target "$triple" "${packages[@]}" ||
+        cargo-auditable auditable $builder --locked --profile "$profile" --target "$triple" "${@:3}" ||
         fail "$platform was not built; leave it out of PLATFORMS, or build it on a machine of that platform"
 }
 
 collect() {
     local platform=$1 into=$programs/${1/\//_} directory program
-    case $PROFILE in dev) directory=debug ;; *) directory=$PROFILE ;; esac
     mkdir -p "$into"
     for program in ownergraph graph-service executor-service healthcheck; do
+        case $(profile $program) in dev) directory=debug ;; *) directory=$(profile $program) ;; esac
         for file in "$target/$(triple "$platform")/$directory/$program"{,.exe}; do
             [ ! -f "$file" ] || cp "$file" "$into/"
         done
@@ -109,7 +120,6 @@ take_others() {
     done
 }
 
-PROFILE=${PROFILE:-dist}
 read -ra platforms <<<"${PLATFORMS:-$everywhere}"
 only_programs=''
 [ "${1:-}" != --programs ] || { only_programs=yes; shift; }

@@ -190,6 +190,6 @@ chart
 for program in graph-service executor-service ownergraph; do cp "$programs/sbom/$program.cdx.json" "$out/${program}_$version.cdx.json"; done
 sums() { (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum); }
 sums >"$work/subjects"
-python3 deploy/release/provenance.py "$version" "$OWNERGRAPH_COMMIT" "${PROFILE:-dist}" <"$work/subjects" >"$out/provenance.intoto.json"
+python3 deploy/release/provenance.py "$version" "$OWNERGRAPH_COMMIT" "${PROFILE:-small for ownergraph, dist}" <"$work/subjects" >"$out/provenance.intoto.json"
 sums >"$out/SHA256SUMS"
 echo "$out"
