@@ -6,7 +6,7 @@
 //! `store` (guards at the API server).
 
 use super::columns::{Cell, columns};
-use super::naming::by_type;
+use super::naming::{by_type, place};
 use super::service::Service;
 use crate::counted::counted;
 use crate::failure::Failure;
@@ -144,10 +144,6 @@ fn approval_of(cascade: &Cascade) -> String {
 pub(super) fn approve_command(root: &ObjectRef, digest: &str) -> String {
     let (of, place) = (quoted(&by_type(root)), place(&root.namespace));
     format!("{} approve {of}{place} --digest {}", command(), quoted(digest))
-}
-
-fn place(namespace: &str) -> String {
-    if namespace.is_empty() { String::new() } else { format!(" -n {}", quoted(namespace)) }
 }
 
 /// The totals of a cascade, the most numerous first: `12 objects: pods 8, secrets 4`.

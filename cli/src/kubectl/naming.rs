@@ -3,6 +3,7 @@
 use super::ending::Problem;
 use super::session::Session;
 use crate::failure;
+use crate::name::{command, quoted};
 use anyhow::Context as _;
 use engine::object::in_group;
 use http::{Request, StatusCode, header::ACCEPT};
@@ -192,6 +193,16 @@ pub(super) fn by_type(object: &ObjectRef) -> String {
 /// [`by_type`] of each object, one a line.
 pub(super) fn lines_by_type<'o>(objects: impl IntoIterator<Item = Option<&'o ObjectRef>>) -> String {
     objects.into_iter().map(|object| format!("{}\n", by_type(&object.cloned().unwrap_or_default()))).collect()
+}
+
+/// The flag ` -n shop`, or nothing for cluster scope.
+pub(super) fn place(namespace: &str) -> String {
+    if namespace.is_empty() { String::new() } else { format!(" -n {}", quoted(namespace)) }
+}
+
+/// The command line of a query about an object.
+pub(super) fn command_about(query: &str, object: &ObjectRef) -> String {
+    format!("{} {query} {}{}", command(), quoted(&by_type(object)), place(&object.namespace))
 }
 
 /// `pods, deployments.apps`.

@@ -6,17 +6,17 @@ use super::decisions::stream::{Follow, Next};
 use super::document::{self, Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{DEPTH_MAX, Format, Progress};
-use super::naming::{resolve_one, shown};
-use super::questions::answered;
+use super::naming::{command_about, resolve_one, shown};
+use super::questions::{Walked, answered};
 use super::queue::is_open;
 use super::service::{Need, Service};
 use super::session::Session;
-use crate::name::command_here;
+use crate::counted::counted;
 use crate::remote::PAGE_SIZE;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
-use proto::graph::v1beta1::NodeState;
+use proto::graph::v1beta1::{Node, NodeState};
 use proto::r#type::v1beta1::ObjectRef;
 use proto::work::v1beta1::ItemKind;
 use serde_json::json;
@@ -73,22 +73,27 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     let bar = bar("{wide_bar} {msg}");
     let ended = watch(session, &mut service, &mut events, &mut burn, &bar, limit).await;
     bar.finish_and_clear();
-    ended?;
+    let has_ended = ended?;
     // Some deletions were reported between the first read of the log and the start of the stream.
     for event in past(&mut service).await? {
         burn.event(&event);
     }
-    let left = service.dependents(&burn.root, DEPTH_MAX).await?.unwrap_or_default().found.len();
+    burn.look(&service.dependents(&burn.root, DEPTH_MAX).await?.unwrap_or_default());
     match session.format {
         Format::Json | Format::Yaml => {
             session.print_document(burn.document())?;
         }
         Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Html => {
-            session.print(&burn.summary(left))?;
+            if has_ended {
+                session.print(&burn.summary())?;
+            }
         }
     }
-    Ok(Ending::Fine)
+    if !has_ended {
+        return Err(Problem::TimedOut(format!("the cascade has not ended: {}", burn.line())));
+    }
+    Ok(if burn.left.is_empty() { Ending::Fine } else { Ending::Findings })
 }
 
 /// Past events from the log, the newest first, because the objects of one cascade are mostly deleted together.
@@ -107,6 +112,7 @@ async fn past(service: &mut Service) -> Result<Vec<DecisionEvent>, Problem> {
     Ok(found)
 }
 
+/// Whether the cascade has ended within the limit.
 async fn watch(
     session: &mut Session,
     service: &mut Service,
@@ -114,7 +120,7 @@ async fn watch(
     burn: &mut Burn,
     bar: &ProgressBar,
     limit: Duration,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let deadline = sleep_until(Instant::now() + limit);
     let mut deadline = std::pin::pin!(deadline);
     let mut quiet = 0;
@@ -122,9 +128,7 @@ async fn watch(
     loop {
         let next = tokio::select! {
             biased;
-            () = &mut deadline => {
-                return Err(Problem::TimedOut(format!("the cascade has not ended: {}", burn.line())));
-            }
+            () = &mut deadline => return Ok(false),
             next = events.next(session, true) => next?,
         };
         match next {
@@ -147,18 +151,25 @@ async fn watch(
             told = Some(line);
         }
         if events.is_complete() && burn.open.is_empty() && quiet >= QUIET_BOOKMARKS {
-            if !service.has(&burn.root).await? {
-                return Ok(());
+            let is_there = service.has(&burn.root).await?;
+            if !is_there && !ends_by_itself(service, &burn.root).await? {
+                return Ok(true);
             }
-            if quiet == QUIET_BOOKMARKS {
-                let words = format!(
-                    "no decision is open, but the object still exists: {} why and stuck show the reason",
-                    command_here()
-                );
-                bar.suspend(|| session.note(&format!("{}: {words}", name(&burn.root))));
+            if is_there && quiet == QUIET_BOOKMARKS {
+                let words = "no decision is open, but the object still exists; for the reason, run";
+                bar.suspend(|| {
+                    session.note(&format!("{}: {words} {}", name(&burn.root), command_about("why", &burn.root)))
+                });
             }
         }
     }
+}
+
+/// Whether a dependent is in its grace period: it is terminating, and no finalizer keeps it.
+async fn ends_by_itself(service: &mut Service, root: &ObjectRef) -> Result<bool, Problem> {
+    let walked = service.dependents(root, DEPTH_MAX).await?.unwrap_or_default();
+    let is_ending = |node: &Node| node.state() == NodeState::Terminating && node.finalizers.is_empty();
+    Ok(walked.found.iter().any(|found| is_ending(&found.node)))
 }
 
 /// A bar with this template of indicatif.
@@ -183,13 +194,34 @@ struct Burn {
     open: BTreeMap<String, Phase>,
     deleted: BTreeSet<String>,
     changed: BTreeSet<String>,
+    /// The dependents that are still there at the end, and whether each is terminating.
+    left: Vec<(ObjectRef, bool)>,
     failed_attempts: u64,
 }
 
 impl Burn {
     fn new(root: &ObjectRef, met: BTreeSet<String>) -> Burn {
         let (open, deleted, changed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Burn { root: root.clone(), met, span: None, began: None, open, deleted, changed, failed_attempts: 0 }
+        let left = Vec::new();
+        Burn { root: root.clone(), met, span: None, began: None, open, deleted, changed, left, failed_attempts: 0 }
+    }
+
+    /// Takes in the dependents that are still there. A finalizer can keep an object whose deletion was carried out. An
+    /// object that lost its reference is meant to stay.
+    fn look(&mut self, walked: &Walked) {
+        for node in walked.found.iter().map(|found| &found.node) {
+            let object = node.r#ref.clone().unwrap_or_default();
+            let is_there = matches!(node.state(), NodeState::Live | NodeState::Terminating);
+            if is_there && !self.changed.contains(&object.uid) {
+                self.deleted.remove(&object.uid);
+                self.met.insert(object.uid.clone());
+                self.left.push((object, node.state() == NodeState::Terminating));
+            }
+        }
+    }
+
+    fn terminating(&self) -> usize {
+        self.left.iter().filter(|(_, terminating)| *terminating).count()
     }
 
     /// Measures the pace from now on.
@@ -249,10 +281,9 @@ impl Burn {
             ("retrying", Phase::Failed),
             ("parked", Phase::Parked),
         ];
-        words.extend(counts.into_iter().filter_map(|(word, phase)| match self.count(phase) {
-            0 => None,
-            count => Some(format!("{count} {word}")),
-        }));
+        let counts = counts.map(|(word, phase)| (word, self.count(phase)));
+        let counts = counts.into_iter().chain([("terminating", self.terminating())]);
+        words.extend(counts.filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}")));
         words.join(", ")
     }
 
@@ -272,23 +303,24 @@ impl Burn {
         self.rate(now).map(words).unwrap_or_default()
     }
 
-    /// `left` is the number of dependents that are still there.
-    fn summary(&self, left: usize) -> String {
-        let others = self.met.difference(&self.deleted).count().saturating_sub(left);
-        let mut text = format!("{} and its dependents: {} deleted", name(&self.root), self.deleted.len());
-        for (count, words) in
-            [(self.changed.len(), "stay without a reference"), (self.failed_attempts as usize, "attempts failed")]
-        {
-            if count > 0 {
-                text.push_str(&format!(", {count} {words}"));
-            }
+    fn summary(&self) -> String {
+        let stay = |count: usize| format!("{count} {}", if count == 1 { "stays" } else { "stay" });
+        let mut words = vec![format!("{} and its dependents: {}", name(&self.root), self.line())];
+        words.extend((!self.changed.is_empty()).then(|| format!("{} without a reference", stay(self.changed.len()))));
+        words
+            .extend((self.failed_attempts > 0).then(|| format!("{} failed", counted(self.failed_attempts, "attempt"))));
+        words.extend(self.span.map(|(first, last)| format!("in {}", span(last - first))));
+        let mut text = format!("{}\n", words.join(", "));
+        let remain = self.left.len() - self.terminating();
+        let others = self.met.difference(&self.deleted).count().saturating_sub(self.left.len());
+        if remain > 0 {
+            text.push_str(&format!("{} without being deleted\n", stay(remain)));
         }
-        text.push_str(&self.span.map(|(first, last)| format!(", in {}", span(last - first))).unwrap_or_default());
-        text.push('\n');
-        for (count, words) in [(left, "dependents stay"), (others, "went otherwise, or do not depend on it any more")] {
-            if count > 0 {
-                text.push_str(&format!("{count} {words}\n"));
-            }
+        if let Some((object, _)) = self.left.iter().max_by_key(|(_, terminating)| *terminating) {
+            text.push_str(&format!("for the reason, run {}\n", command_about("why", object)));
+        }
+        if others > 0 {
+            text.push_str(&format!("{others} went otherwise, or do not depend on it any more\n"));
         }
         text
     }
@@ -299,7 +331,8 @@ impl Burn {
             "root": { "group": self.root.group, "kind": self.root.kind, "namespace": self.root.namespace, "name": self.root.name, "uid": self.root.uid },
             "dependents": self.met.len(), "deleted": self.deleted.len(), "changed": self.changed.len(),
             "waiting": self.count(Phase::Proposed), "held": self.count(Phase::Held), "leased": self.count(Phase::Leased),
-            "retrying": self.count(Phase::Failed), "parked": self.count(Phase::Parked), "failedAttempts": self.failed_attempts,
+            "retrying": self.count(Phase::Failed), "parked": self.count(Phase::Parked),
+            "left": self.left.len(), "terminating": self.terminating(), "failedAttempts": self.failed_attempts,
             "deletionsPerSecond": rate.map(|(rate, _)| rate), "secondsLeft": rate.map(|(_, left)| left.ceil()),
         }))
     }

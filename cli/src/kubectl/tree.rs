@@ -4,13 +4,12 @@ use super::conditions;
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Owners, Tree};
-use super::naming::{lines_by_type, resolve_one, shown};
+use super::naming::{command_about, lines_by_type, resolve_one, shown};
 use super::narrow::Narrow;
 use super::picture;
 use super::questions::Walked;
 use super::service::{Need, Service};
 use super::session::Session;
-use crate::name::command_here;
 use proto::graph::v1beta1::list_dependents_response::Dependent;
 use proto::graph::v1beta1::{Edge, Node};
 use proto::r#type::v1beta1::ObjectRef;
@@ -70,8 +69,13 @@ pub(super) async fn run(flags: Tree) -> Answered {
     let named = resolve_one(&mut session, &flags.object).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
-    let unknown =
-        || Problem::sentence(format!("{} is not known; {} why may show more", shown(&reference), command_here()));
+    let unknown = || {
+        Problem::sentence(format!(
+            "{} is not known; {} may show more",
+            shown(&reference),
+            command_about("why", &reference)
+        ))
+    };
     let root = service.get(&reference).await?.ok_or_else(unknown)?;
     let at = root.r#ref.clone().unwrap_or_default();
     if flags.watch {

@@ -5,7 +5,7 @@ use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
 use super::guards::{self, Waiting};
-use super::naming::{Found, resolve_one, shown};
+use super::naming::{Found, command_about, resolve_one, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
@@ -191,7 +191,7 @@ fn text(
     }
     let more = (node.owner_count as usize).saturating_sub(answer.owners.len());
     if more > 0 && !answer.owners.is_empty() {
-        line(&mut text, "owner", &format!("and {more} more; {} owners lists all of them", command_here()));
+        line(&mut text, "owner", &format!("and {more} more; {} lists all of them", command_about("owners", &object)));
     }
     if let Some((head, words)) = root_line(chain, now) {
         line(&mut text, head, &words);

@@ -2,7 +2,8 @@
 
 use crate::process::{Running, plugin, until};
 use crate::questions::{Said, World};
-use serde_json::Value;
+use http::Method;
+use serde_json::{Value, json};
 
 fn lines(said: &Said) -> Vec<Value> {
     said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -112,6 +113,24 @@ async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
     world.api().delete("root").await;
     let over = world.ask(&["progress", "configmap", "root", "--timeout", "60s"]).await;
     assert_eq!(over.code, Some(0), "{}", over.stderr);
+    let stays = world.ask(&["progress", "cm/root", "--timeout", "2s", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&stays.stdout).unwrap();
+    assert_eq!((stays.code, &document["waiting"]), (Some(124), &2.into()), "{document}");
     assert!(over.stdout.contains("ConfigMap default/root and its dependents: "), "{}", over.stdout);
     assert!(world.api().get("leaf").await.is_none());
 }
+
+    let top = world.api().create("top", &[]).await;
+    let metadata = json!({ "name": "fin", "ownerReferences": [top], "finalizers": ["example.com/x"] });
+    let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+    world.api().send(Method::POST, "/api/v1/namespaces/default/configmaps", Some(body)).await;
+    until("both are known", async || {
+        world.ask(&["tree", "cm/top", "--no-status", "-o", "name"]).await.stdout.lines().count() == 2
+    })
+    .await;
+    world.api().delete("top").await;
+    let blocked = world.ask(&["progress", "cm/top", "--timeout", "60s"]).await;
+    let said = blocked.stdout.contains("0 of 1 deleted, 1 terminating")
+        && blocked.stdout.contains("\nfor the reason, run kubectl ownergraph ")
+        && blocked.stdout.ends_with(" why configmap/fin -n default\n");
+    assert!(blocked.code == Some(2) && said, "{:?} {} {}", blocked.code, blocked.stdout, blocked.stderr);

@@ -369,7 +369,8 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     let world = World::start().await;
     let cases: [(&[&str], i32, &str); 6] = [
         (&["tree", "deplyment/x"], 1, "did you mean \"deployment\"?"),
-        (&["tree", "cm/missing"], 1, "ConfigMap default/missing is not known"),
+        (&["tree", "cm/missing"], 1, " why configmap/missing -n default may show more"),
+        (&["pause", "--kind", "deplyment", "--for", "1m", "--reason", "r"], 1, "did you mean \"deployment\"?"),
         (&["plan", "delete", "cm/missing"], 1, "does not exist"),
         (&["why", "cm/root", "-o", "dot"], 1, "-o dot is not supported by this command"),
         (&["why", "cm"], 1, "name an object as"),
