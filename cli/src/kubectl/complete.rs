@@ -2,12 +2,13 @@
 //! and then a directive for the shell. Types, names, namespaces and contexts come from the cluster that the line names.
 
 use super::ending::Problem;
-use super::flags::Asking;
+use super::flags::{Asking, Connection, Output};
 use super::line::ordered;
-use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches as _, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, ValueHint};
 use live::Live;
 use runtime::visible::is_harmless;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 mod live;
 #[cfg(test)]
@@ -152,7 +153,21 @@ fn context(line: &[OsString], plain: Command) -> Result<(Asking, Vec<String>), P
     while let Some((_, behind)) = found.remove_subcommand() {
         found = behind;
     }
-    let asking = Asking::from_arg_matches(&found).map_err(|error| Problem::sentence(error.to_string()))?;
+    let asking = asking(&found).map_err(|error| Problem::sentence(error.to_string()))?;
     let named = ["object", "objects"].into_iter().filter_map(|id| found.try_get_many::<String>(id).ok().flatten());
     Ok((asking, named.flatten().cloned().collect()))
+}
+
+/// The flags that the command has. Some commands have a part of them only.
+fn asking(found: &ArgMatches) -> Result<Asking, clap::Error> {
+    let text = |id| found.try_get_many::<String>(id).ok().flatten().and_then(|mut all| all.next_back().cloned());
+    // A flag with a default value is in all matches of a command that has the flag.
+    let connection = if matches!(found.try_contains_id("verbosity"), Ok(true)) {
+        Connection::from_arg_matches(found)?
+    } else {
+        let kubeconfig = found.try_get_one::<PathBuf>("kubeconfig").ok().flatten().cloned();
+        Connection { kubeconfig, context: text("context"), ..Connection::direct() }
+    };
+    let all_namespaces = found.try_get_one("all_namespaces").ok().flatten().copied().unwrap_or_default();
+    Ok(Asking { namespace: text("namespace"), all_namespaces, connection, output: Output::default() })
 }

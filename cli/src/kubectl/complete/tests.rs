@@ -59,3 +59,23 @@ fn what_lives_elsewhere_is_looked_up() {
     assert_eq!((asking.namespace.as_deref(), asking.connection.context.as_deref()), (Some("shop"), Some("x")));
     assert_eq!(named, ["deploy"]);
 }
+
+#[test]
+fn the_line_of_each_command_has_a_connection() {
+    fn walk(command: &Command, path: &str) {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let path = format!("{path} {}", below.get_name());
+            let line = |more: &str| format!("{path}{more}").split(' ').map(OsString::from).collect::<Vec<_>>();
+            for (id, flag) in [("all_namespaces", ""), ("namespace", " -n shop"), ("context", " --context x")] {
+                if flag.is_empty() || below.get_arguments().any(|has| has.get_id() == id) {
+                    let (asking, _) = context(&line(flag), crate::args::command()).unwrap();
+                    let is = (asking.namespace.as_deref() == Some("shop"), asking.connection.context.is_some());
+                    let expected = (id == "namespace", id == "context");
+                    assert_eq!(is, expected, "{path}{flag}");
+                }
+            }
+            walk(below, &path);
+        }
+    }
+    walk(&crate::args::command(), "p");
+}
