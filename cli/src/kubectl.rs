@@ -89,6 +89,9 @@ async fn way(connection: Connection) -> Result<Way, Problem> {
     if connection.from_file.is_some() {
         return Err(Problem::sentence("--from-file has only a graph; this command needs a running collector"));
     }
+    if connection.direct {
+        return Err(Problem::sentence("--direct only reads; this command needs a graph service"));
+    }
     let cluster = if connection.is_named() {
         Err("--server already names the graph service".to_owned())
     } else {

@@ -1,5 +1,6 @@
 //! The query commands and their flags. Names and meanings are those of kubectl where kubectl has them.
 
+use super::globs::pattern;
 use super::selector::labels;
 use bytesize::ByteSize;
 use clap::{ArgAction, Subcommand, ValueEnum, ValueHint};
@@ -75,10 +76,13 @@ pub(crate) enum Command {
     #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Parity(Parity),
     /// Shows the state of the collector: queue, executors, guards.
+    #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Status(Status),
     /// Holds deletions of the collector, in a scope and for a time.
+    #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Pause(Pause),
     /// Ends pauses early.
+    #[command(mut_arg("direct", |flag| flag.hide(true)), mut_arg("from_file", |flag| flag.hide(true)))]
     Resume(Resume),
     /// Keeps the objects in a scope from the collector.
     Protect(Box<Protect>),
@@ -137,10 +141,10 @@ pub(crate) struct Walk {
     #[arg(long)]
     pub(crate) no_status: bool,
     /// Only these kinds, such as Pod,'*Set' or '!Secret', and the objects above them. The others are counted.
-    #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
+    #[arg(long, value_name = "GLOB,…", value_delimiter = ',', value_parser = pattern)]
     pub(crate) kinds: Vec<String>,
     /// Only kinds of these API groups, such as apps,'*.k8s.io' or '!batch'. The name of the core group is core.
-    #[arg(long, value_name = "GLOB,…", value_delimiter = ',')]
+    #[arg(long, value_name = "GLOB,…", value_delimiter = ',', value_parser = pattern)]
     pub(crate) api_groups: Vec<String>,
     /// Labels to show as columns; may be repeated.
     #[arg(short = 'L', long, value_name = "LABEL,…", value_delimiter = ',', conflicts_with = "no_status")]
@@ -308,7 +312,7 @@ pub(crate) struct Check {
 pub(crate) struct Export {
     /// Write the graph of the whole cluster into this file, for --from-file. The file has metadata only, compressed
     /// with zstd.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["form", "selector", "field_selector", "older_than", "newer_than"])]
+    #[arg(long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath, conflicts_with_all = ["form", "selector", "field_selector", "older_than", "newer_than", "namespace", "all_namespaces"])]
     pub(crate) snapshot: Option<PathBuf>,
     /// Write one file for a bug report instead: status, metrics, configuration without secrets, the recording if the
     /// service records, and the last decisions. Default file: ownergraph-bundle-TIME.tar.gz; - is standard output.
@@ -337,6 +341,15 @@ pub(crate) struct Version {
 
 /// Maximum size of the recording of a bundle.
 pub(crate) const RECORDING_MAX_BYTES: u64 = 4 << 30;
+
+/// A snapshot is written completely or not at all, so it cannot go to standard output.
+fn file(text: &str) -> Result<PathBuf, String> {
+    if text == "-" {
+        Err("a snapshot is not written to standard output: name a file".to_owned())
+    } else {
+        Ok(text.into())
+    }
+}
 
 fn recording_size(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|_| "expected a size such as 500MiB or 1GiB")?;

@@ -1,5 +1,12 @@
 //! Patterns such as `Pod,!*Set`, as in kubectl-tree for kinds and groups.
 
+/// Checks one pattern. The error is a sentence.
+pub(super) fn pattern(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('!').unwrap_or(text);
+    let is_good = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "*?.-".contains(c));
+    if is_good { Ok(text.to_owned()) } else { Err("expected a pattern such as Pod, '*Set' or '!Secret'".to_owned()) }
+}
+
 /// Patterns. Those with `!` exclude.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Globs {
@@ -56,7 +63,17 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Globs;
+    use super::{Globs, pattern};
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_refused() {
+        for good in ["Pod", "*Set", "!Daemon*", "*.k8s.io", "core", "cert-manager.io", "Po?"] {
+            assert_eq!(pattern(good).as_deref(), Ok(good));
+        }
+        for wrong in ["", "!", "[", "Pod Set", "!!Pod", "a/b"] {
+            assert!(pattern(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn patterns_want_and_take_away() {

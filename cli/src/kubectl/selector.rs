@@ -3,6 +3,7 @@
 use engine::object::Name;
 use engine::scope::{self, Labelled, Test};
 use kube::core::{Expression, Selector};
+use proto::convert::{is_label_key, is_label_value};
 use proto::r#type::v1beta1::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +88,7 @@ fn expressions(text: &str) -> Result<Vec<Expression>, String> {
 fn requirement(text: &str) -> Result<Expression, String> {
     if let Some(set) = text.strip_suffix(')') {
         let (head, values) = set.split_once('(').ok_or_else(|| format!("{text:?} lacks an opening bracket"))?;
-        let values: BTreeSet<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+        let values = values.split(',').map(|value| valued(value.trim())).collect::<Result<BTreeSet<_>, _>>()?;
         return match head.split_whitespace().collect::<Vec<_>>()[..] {
             [key, "in"] => Ok(Expression::In(named(key)?, values)),
             [key, "notin"] => Ok(Expression::NotIn(named(key)?, values)),
@@ -95,7 +96,7 @@ fn requirement(text: &str) -> Result<Expression, String> {
         };
     }
     if let Some((key, equal, value)) = comparison(text) {
-        let (key, value) = (named(key)?, value.to_owned());
+        let (key, value) = (named(key)?, valued(value)?);
         return Ok(if equal { Expression::Equal(key, value) } else { Expression::NotEqual(key, value) });
     }
     match text.strip_prefix('!') {
@@ -115,9 +116,12 @@ fn comparison(text: &str) -> Option<(&str, bool, &str)> {
 }
 
 fn named(key: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    let good = !key.is_empty() && key.chars().all(plain);
-    if good { Ok(key.to_owned()) } else { Err(format!("{key:?} is not a valid label key")) }
+    if is_label_key(key) { Ok(key.to_owned()) } else { Err(format!("{key:?} is not a valid label key")) }
+}
+
+/// An object has no label with another value, so such a selector would match nothing.
+fn valued(value: &str) -> Result<String, String> {
+    if is_label_value(value) { Ok(value.to_owned()) } else { Err(format!("{value:?} is not a valid label value")) }
 }
 
 #[cfg(test)]
@@ -145,6 +149,9 @@ mod tests {
         }
         for wrong in ["", "a in (b", "a b", "=c", "a within (b)", "a)", "ü=1"] {
             assert!(labels(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["a=b=c", "a==b c", "a!=b/c", "a in (b=c)", "a in (b,-)", "a notin (ü)"] {
+            assert!(labels(wrong).unwrap_err().ends_with("is not a valid label value"), "{wrong}");
         }
     }
 

@@ -79,6 +79,58 @@ async fn flags_that_do_not_fit_and_files_that_cannot_be_used_get_one_sentence_an
 }
 
 #[tokio::test]
+async fn flags_that_would_be_ignored_or_match_nothing_are_refused() {
+    let pause = ["pause", "--direct", "--all", "--for", "1m", "--reason", "r"];
+    let cases: [(&[&str], &str); 13] = [
+        (&pause, "--direct only reads; this command needs a graph service"),
+        (&["resume", "--all", "--direct"], "--direct only reads"),
+        (&["status", "--direct"], "--direct only reads"),
+        (&["export", "--snapshot", "x.zst", "-n", "shop"], "cannot be used with"),
+        (&["export", "--snapshot", "x.zst", "-A"], "cannot be used with"),
+        (&["export", "--snapshot", "-"], "a snapshot is not written to standard output: name a file"),
+        (&["stuck", "-l", "a=b=c"], "\"b=c\" is not a valid label value"),
+        (&["tree", "cm/a", "--kinds", "["], "expected a pattern such as Pod"),
+        (&["tree", "cm/a", "--kinds", ","], "expected a pattern such as Pod"),
+        (&["tree", "cm/a", "--api-groups", "!"], "expected a pattern such as Pod"),
+        (&["stuck", "-n", "Bad NS"], "invalid value 'Bad NS' for '--namespace"),
+        (&["pause", "-n", "Bad NS", "--for", "1m", "--reason", "r"], "invalid value 'Bad NS' for '--namespace"),
+        (&["stuck", "-o", "csv"], "html, jsonpath="),
+    ];
+    for (arguments, part) in cases {
+        let output = run(arguments).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains(part) && output.stdout.is_empty(), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_variable_is_no_part_of_the_usage_and_an_empty_one_is_not_set() {
+    let mut usage = ownergraph(&["tree"]);
+    let usage = output(usage.env("OWNERGRAPH_SERVER", "127.0.0.1:1").env("OWNERGRAPH_CONTEXT", "x")).await;
+    let text = String::from_utf8_lossy(&usage.stderr);
+    assert!(text.contains("Usage: ownergraph tree <TYPE/NAME>") && !text.contains("--server"), "{text}");
+    let wrong = output(ownergraph(&["status"]).env("OWNERGRAPH_INSECURE", "maybe")).await;
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("'maybe'"), "{wrong:?}");
+    let empty = output(ownergraph(&["status"]).env("OWNERGRAPH_SERVER", "")).await;
+    let text = String::from_utf8_lossy(&empty.stderr);
+    assert!(text.contains("no graph service answers at 127.0.0.1:7450") || empty.status.success(), "{text}");
+}
+
+#[tokio::test]
+async fn versions_are_printed_before_what_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    sandbox::write_kubeconfig(&kubeconfig, "127.0.0.1:1".parse().unwrap()).unwrap();
+    let down = run(&["version", "--server", "127.0.0.1:1", "--kubeconfig", kubeconfig.to_str().unwrap()]).await;
+    let (shown, text) = (String::from_utf8_lossy(&down.stdout), String::from_utf8_lossy(&down.stderr));
+    assert!(down.status.code() == Some(1) && shown.lines().count() == 2 && shown.starts_with("client "), "{down:?}");
+    assert!(text.starts_with("note: no graph service can be reached: 127.0.0.1:1 "), "{text}");
+    assert!(text.contains("\nerror: http://127.0.0.1:1") && text.contains(" cannot be reached: "), "{text}");
+    assert!(!text.contains("ServiceError") && !text.contains("(Connect)"), "{text}");
+}
+
+#[tokio::test]
 async fn a_port_in_use_is_named_and_ends_with_one() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -2,8 +2,9 @@
 
 use super::spans::limit;
 use crate::kubectl::jsonpath::Template;
-use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
+use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
+use graph_service::options::dns_name;
 use kube_api::{Access, Overrides};
 use runtime::tls::CallerFlags;
 use std::ffi::OsStr;
@@ -174,6 +175,7 @@ impl TypedValueParser for Forms {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        PossibleValuesParser::new(self.possible_values().into_iter().flatten()).parse_ref(command, flag, value)?;
         let named = Format::value_variants().iter().filter_map(Format::to_possible_value);
         Some(Box::new(named.chain([PossibleValue::new(JSONPATH)])))
     }
@@ -217,7 +219,7 @@ pub(crate) struct Output {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Asking {
     /// Namespace of the named objects, or to search. Default: the namespace of the context.
-    #[arg(short, long, overrides_with = "namespace")]
+    #[arg(short, long, value_parser = dns_name, overrides_with = "namespace")]
     pub(crate) namespace: Option<String>,
     /// All namespaces, and cluster-scoped objects: for lists and selectors.
     #[arg(short = 'A', long)]

@@ -20,7 +20,7 @@ pub(crate) struct ScopeFlags {
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
     /// Objects in this namespace; may be repeated. Also the namespace of --owner.
-    #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_name)]
     pub(crate) namespace: Vec<String>,
     /// Objects with this name; may be repeated.
     #[arg(long = "name", value_name = "NAME", value_delimiter = ',')]
