@@ -35,6 +35,7 @@ mod trial;
 use args::{Args, Command};
 use clap::{ArgMatches, FromArgMatches as _};
 use kubectl::line;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -77,7 +78,7 @@ impl Invocation {
     fn read() -> Result<Invocation, clap::Error> {
         let program = args::command();
         let words = line::ordered(std::env::args_os(), &program)?;
-        let found = program.clone().try_get_matches_from(words)?;
+        let found = program.clone().try_get_matches_from(&words).map_err(|error| as_typed(error, &program, &words))?;
         kubectl::remember(&found);
         let command = Args::from_arg_matches(&found)?.command;
         Ok(Invocation { program, found, command })
@@ -88,6 +89,18 @@ impl Invocation {
     fn shows_console(&self) -> bool {
         matches!(&self.command, Command::Demo(flags) if flags.console)
     }
+}
+
+/// The same error with the usage of the words alone: clap counts a flag from a variable as a part of the line.
+fn as_typed(error: clap::Error, program: &clap::Command, words: &[OsString]) -> clap::Error {
+    match without_variables(program.clone()).try_get_matches_from(words) {
+        Err(other) if error.use_stderr() && other.kind() == error.kind() => other,
+        Ok(_) | Err(_) => error,
+    }
+}
+
+fn without_variables(command: clap::Command) -> clap::Command {
+    command.mut_args(|flag| flag.env(None)).mut_subcommands(without_variables)
 }
 
 async fn run(Invocation { program, found, command }: Invocation) -> ExitCode {

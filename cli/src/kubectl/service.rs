@@ -204,7 +204,8 @@ impl Way {
     }
 
     fn remote(&self) -> Remote {
-        let Connection { mut server, insecure, tls, server_name, .. } = self.connection.clone();
+        let Connection { insecure, tls, server_name, .. } = self.connection.clone();
+        let mut server: Vec<String> = self.connection.servers().cloned().collect();
         if server.is_empty() {
             server.push(LOCAL.to_string());
         }

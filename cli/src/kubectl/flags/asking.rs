@@ -99,9 +99,14 @@ impl Connection {
         Connection { direct: true, request_timeout: REQUEST_WITHIN, ..Connection::default() }
     }
 
+    /// The addresses. An empty variable counts as one that is not set.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &String> {
+        self.server.iter().filter(|address| !address.is_empty())
+    }
+
     /// Whether the flags name the graph service, so that it is not searched for.
     pub(crate) fn is_named(&self) -> bool {
-        !self.server.is_empty() && self.port_forward_namespace.is_none()
+        self.servers().next().is_some() && self.port_forward_namespace.is_none()
     }
 
     pub(crate) fn access(&self) -> Access {
@@ -170,12 +175,12 @@ impl TypedValueParser for Forms {
             let template = templated.parse_ref(command, flag, value)?;
             return Ok(Form { format: Format::Json, template: Some(template) });
         }
+        PossibleValuesParser::new(self.possible_values().into_iter().flatten()).parse_ref(command, flag, value)?;
         let format = EnumValueParser::<Format>::new().parse_ref(command, flag, value)?;
         Ok(Form { format, template: None })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        PossibleValuesParser::new(self.possible_values().into_iter().flatten()).parse_ref(command, flag, value)?;
         let named = Format::value_variants().iter().filter_map(Format::to_possible_value);
         Some(Box::new(named.chain([PossibleValue::new(JSONPATH)])))
     }
