@@ -35,6 +35,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
             command()
         )));
     }
+    let names_only = flags.asking.output.form.is_some();
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
     let mut named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
@@ -46,7 +47,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
         Some(digest) => digest,
         None => {
             there(&named)?;
-            let plan = certain(&mut service, &named, flags.targets.cascade).await?;
+            let plan = certain_here(&mut service, &named, flags.targets.cascade).await?;
             let (question, word) = question(&named);
             let asked = (!flags.yes).then_some((question.as_str(), word.as_str()));
             let text = format!("{}{}", plan::text(&plan, &named, flags.targets.cascade), plan::approvals(&plan));
@@ -59,16 +60,20 @@ pub(super) async fn run(flags: Delete) -> Answered {
         }
     };
     there(&named)?;
-    let plan = certain(&mut service, &named, flags.targets.cascade).await?;
+    let plan = certain_here(&mut service, &named, flags.targets.cascade).await?;
     if plan.digest != digest {
         return Err(Problem::Refused(format!(
-            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete shows the current plan",
+            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete {}{} --cascade={} shows the current plan",
             plan.digest,
-            command()
+            command(),
+            flags.targets.words(&named),
+            flags.targets.place(&session, &named),
+            flags.targets.cascade.as_str()
         )));
     }
     carry_out(&session, &named, flags.targets.cascade, |object| {
-        session.print(&format!("{} deleted\n", by_type(&object.reference())))
+        let done = if names_only { "" } else { " deleted" };
+        session.print(&format!("{}{done}\n", by_type(&object.reference())))
     })
     .await?;
     if flags.wait {
@@ -136,7 +141,7 @@ async fn gone(session: &Session, named: &[Named], limit: Duration) -> Result<(),
 pub(super) fn there(named: &[Named]) -> Result<(), Problem> {
     if let Some(object) = named.iter().find(|object| object.found == Found::Absent) {
         let what = shown(&object.reference());
-        return Err(Problem::Refused(format!("{what} no longer exists; nothing was deleted")));
+        return Err(Problem::Refused(format!("{what} does not exist; nothing was deleted")));
     }
     plan::present(named)
 }
@@ -148,12 +153,30 @@ pub(super) async fn certain(
     cascade: Cascade,
 ) -> Result<PreviewDeletionResponse, Problem> {
     let plan = plan::ask(service, named, cascade).await?;
-    let doubts = plan::doubts(&plan);
+    undoubted(&plan, "")?;
+    Ok(plan)
+}
+
+/// The same, and the error has the commands that release what is held.
+async fn certain_here(
+    service: &mut Service,
+    named: &[Named],
+    cascade: Cascade,
+) -> Result<PreviewDeletionResponse, Problem> {
+    let plan = plan::ask(service, named, cascade).await?;
+    let waiting = service.waiting_for(plan::held_by(&plan)).await;
+    let releases = plan::releases(&plan, &waiting).into_iter().map(|command| format!("; to release, run: {command}"));
+    undoubted(&plan, &releases.collect::<String>())?;
+    Ok(plan)
+}
+
+/// `next` says what to do about doubts.
+fn undoubted(plan: &PreviewDeletionResponse, next: &str) -> Result<(), Problem> {
+    let doubts = plan::doubts(plan);
     if doubts.is_empty() {
-        Ok(plan)
-    } else {
-        Err(Problem::Refused(format!("{}; nothing was deleted", doubts.join("; "))))
+        return Ok(());
     }
+    Err(Problem::Refused(format!("{}; nothing was deleted{next}", doubts.join("; "))))
 }
 
 /// The question for the name of the target, or for the number of targets, and the word that agrees.

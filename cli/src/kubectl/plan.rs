@@ -3,7 +3,7 @@
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
-use super::guards::approve_command;
+use super::guards::{Waiting, approve_command, release_command};
 use super::naming::{Found, Named, lines_by_type, listing, shown};
 use super::service::{Need, Service};
 use super::session::Session;
@@ -12,11 +12,11 @@ use crate::counted::{are, counted};
 use crate::name::command;
 use anstyle::AnsiColor;
 use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry, Guard, GuardEffect};
-use proto::graph::v1beta1::{PreviewDeletionRequest, PreviewDeletionResponse};
+use proto::graph::v1beta1::{PreviewDeletionRequest, PreviewDeletionResponse, Reason};
 use proto::r#type::v1beta1::consistency::Requirement;
 use proto::r#type::v1beta1::{Consistency, PropagationPolicy};
 use runtime::visible::line;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -45,6 +45,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     for doubt in &doubts {
         session.missed(doubt.clone());
     }
+    let releases = releases(&plan, &service.waiting_for(held_by(&plan)).await);
     match session.format {
         Format::Json | Format::Yaml => {
             let fields = Schema::load()?.value("PreviewDeletionResponse", &plan)?;
@@ -58,9 +59,10 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
             let (cascade, digest) = (flags.targets.cascade.as_str(), line(&plan.digest));
             let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", command());
-            // A snapshot can only be read.
-            let run = if session.is_file() { "" } else { &run };
-            let plan = format!("{}{run}{}", text(&plan, &named, flags.targets.cascade), approvals(&plan));
+            // A snapshot can only be read, and `delete` refuses a plan in doubt.
+            let run = if session.is_file() || !doubts.is_empty() { String::new() } else { run };
+            let first: String = releases.iter().map(|command| format!("first  {}\n", line(command))).collect();
+            let plan = format!("{}{first}{run}{}", text(&plan, &named, flags.targets.cascade), approvals(&plan));
             session.print(&plan)?;
         }
     }
@@ -128,6 +130,21 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
         doubts.push(format!("{} held", are(held, "object")));
     }
     doubts
+}
+
+/// What holds objects of the plan.
+pub(super) fn held_by(plan: &PreviewDeletionResponse) -> impl Iterator<Item = &Reason> {
+    plan.entries.iter().filter(|entry| entry.effect() == Effect::Held).flat_map(|entry| &entry.reasons)
+}
+
+/// The commands that release the held objects of a plan. `waiting` has the cascades that wait.
+pub(super) fn releases(plan: &PreviewDeletionResponse, waiting: &[Waiting]) -> Vec<String> {
+    let held = plan.entries.iter().filter(|entry| entry.effect() == Effect::Held);
+    let of = |entry: &Entry| {
+        let object = entry.r#ref.clone().unwrap_or_default();
+        entry.reasons.iter().filter_map(|reason| release_command(reason, &object, waiting)).collect::<Vec<_>>()
+    };
+    held.flat_map(of).collect::<BTreeSet<_>>().into_iter().take(LINES_MAX).collect()
 }
 
 pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade) -> String {

@@ -19,13 +19,19 @@ const PAGE_SIZE: u32 = 101;
 
 /// Reads the metadata of each object. The result is empty if a selector matches no object.
 pub(super) async fn resolve(session: &mut Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
-    let named = if !targets.filename.is_empty() {
+    let mut named = if !targets.filename.is_empty() {
         in_files(session, &targets.filename).await?
     } else if targets.selects() {
         selected(session, targets).await?
     } else {
         naming::resolve(session, &targets.objects).await?
     };
+    // The plan of an object that is named twice would lack one of them.
+    let mut met = BTreeSet::new();
+    named.retain(|object| match &object.found {
+        Found::There { uid, .. } => met.insert(uid.clone()),
+        Found::Absent | Found::Unreadable(_) => true,
+    });
     match named.len() {
         0..=TARGETS_MAX => Ok(named),
         more => Err(too_many(&more.to_string())),

@@ -101,7 +101,7 @@ async fn the_page_asks_and_deletes_with_the_credentials_of_the_command_line() {
     let other = json!("6f1c2d1e-0000-0000-0000-000000000000");
     for (name, uid, code, part) in [
         ("root", &other, 409, "is another object now"),
-        ("none", &uid, 409, "no longer exists"),
+        ("none", &uid, 409, "does not exist"),
         ("../root", &uid, 400, "are not the namespace and the name"),
     ] {
         let (is, said) = console.post("/console/delete", deletion(name, uid, &shown)).await;

@@ -70,6 +70,20 @@ async fn each_guard_is_released_in_its_way() {
     let again = world.ask(&protect).await;
     assert!(again.code == Some(1) && again.stderr.contains("already exists"), "{}", again.stderr);
 
+    let mut plan = world.ask(&["plan", "delete", "cm/root"]).await;
+    until("the plan knows the guard", async || {
+        plan = world.ask(&["plan", "delete", "cm/root"]).await;
+        plan.code == Some(3)
+    })
+    .await;
+    let is_refused = plan.stdout.contains("\nfirst  kubectl ownergraph ")
+        && plan.stdout.contains(" release protection/keep\n")
+        && !plan.stdout.contains("\nrun ");
+    assert!(is_refused, "{} {}", plan.stdout, plan.stderr);
+    let refused = world.ask(&["delete", "cm/root", "--confirm=x"]).await;
+    let part = "nothing was deleted; to release, run: kubectl ownergraph ";
+    assert!(refused.code == Some(3) && refused.stderr.contains(part), "{}", refused.stderr);
+
     let asked = world.ask(&["release", "protection/keep"]).await;
     assert!(asked.code == Some(1) && asked.stderr.contains("--yes"), "{}", asked.stderr);
     let released = world.ask(&["release", "protections/keep", "--yes"]).await;
@@ -181,3 +195,13 @@ async fn a_held_object_goes_by_the_command_that_why_prints() {
         until("the object is gone", async || world.api().get(kind).await.is_none()).await;
     }
 }
+        if kind == "approval" {
+            words.extend(["-o".to_owned(), "json".to_owned()]);
+        }
+        if kind == "approval" {
+            let document: Value = serde_json::from_slice(&ran.stdout).unwrap();
+            assert_eq!(
+                (&document["kind"], &document["items"][0]["approvals"]),
+                (&json!("CascadeList"), &json!(["it"]))
+            );
+        }

@@ -36,6 +36,9 @@ pub(crate) async fn run(flags: Approve) -> Answered {
         if digest.is_some() || lifetime.is_some() {
             return Err(Problem::sentence(format!("{id} needs neither --digest nor --for")));
         }
+        if matches!(session.format, Format::Json | Format::Yaml) {
+            return Err(Problem::sentence(format!("a new window of {id} has no document: leave out -o")));
+        }
         return release::open_window(&session, &id).await;
     }
     let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -60,7 +63,15 @@ pub(crate) async fn run(flags: Approve) -> Answered {
     for name in &approvals {
         let id = GuardId { kind: GuardKind::Approval, name: name.as_str().into() };
         give(&session, &id, &cascade, lifetime.unwrap_or(LIFETIME), &by).await?;
-        session.print(&format!("{} approved by {id}\n", by_type(&root(&cascade))))?;
+        if session.format == Format::Table {
+            session.print(&format!("{} approved by {id}\n", by_type(&root(&cascade))))?;
+        }
+    }
+    match session.format {
+        Format::Json | Format::Yaml => session.print_document(document(&[(cascade, approvals)])?)?,
+        Format::Name => session.print(&lines_by_type([cascade.root.as_ref()]))?,
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Html | Format::Ndjson => {
+        }
     }
     Ok(Ending::Fine)
 }

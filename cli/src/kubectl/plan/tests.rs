@@ -114,6 +114,28 @@ fn a_plan_names_the_guards_and_the_command_that_approves_the_cascade() {
 }
 
 #[test]
+fn a_plan_with_held_objects_names_the_commands_that_release_them() {
+    let held = |name: &str, code: Code, detail: &str| {
+        entry(
+            "Pod",
+            name,
+            Effect::Held,
+            vec![Reason { code: code.into(), detail: detail.into(), ..Default::default() }],
+        )
+    };
+    let entries = vec![
+        held("a", Code::Protected, "protections/keys: keys stay"),
+        held("b", Code::Protected, "protections/keys: keys stay"),
+        held("c", Code::HoldAnnotation, ""),
+        entry("Pod", "d", Effect::Delete, vec![]),
+    ];
+    let plan = PreviewDeletionResponse { entries, ..plan() };
+    let annotate = "kubectl annotate pod/c -n shop ownergraph.dev/hold-";
+    assert_eq!(releases(&plan, &[]), [annotate, "ownergraph release protection/keys"]);
+    assert_eq!(held_by(&plan).count(), 3);
+}
+
+#[test]
 fn whatever_is_not_certain_is_a_doubt() {
     assert_eq!(doubts(&plan()), Vec::<String>::new());
     let pods = GroupResource { group: String::new(), resource: "pods".into() };
