@@ -86,6 +86,13 @@ async fn each_guard_is_released_in_its_way() {
 
     let asked = world.ask(&["release", "protection/keep"]).await;
     assert!(asked.code == Some(1) && asked.stderr.contains("--yes"), "{}", asked.stderr);
+    let absent = world.ask(&["release", "protection/keep", "protection/absent", "--yes"]).await;
+    assert!(
+        absent.code == Some(1) && absent.stdout.is_empty(),
+        "all are read first: {}{}",
+        absent.stdout,
+        absent.stderr
+    );
     let released = world.ask(&["release", "protections/keep", "--yes"]).await;
     assert_eq!(released.stdout, "protection/keep deleted\n", "{}", released.stderr);
     assert!(
@@ -189,15 +196,12 @@ async fn a_held_object_goes_by_the_command_that_why_prints() {
         if kind == "protection" {
             words.push("--yes".to_owned());
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ran = output(&mut plugin(&words)).await;
-        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
-        until("the object is gone", async || world.api().get(kind).await.is_none()).await;
-    }
-}
         if kind == "approval" {
             words.extend(["-o".to_owned(), "json".to_owned()]);
         }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ran = output(&mut plugin(&words)).await;
+        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
         if kind == "approval" {
             let document: Value = serde_json::from_slice(&ran.stdout).unwrap();
             assert_eq!(
@@ -205,3 +209,6 @@ async fn a_held_object_goes_by_the_command_that_why_prints() {
                 (&json!("CascadeList"), &json!(["it"]))
             );
         }
+        until("the object is gone", async || world.api().get(kind).await.is_none()).await;
+    }
+}

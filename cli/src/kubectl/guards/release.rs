@@ -29,15 +29,26 @@ pub(crate) async fn run(flags: Release) -> Answered {
     }
     let mut session = create::open(flags.connection, Output::default()).await?;
     let held = if orders.iter().any(deletes) { held(&mut session).await } else { Vec::new() };
-    for order in orders {
+    // All questions come first, so that one "no" ends nothing.
+    let mut uids = Vec::new();
+    for order in &orders {
+        let mut uid = None;
+        if let Order::Delete(id) = order {
+            let read = store::read(&session, id).await?;
+            let reason = read.object["spec"]["reason"].as_str().unwrap_or_default();
+            let question = format!("To delete {id}, type {}: ", line(&id.name));
+            let asked = (!flags.yes).then_some((question.as_str(), &*id.name));
+            confirmed(&format!("{}\n", line(&now(id, reason, &held))), asked, "nothing was released")?;
+            uid = Some(read.uid);
+        }
+        uids.push(uid);
+    }
+    for (order, uid) in orders.into_iter().zip(uids) {
         match order {
             Order::Delete(id) => {
-                let read = store::read(&session, &id).await?;
-                let reason = read.object["spec"]["reason"].as_str().unwrap_or_default();
-                let question = format!("To delete {id}, type {}: ", line(&id.name));
-                let asked = (!flags.yes).then_some((question.as_str(), &*id.name));
-                confirmed(&format!("{}\n", line(&now(&id, reason, &held))), asked, "nothing was deleted")?;
-                store::delete(&session, &id, &read.uid).await?;
+                if let Some(uid) = uid {
+                    store::delete(&session, &id, &uid).await?;
+                }
                 session.print(&format!("{}\n", line(&deleted(&id))))?;
             }
             Order::Bypass(id, lasts, why) => {
