@@ -164,15 +164,40 @@ impl From<Status> for Failure {
             Failure::Refused(sentence)
         } else if status.code() == Code::InvalidArgument {
             Failure::Usage(sentence)
+        } else if is_strange(&status) {
+            Failure::Other(Strange(sentence).into())
         } else {
             Failure::Other(anyhow::Error::msg(sentence))
         }
     }
 }
 
+/// An error that a server of another protocol leads to. A graph service gives a reason with each of its errors.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Strange(String);
+
+fn is_strange(status: &Status) -> bool {
+    let is_code = matches!(status.code(), Code::Unknown | Code::Internal | Code::Unimplemented);
+    status.source().is_some() || (is_code && status.get_details_error_info().is_none())
+}
+
+/// The result of the first call to this address, at which another server may answer.
+pub(crate) fn first<T>(address: &str, answer: Result<T, Failure>) -> Result<T, Failure> {
+    match answer {
+        Err(Failure::Other(error)) if error.is::<Strange>() => Err(Failure::Other(anyhow::anyhow!(
+            "{address} does not answer as a graph service (is it the admin port, or the API server?): {error}"
+        ))),
+        answer => answer,
+    }
+}
+
 /// The message of a status. If the library's own message only says that a connection broke, the innermost cause.
 pub(crate) fn said(status: &Status) -> String {
-    status.source().map_or_else(|| status.message().to_owned(), innermost)
+    match status.source() {
+        Some(cause) => format!("the connection to the graph service broke: {}", innermost(cause)),
+        None => status.message().to_owned(),
+    }
 }
 
 /// The reason of an error of the graph service. `None` from a proxy, and for a reason that this version does not know.
@@ -224,6 +249,24 @@ mod tests {
         });
         served.spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(far), service));
         connect_over("localhost:7450", near).await.map(Channel::from).unwrap()
+    }
+
+    #[test]
+    fn another_server_at_the_address_is_named() {
+        let first = |status: Status| match first("127.0.0.1:7451", Err::<(), _>(status.into())) {
+            Err(Failure::Other(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let foreign = "127.0.0.1:7451 does not answer as a graph service (is it the admin port, or the API server?): ";
+        let mut broken = Status::unavailable("transport error");
+        broken.set_source(std::sync::Arc::new(std::io::Error::other("a")));
+        for status in [Status::internal("a"), Status::unimplemented("a"), broken] {
+            let said = first(status);
+            assert!(said.starts_with(foreign) && said.ends_with('a'), "{said}");
+        }
+        let details = tonic_types::ErrorDetails::with_error_info("STOPPING", "ownergraph.dev", []);
+        assert_eq!(first(Status::with_error_details(Code::Internal, "a", details)), "a");
+        assert_eq!(first(Status::unavailable("a")), "a");
     }
 
     #[tokio::test]

@@ -3,8 +3,9 @@
 use super::columns::{Cell, columns};
 use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem, note};
-use super::flags::{Asking, Format, Pause, Resume};
+use super::flags::{Asking, Format, Pause, Resume, ScopeFlags};
 use super::guards::scope;
+use super::naming::Catalogue;
 use super::printer::Printer;
 use super::session::Session;
 use super::way;
@@ -44,10 +45,10 @@ pub(super) fn crds() -> Answered {
 /// Creates a pause, and prints its state.
 pub(super) async fn pause(flags: Pause) -> Answered {
     let printer = Printer::of(flags.output.clone(), &FORMATS)?;
+    let Pause { connection, output, .. } = flags.clone();
+    let asking = Asking { namespace: None, all_namespaces: false, connection, output };
     let scope = if flags.scope.owner.is_some() {
-        let Pause { connection, output, .. } = flags.clone();
-        let asking = Asking { namespace: None, all_namespaces: false, connection, output };
-        let mut session = Session::open(asking, &FORMATS).await?;
+        let mut session = Session::open(asking.clone(), &FORMATS).await?;
         flags.scope.resolve(&mut session).await?
     } else {
         flags.scope.whole_names()?;
@@ -57,7 +58,10 @@ pub(super) async fn pause(flags: Pause) -> Answered {
     let order = order(filter, flags.lifetime, flags.reason)?;
     let way = way(flags.connection).await?;
     let mut admin = Admin::new(way.any().await?);
-    let (mut pause, meta) = begin(&mut admin, &order).await?;
+    let (mut pause, meta) = match way.first(begin(&mut admin, &order).await) {
+        Ok(begun) => begun,
+        Err(failure) => return Err(suggested(&flags.scope, asking).await.unwrap_or(failure.into())),
+    };
     // Only the leader knows whether the pause is in effect. A repeated request with the same id returns the same pause.
     if meta.role() != ReplicaRole::Leader
         && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
@@ -73,11 +77,21 @@ pub(super) async fn pause(flags: Pause) -> Answered {
     Ok(Ending::Fine)
 }
 
+/// The error about a kind that the API server does not serve, with a kind of a similar name.
+async fn suggested(scope: &ScopeFlags, asking: Asking) -> Option<Problem> {
+    if scope.kind.is_empty() {
+        return None;
+    }
+    let session = Session::open(asking, &FORMATS).await.ok()?;
+    scope.kinds(&Catalogue::ask(&session).await.ok()?).err()
+}
+
 /// Ends pauses early.
 pub(super) async fn resume(flags: Resume) -> Answered {
-    let mut admin = Admin::new(way(flags.connection).await?.any().await?);
+    let way = way(flags.connection).await?;
+    let mut admin = Admin::new(way.any().await?);
     let names = if flags.all {
-        let pauses = remote::within(remote::pauses(&mut admin)).await?;
+        let pauses = way.first(remote::within(remote::pauses(&mut admin)).await)?;
         pauses.into_iter().filter(|pause| !pause.expired).map(|pause| pause.name).collect()
     } else {
         flags.names
@@ -88,7 +102,7 @@ pub(super) async fn resume(flags: Resume) -> Answered {
     for name in names {
         let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or(&name);
         let request = ResumeCollectionRequest { name: format!("{PAUSE_PREFIX}{name}") };
-        remote::within(admin.resume_collection(request)).await?;
+        way.first(remote::within(admin.resume_collection(request)).await)?;
         writeln!(io::stdout(), "{PAUSE_PREFIX}{} resumed", visible::line(name))?;
     }
     Ok(Ending::Fine)
@@ -245,7 +259,6 @@ fn scope_words(pause: &wire::Pause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubectl::flags::ScopeFlags;
     use crate::kubectl::selector::requirements;
     use proto::admin::v1beta1::Scope;
     use proto::r#type::v1beta1::{GroupResource, OwnerScope};

@@ -11,6 +11,7 @@ use proto::graph::v1beta1::export_graph_response::Part;
 use proto::graph::v1beta1::*;
 use proto::r#type::v1beta1::{ErrorReason, GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
 use runtime::version::VERSION;
+use std::error::Error as _;
 use std::future::Future;
 use std::time::Duration;
 use tonic::{Code, Response, Status};
@@ -282,7 +283,11 @@ impl From<Status> for Problem {
             ));
         }
         let reason = info.map(|info| format!(" ({})", info.reason)).unwrap_or_default();
-        let sentence = format!("the graph service answered {:?}: {}{reason}", status.code(), remote::said(&status));
+        let said = remote::said(&status);
+        let sentence = match status.source() {
+            Some(_broken) => said,
+            None => format!("the graph service answered {:?}: {said}{reason}", status.code()),
+        };
         if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
     }
 }

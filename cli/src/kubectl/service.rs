@@ -186,6 +186,11 @@ impl Way {
         Way { connection, cluster, published, leader: OnceLock::new(), local: OnceLock::new(), reached }
     }
 
+    /// The result of the first call on a connection of [`Way::any`].
+    pub(super) fn first<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
+        remote::first(&self.reached.lock().unwrap_or_else(PoisonError::into_inner), answer)
+    }
+
     /// Keeps where a channel leads.
     fn reached(&self, place: String, channel: Channel) -> Channel {
         *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = place;
@@ -222,7 +227,7 @@ impl Way {
         let (meta, ours) = tokio::join!(meta, async {
             if self.is_given() { cluster_uid(&session.cluster.client).await.ok() } else { None }
         });
-        let meta = meta?;
+        let meta = self.first(meta)?;
         if let Some(ours) = ours.filter(|ours| !meta.cluster_uid.is_empty() && *ours != meta.cluster_uid) {
             let (server, name) = (self.connection.server.join(","), &session.cluster.name);
             return Err(Problem::Refused(format!(

@@ -105,7 +105,7 @@ async fn follow(way: &Way, printer: &Printer) -> Answered {
 /// The leader's status if it can be reached, else the status of the replica that answers.
 async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
     let mut replica = way.any().await?;
-    let mut status = remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await?;
+    let mut status = way.first(remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await)?;
     let meta = status.meta.clone().unwrap_or_default();
     if meta.role() != ReplicaRole::Leader
         && let Some(leader) = way.at(&meta.leader_endpoint).await

@@ -370,7 +370,7 @@ async fn what_is_left_out_is_counted_with_what_left_it_out() {
 #[tokio::test]
 async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     let world = World::start().await;
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["tree", "deplyment/x"], 1, "did you mean \"deployment\"?"),
         (&["tree", "cm/missing"], 1, " why configmap/missing -n default may show more"),
         (&["pause", "--kind", "deplyment", "--for", "1m", "--reason", "r"], 1, "did you mean \"deployment\"?"),

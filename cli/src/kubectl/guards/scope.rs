@@ -71,7 +71,7 @@ impl ScopeFlags {
         }
     }
 
-    fn kinds(&self, catalogue: &Catalogue) -> Result<Vec<Served>, Problem> {
+    pub(in crate::kubectl) fn kinds(&self, catalogue: &Catalogue) -> Result<Vec<Served>, Problem> {
         let found = self.kind.iter().map(|kind: &GroupResource| catalogue.find(&kind.to_string()).cloned());
         found.collect::<Result<_, _>>().map_err(Problem::sentence)
     }

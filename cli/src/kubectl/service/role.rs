@@ -1,6 +1,6 @@
 //! The role of a replica, and the address of the leader.
 
-use crate::kubectl::ending::Problem;
+use crate::failure::Failure;
 use crate::remote;
 use executor_service::Channel;
 use proto::admin::v1beta1::GetStatusRequest;
@@ -14,7 +14,7 @@ use tonic_types::StatusExt as _;
 
 /// Asks for the status. A caller without the right to see it lists one decision instead, in this namespace or in all:
 /// the answer, or its error, names the leader.
-pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<ResponseMeta, Problem> {
+pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<ResponseMeta, Failure> {
     let mut admin = AdminServiceClient::new(channel.clone());
     let asked = async {
         let status = match admin.get_status(GetStatusRequest {}).await {
@@ -34,7 +34,7 @@ pub(super) async fn of(channel: Channel, namespace: Option<&str>) -> Result<Resp
             },
         }
     };
-    Ok(remote::within(asked).await?)
+    remote::within(asked).await
 }
 
 /// The error for a user who may read neither the status nor the decisions in this namespace.
