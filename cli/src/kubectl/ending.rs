@@ -43,7 +43,16 @@ impl Problem {
     pub(super) fn sentence(text: impl Into<String>) -> Problem {
         Problem::Other(anyhow::Error::msg(text.into()))
     }
+
+    /// Whether the output cannot take the answer. Another question would not help.
+    pub(super) fn is_unwritten(&self) -> bool {
+        matches!(self, Problem::Other(error) if error.is::<Unwritten>())
+    }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the answer cannot be written")]
+struct Unwritten;
 
 impl From<anyhow::Error> for Problem {
     fn from(error: anyhow::Error) -> Problem {
@@ -74,7 +83,7 @@ impl From<Failure> for Problem {
 
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Problem {
-        Problem::Other(anyhow::Error::from(error).context("the answer cannot be written"))
+        Problem::Other(anyhow::Error::from(error).context(Unwritten))
     }
 }
 

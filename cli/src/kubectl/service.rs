@@ -429,7 +429,7 @@ impl Way {
 }
 
 /// Prints how the service is reached, unless the last connection of this command said the same.
-fn note_once(text: String) {
+pub(super) fn note_once(text: String) {
     static SAID: Mutex<String> = Mutex::new(String::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if *said != text {

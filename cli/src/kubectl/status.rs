@@ -4,7 +4,7 @@ use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Status};
 use super::printer::Printer;
-use super::service::Way;
+use super::service::{Way, note_once};
 use super::{guards, way};
 use crate::failure::Failure;
 use crate::remote::{self, Admin, PAGE_SIZE, PAGES_MAX};
@@ -84,21 +84,35 @@ impl Searched {
 
 /// Prints the status again after each change, until the command is interrupted, without [`Searched`].
 async fn follow(way: &Way, printer: &Printer) -> Answered {
+    let (mut was_shown, mut pause) = (false, RECONNECT_AFTER);
     loop {
-        let (replica, _) = ask(way).await?;
-        let mut stream =
-            remote::within(Admin::new(replica.clone()).watch_status(WatchStatusRequest::default())).await?;
-        let pause = loop {
-            match stream.message().await.map_err(Failure::from)?.and_then(|message| message.event) {
-                Some(Event::Status(status)) => {
-                    show(replica.clone(), &status, Searched::default(), printer).await?;
-                }
-                Some(Event::GoingAway(away)) => break away.reconnect_after,
-                None => break None,
+        match watch(way, printer, &mut was_shown).await {
+            Ok(wanted) => pause = wanted.unwrap_or(RECONNECT_AFTER).clamp(RECONNECT_AFTER, RECONNECT_WITHIN),
+            Err(problem) if !was_shown || problem.is_unwritten() => return Err(problem),
+            Err(problem) => {
+                note_once(format!("{problem}; connecting again"));
+                pause = (pause * 2).min(RECONNECT_WITHIN);
             }
-        };
-        let pause = pause.and_then(|pause| Duration::try_from(pause).ok()).unwrap_or(RECONNECT_AFTER);
-        tokio::time::sleep(pause.clamp(RECONNECT_AFTER, RECONNECT_WITHIN)).await;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// One stream, to its end. Returns the pause that the service asks for.
+async fn watch(way: &Way, printer: &Printer, was_shown: &mut bool) -> Result<Option<Duration>, Problem> {
+    let (replica, _) = ask(way).await?;
+    let mut stream = remote::within(Admin::new(replica.clone()).watch_status(WatchStatusRequest::default())).await?;
+    loop {
+        match stream.message().await.map_err(Failure::from)?.and_then(|message| message.event) {
+            Some(Event::Status(status)) => {
+                show(replica.clone(), &status, Searched::default(), printer).await?;
+                *was_shown = true;
+            }
+            Some(Event::GoingAway(away)) => {
+                return Ok(away.reconnect_after.and_then(|pause| Duration::try_from(pause).ok()));
+            }
+            None => return Ok(None),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::collect::Cluster;
 use crate::process::{Http, Running, completer, output, ownergraph, plugin, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::TcpListener;
 
 /// A sandbox in which `root` owns `first` and `second`, and `first` owns `leaf`. The owner of `stray` never existed.
@@ -455,5 +455,27 @@ async fn a_comparison_says_what_it_needs() {
     assert_eq!(said.code, Some(1));
     assert!(said.stderr.starts_with("error: this collector carries its decisions out"), "{}", said.stderr);
     let status = world.ask(&["status"]).await;
+#[tokio::test]
+async fn what_is_followed_goes_on_after_a_restart_of_the_collector() {
+    let World { cluster, collector, server } = World::start().await;
+    let way = ["--kubeconfig", &cluster.kubeconfig, "--server", &server];
+    let mut tree = Running::of(plugin(&[&["tree", "cm/root", "-w", "--no-status"], &way[..]].concat()));
+    let mut status = Running::of(plugin(&[&["status", "-w"], &way[..]].concat()));
+    tree.said("└─ConfigMap/second").await;
+    status.said("replica ").await;
+    assert_eq!(collector.terminate().await.code(), Some(0));
+    for follower in [&mut tree, &mut status] {
+        let note = follower.logged("; connecting again").await;
+        assert!(!note.contains("answered"), "{note}");
+    }
+    let (collector, _admin) = cluster.collector(&["--mode", "observe", "--listen", &server]).await;
+    let root = cluster.api.get("root").await.unwrap();
+    let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root["metadata"]["uid"] });
+    status.said("replica ").await;
+    cluster.api.create("late", &[&owner]).await;
+    tree.said("ConfigMap/late").await;
+    assert_eq!(collector.terminate().await.code(), Some(0));
+}
+
     assert!(!status.stdout.contains("\nparity "), "{}", status.stdout);
 }

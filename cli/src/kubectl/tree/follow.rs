@@ -7,11 +7,11 @@ use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Format, Tree};
 use crate::kubectl::naming::shown;
 use crate::kubectl::questions::answered;
-use crate::kubectl::service::Service;
+use crate::kubectl::service::{Need, Service, note_once};
 use crate::kubectl::session::Session;
 use proto::graph::v1beta1::WatchDependentsRequest;
 use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
-use proto::r#type::v1beta1::ObjectRef;
+use proto::r#type::v1beta1::{GroupResource, ObjectRef};
 use runtime::visible;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stdout};
@@ -35,68 +35,112 @@ pub(super) async fn follow(
     root: &ObjectRef,
     flags: &Tree,
 ) -> Result<(), Problem> {
-    let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
-    let redraws = stdout().is_terminal() && session.format != Format::Ndjson;
-    let (mut resume_token, mut complete, mut known) = (Vec::new(), false, Known::default());
-    loop {
+    let mut followed = Followed {
+        root,
+        flags,
+        redraws: stdout().is_terminal() && session.format != Format::Ndjson,
+        resume_token: Vec::new(),
+        complete: false,
+        was_shown: false,
+        known: Known::default(),
+    };
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        ended = followed.until_gone(session, service) => ended,
+    }
+}
+
+/// An object that is followed.
+struct Followed<'f> {
+    root: &'f ObjectRef,
+    flags: &'f Tree,
+    redraws: bool,
+    resume_token: Vec<u8>,
+    /// All dependents that there were at the start of the stream are known.
+    complete: bool,
+    was_shown: bool,
+    known: Known,
+}
+
+impl Followed<'_> {
+    async fn until_gone(&mut self, session: &mut Session, service: &mut Service) -> Result<(), Problem> {
+        loop {
+            match self.watch(session, service).await {
+                Ok(Some(pause)) => sleep(pause).await,
+                Ok(None) => return ended(session, self.root, self.redraws),
+                Err(problem) if !self.was_shown || service.is_direct() || problem.is_unwritten() => {
+                    return Err(problem);
+                }
+                Err(problem) => {
+                    note_once(format!("{problem}; connecting again"));
+                    sleep(AGAIN).await;
+                    if let Ok(again) = Service::connect(session, Need::Replica).await {
+                        *service = again;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the object is gone. A graph that has just started may not have listed it yet.
+    async fn is_gone(&self, service: &mut Service) -> Result<bool, Problem> {
+        let is_its = |of: &GroupResource| (&of.group, &of.resource) == (&self.root.group, &self.root.resource);
+        Ok(!service.has(self.root).await? && service.covered().await?.iter().any(is_its))
+    }
+
+    /// One stream, to its end. Returns the pause before the next one, or `None` if nothing is left to follow.
+    async fn watch(&mut self, session: &mut Session, service: &mut Service) -> Result<Option<Duration>, Problem> {
         let request = WatchDependentsRequest {
-            r#ref: Some(root.clone()),
-            max_depth: flags.walk.depth,
-            resume_token: resume_token.clone(),
+            r#ref: Some(self.root.clone()),
+            max_depth: self.flags.walk.depth,
+            resume_token: self.resume_token.clone(),
             bookmark_interval: prost_types::Duration::try_from(LOOK_EVERY).ok(),
             ..Default::default()
         };
         let opened = answered(service.within, service.graph.watch_dependents(request)).await;
-        if opened.is_err() && !service.has(root).await? {
-            return ended(session, root, redraws);
+        if opened.is_err() && self.is_gone(service).await? {
+            return Ok(None);
         }
         let mut stream = opened?;
-        let again = loop {
-            let message = tokio::select! {
-                biased;
-                _ = &mut stop => return Ok(()),
-                message = timeout(QUIET_MAX, stream.message()) => message,
-            };
+        loop {
+            let message = timeout(QUIET_MAX, stream.message()).await;
             let message =
                 message.map_err(|_| Problem::TimedOut(format!("no change and no bookmark within {QUIET_MAX:?}")))?;
-            let Some(message) = message? else { break AGAIN };
+            let Some(message) = message? else { return Ok(Some(AGAIN)) };
             if !message.resume_token.is_empty() {
-                resume_token = message.resume_token;
+                self.resume_token = message.resume_token;
             }
             match message.event {
                 Some(Event::Batch(batch)) => {
-                    let changes = known.take(batch.changes);
+                    let changes = self.known.take(batch.changes);
                     // An owner that is gone is still drawn while references to it are known.
-                    if complete && redraws && !batch.more && service.get(root).await?.is_some() {
+                    if self.complete && self.redraws && !batch.more && service.get(self.root).await?.is_some() {
                         session.clear()?;
-                        show(session, service, root, flags).await?;
-                    } else if complete && !redraws {
+                        show(session, service, self.root, self.flags).await?;
+                    } else if self.complete && !self.redraws {
                         session.print(&lines(session, &changes)?)?;
                     }
                 }
                 None => {}
-                Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete && !complete => {
-                    complete = true;
-                    show(session, service, root, flags).await?;
+                Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete && !self.complete => {
+                    self.complete = true;
+                    show(session, service, self.root, self.flags).await?;
+                    self.was_shown = true;
                 }
                 Some(Event::Bookmark(_)) => {}
                 Some(Event::Reset(reset)) => {
                     session.note(&format!("started again: {}", reset.reason));
-                    (complete, known) = (false, Known::default());
+                    (self.complete, self.known) = (false, Known::default());
                 }
                 Some(Event::GoingAway(going)) => {
                     let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
-                    break after.unwrap_or_default().min(QUIET_MAX);
+                    return Ok(Some(after.unwrap_or_default().min(QUIET_MAX)));
                 }
             }
-            if complete && known.0.is_empty() && !service.has(root).await? {
-                return ended(session, root, redraws);
+            if self.complete && self.known.0.is_empty() && self.is_gone(service).await? {
+                return Ok(None);
             }
-        };
-        tokio::select! {
-            biased;
-            _ = &mut stop => return Ok(()),
-            () = sleep(again) => {}
         }
     }
 }
