@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use kube_api::Shown;
+use runtime::cause::innermost;
 use runtime::tls::Held;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -61,7 +62,7 @@ impl Published {
                 .map_err(|key| unknown(format!("its {key} is missing or not readable"))),
             Ok(Ok(None)) => Err(Unpublished::Absent),
             Ok(Err(kube::Error::Api(status))) => Err(unknown(refusal(&status))),
-            Ok(Err(error)) => Err(unknown(error.to_string())),
+            Ok(Err(error)) => Err(unknown(innermost(&error))),
             Err(_) => Err(unknown("the API server does not answer in time".to_owned())),
         }
     }
@@ -99,7 +100,7 @@ impl Published {
         let lease = match timeout(within, leases.get(name)).await {
             Ok(Ok(lease)) => lease,
             Ok(Err(kube::Error::Api(status))) => return Err(format!("{shown} cannot be read: {}", refusal(&status))),
-            Ok(Err(error)) => return Err(format!("{shown} cannot be read: {error}")),
+            Ok(Err(error)) => return Err(format!("{shown} cannot be read: {}", innermost(&error))),
             Err(_) => return Err(format!("{shown} cannot be read: the API server does not answer in time")),
         };
         let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
