@@ -41,6 +41,7 @@ mod standing;
 pub(super) mod stream;
 
 const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Ndjson];
+const CLOUD_FORMATS: [Format; 3] = [Format::Ndjson, Format::Json, Format::Yaml];
 /// The number of events shown without --last and --since.
 const LAST_DEFAULT: usize = 100;
 const LAST_MAX: usize = 100_000;
@@ -50,7 +51,8 @@ const LOG_LEVEL: &str = "warn";
 const FOLLOWED: [usize; 4] = [9, 10, 10, 40];
 
 pub(super) async fn run(flags: Decisions) -> Answered {
-    let mut session = Session::open(flags.asking.clone(), &FORMATS).await?;
+    let formats = if flags.cloudevents { &CLOUD_FORMATS[..] } else { &FORMATS };
+    let mut session = Session::open(flags.asking.clone(), formats).await?;
     if flags.follow && matches!(session.format, Format::Json | Format::Yaml) {
         return Err(Problem::sentence("--follow has no end, so the answer cannot be one document: use -o ndjson"));
     }

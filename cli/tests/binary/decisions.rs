@@ -70,13 +70,19 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     let first: Value = serde_json::from_str(&follower.said("\"owned\"").await).unwrap();
     assert_eq!(first["event"]["position"]["sequence"], (events.len() + 1).to_string());
 
-    let clouds = lines(&world.ask(&["decisions", "--cloudevents", "-o", "ndjson", "--reason", "owners-gone"]).await);
+    let clouds = lines(&world.ask(&["decisions", "--cloudevents", "--reason", "owners-gone"]).await);
     assert!(
         clouds.len() >= 3
             && clouds
                 .iter()
                 .all(|event| event["specversion"] == "1.0" && event["data"]["target"]["kind"] == "ConfigMap")
     );
+    let table = world.ask(&["decisions", "--cloudevents", "-o", "table"]).await;
+    assert!(table.code == Some(1) && table.stderr.contains("use ndjson, json, yaml"), "{}", table.stderr);
+    let (log, _) = after.rsplit_once(':').unwrap();
+    let ahead = world.ask(&["decisions", "-A", "--after", &format!("{log}:99999")]).await;
+    let part = format!("--after {log}:99999 is after the end of the log");
+    assert!(ahead.code == Some(1) && ahead.stderr.contains(&part), "{}", ahead.stderr);
     let lost = world.ask(&["decisions", "--after", "another:7", "-A"]).await;
     assert!(lost.code == Some(0) && lost.stderr.contains("a new leader has a new log"), "{}", lost.stderr);
     let leaf = world.ask(&["decisions", "--verdict", "done", "--cel", r#"event.target.name == "leaf""#]).await;
@@ -107,18 +113,17 @@ async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
     .await;
     let stays = world.ask(&["progress", "cm/root", "--timeout", "2s"]).await;
     assert!(stays.code == Some(124) && stays.stderr.contains("2 waiting"), "{} {}", stays.stdout, stays.stderr);
+    let stays = world.ask(&["progress", "cm/root", "--timeout", "2s", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&stays.stdout).unwrap();
+    assert_eq!((stays.code, &document["waiting"]), (Some(124), &2.into()), "{document}");
     assert_eq!(world.collector.terminate().await.code(), Some(0));
 
     let world = World::with("enforce").await;
     world.api().delete("root").await;
     let over = world.ask(&["progress", "configmap", "root", "--timeout", "60s"]).await;
     assert_eq!(over.code, Some(0), "{}", over.stderr);
-    let stays = world.ask(&["progress", "cm/root", "--timeout", "2s", "-o", "json"]).await;
-    let document: Value = serde_json::from_str(&stays.stdout).unwrap();
-    assert_eq!((stays.code, &document["waiting"]), (Some(124), &2.into()), "{document}");
     assert!(over.stdout.contains("ConfigMap default/root and its dependents: "), "{}", over.stdout);
     assert!(world.api().get("leaf").await.is_none());
-}
 
     let top = world.api().create("top", &[]).await;
     let metadata = json!({ "name": "fin", "ownerReferences": [top], "finalizers": ["example.com/x"] });
@@ -134,3 +139,4 @@ async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
         && blocked.stdout.contains("\nfor the reason, run kubectl ownergraph ")
         && blocked.stdout.ends_with(" why configmap/fin -n default\n");
     assert!(blocked.code == Some(2) && said, "{:?} {} {}", blocked.code, blocked.stdout, blocked.stderr);
+}

@@ -173,6 +173,16 @@ impl Follow {
 
     async fn take(&mut self, session: &Session, message: WatchDecisionsResponse) -> Result<Option<Next>, Problem> {
         self.head = message.head.map_or(self.head, |head| head.sequence);
+        if let (Some(Event::Gap(gap)), None, false) = (&message.event, &self.position, self.wants_all)
+            && let (Start::After(wanted), Some(next)) = (&self.start, &gap.next)
+            && (wanted.log_id == next.log_id && wanted.sequence >= next.sequence)
+        {
+            let Position { log_id, sequence } = wanted;
+            return Err(Problem::sentence(format!(
+                "--after {log_id}:{sequence} is after the end of the log, whose next event is {}",
+                next.sequence
+            )));
+        }
         self.position = message.position.or(self.position.take());
         match message.event {
             Some(Event::Batch(batch)) => {

@@ -103,7 +103,7 @@ pub(crate) struct Decisions {
     /// `event.target.name.startsWith("web")`.
     #[arg(long, value_name = "EXPRESSION", default_value = "", hide_default_value = true)]
     pub(crate) cel: String,
-    /// Write CloudEvents 1.0. Default start: the oldest kept event.
+    /// Write CloudEvents 1.0, one JSON object a line. Default start: the oldest kept event.
     #[arg(long)]
     pub(crate) cloudevents: bool,
     /// File with the position up to which events are written or, with --sink, delivered. The command begins after it.
