@@ -6,9 +6,9 @@
 
 use crate::args::Try;
 use crate::counted::counted;
-use crate::failure::Failure;
+use crate::failure::{Failure, sentence};
 use crate::name::{command, quoted};
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use http::Method;
 use kube::Client;
 use kube_api::path::{collection_path, query_value};
@@ -47,7 +47,16 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     let said = writeln!(anstream::stderr(), "note: {} removes all objects of this run", trial.removal());
     said.context("stderr cannot be written")?;
     let tried = trial.run(flags.objects, flags.timeout).await;
-    let left = tried.with_context(|| format!("the created objects remain: {} removes them", trial.removal()))?;
+    let left = match tried {
+        Ok(left) => left,
+        Err(error) => {
+            let cause = sentence(&error);
+            // Where the list fails too, there may be objects.
+            let is_clean = trial.names().await.is_ok_and(|names| names.is_empty());
+            let advice = format!("; {} removes the objects that were created", trial.removal());
+            return Err(Failure::Other(anyhow!("{cause}{}", if is_clean { "" } else { &advice })));
+        }
+    };
     if left.is_empty() {
         return Ok(());
     }

@@ -51,10 +51,9 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         .collect();
     if !session.is_file() {
         let name = session.cluster.name.clone();
-        session.note(&format!(
-            "no ownergraph service in context {name:?}; listing {} resource types directly (slow)",
-            expected.len()
-        ));
+        let missing = format!("no ownergraph service in context {name:?}; ");
+        let missing = if session.connection.direct { "" } else { &missing };
+        session.note(&format!("{missing}listing {} resource types directly (slow)", expected.len()));
     }
     let (cluster, narrowed) = rights::narrowed(&session.cluster, &catalogue, session.namespace());
     cluster_uid(&cluster.client).await.context("the cluster cannot be listed")?;

@@ -23,7 +23,11 @@ pub(super) async fn orphans(flags: Orphans) -> Answered {
     let narrow = Narrow::of(&flags.selectors, flags.ages);
     if !flags.dangling && !flags.lost_owner {
         narrow.retain(&mut session, &mut all.nodes, |node| Some(node)).await;
-        write_counts(&session, &all)?;
+        if all.nodes.is_empty() && matches!(session.format, Format::Table | Format::Wide) {
+            session.note(&format!("no objects {}", session.where_searched()));
+        } else {
+            write_counts(&session, &all)?;
+        }
         return Ok(Ending::Fine);
     }
     let mut found =

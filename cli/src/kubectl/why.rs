@@ -118,12 +118,23 @@ fn unknown(session: &Session, object: &ObjectRef, found: &Found, left_out: bool)
                 .with("ignored", left_out.into()),
         )?;
     } else {
-        session.print(&unknown_text(object, found, left_out))?;
+        let text = match found {
+            Found::Absent if session.is_file() => not_in_file(object),
+            Found::Absent | Found::There { .. } | Found::Unreadable(_) => unknown_text(object, found, left_out),
+        };
+        session.print(&text)?;
     }
     Ok(match found {
         Found::Absent => Ending::Absent,
         Found::There { .. } | Found::Unreadable(_) => Ending::Fine,
     })
+}
+
+fn not_in_file(object: &ObjectRef) -> String {
+    let what = shown(object);
+    format!(
+        "{what} was never seen\n  because  the snapshot does not contain it\n  next     check the name and the namespace\n"
+    )
 }
 
 /// `left_out` means that the configuration excludes the object's collection from the graph.

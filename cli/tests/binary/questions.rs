@@ -90,7 +90,7 @@ async fn the_service_and_the_own_listing_answer_alike() {
         assert_eq!(text(&theirs), text(&ours), "{question:?}");
         assert_eq!(theirs.stderr, "", "{question:?}");
         assert!(
-            ours.stderr.contains("listing ") && ours.stderr.contains(" resource types directly (slow)"),
+            ours.stderr.starts_with("note: listing ") && ours.stderr.contains(" resource types directly (slow)"),
             "{}",
             ours.stderr
         );
@@ -134,6 +134,11 @@ async fn a_snapshot_answers_as_the_cluster_did_and_can_only_be_read() {
         assert_eq!((&theirs.stdout, theirs.code), (&ours.stdout, ours.code), "{question:?}: {}", ours.stderr);
         assert!(ours.stderr.contains("s ago): ") && !ours.stderr.contains("listing"), "{}", ours.stderr);
     }
+    let version = ask_file(&["version"]).await;
+    assert_eq!(version.code, Some(0), "{}", version.stderr);
+    assert!(version.stdout.contains("\nserver   none (snapshot)\n"), "{}", version.stdout);
+    let never = ask_file(&["why", "cm/missing"]).await.stdout;
+    assert!(never.contains("the snapshot does not contain it"), "{never}");
     let plan = ["plan", "delete", "cm/root"];
     let (theirs, ours) = (world.ask(&plan).await, ask_file(&plan).await);
     assert_eq!((digest(&theirs), ours.code), (digest(&ours), Some(3)), "a plan from a file is never certain");
@@ -395,6 +400,21 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
         "{}",
         unreachable.stderr
     );
+    let version = world.run(&["--server", "127.0.0.1:1"], &["version"]).await;
+    assert!(version.code == Some(1) && version.stdout.contains("\nserver   Kubernetes "), "{}", version.stdout);
+    assert!(version.stderr.starts_with("error: no graph service can be reached"), "{}", version.stderr);
+    let kubeconfig = std::fs::read_to_string(&world.cluster.kubeconfig).unwrap();
+    let api = kubeconfig.split("http://").nth(1).unwrap().split(['/', '"', '\n']).next().unwrap();
+    let part = format!("error: {api} does not answer as a graph service (is it the admin port, or the API server?)");
+    let questions: [&[&str]; 4] =
+        [&["why", "cm/root"], &["status"], &["resume", "--all"], &["pause", "--all", "--for", "1m", "--reason", "r"]];
+    for question in questions {
+        let said = world.run(&["--server", api], question).await;
+        assert!(said.code == Some(1) && said.stderr.starts_with(&part), "{question:?}: {}", said.stderr);
+    }
+    let nothing = world.ask(&["orphans", "-n", "empty"]).await;
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(0), ""));
+    assert_eq!(nothing.stderr, "note: no objects in namespace empty\n");
 }
 
 #[tokio::test]
@@ -436,26 +456,6 @@ async fn a_tree_is_followed() {
 }
 
 #[tokio::test]
-async fn a_comparison_says_what_it_needs() {
-    let world = World::start().await;
-    let said = world.ask(&["parity"]).await;
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert!(said.stderr.contains("nothing has been compared yet: delete an object"), "{}", said.stderr);
-    assert!(said.stdout.contains("\nattributed    by facts: no audit log\n"), "{}", said.stdout);
-    let page = world.ask(&["parity", "-o", "html", "-n", "shop"]).await;
-    assert!(
-        page.stdout.starts_with("<!doctype html>\n") && page.stdout.contains("in namespace shop"),
-        "{}",
-        page.stdout
-    );
-    let status = world.ask(&["status"]).await;
-    assert!(status.stdout.contains("\nparity      nothing compared yet, since "), "{}", status.stdout);
-    let world = World::with("enforce").await;
-    let said = world.ask(&["parity"]).await;
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.starts_with("error: this collector carries its decisions out"), "{}", said.stderr);
-    let status = world.ask(&["status"]).await;
-#[tokio::test]
 async fn what_is_followed_goes_on_after_a_restart_of_the_collector() {
     let World { cluster, collector, server } = World::start().await;
     let way = ["--kubeconfig", &cluster.kubeconfig, "--server", &server];
@@ -477,5 +477,25 @@ async fn what_is_followed_goes_on_after_a_restart_of_the_collector() {
     assert_eq!(collector.terminate().await.code(), Some(0));
 }
 
+#[tokio::test]
+async fn a_comparison_says_what_it_needs() {
+    let world = World::start().await;
+    let said = world.ask(&["parity"]).await;
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stderr.contains("nothing has been compared yet: delete an object"), "{}", said.stderr);
+    assert!(said.stdout.contains("\nattributed    by facts: no audit log\n"), "{}", said.stdout);
+    let page = world.ask(&["parity", "-o", "html", "-n", "shop"]).await;
+    assert!(
+        page.stdout.starts_with("<!doctype html>\n") && page.stdout.contains("in namespace shop"),
+        "{}",
+        page.stdout
+    );
+    let status = world.ask(&["status"]).await;
+    assert!(status.stdout.contains("\nparity      nothing compared yet, since "), "{}", status.stdout);
+    let world = World::with("enforce").await;
+    let said = world.ask(&["parity"]).await;
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.starts_with("error: this collector carries its decisions out"), "{}", said.stderr);
+    let status = world.ask(&["status"]).await;
     assert!(!status.stdout.contains("\nparity "), "{}", status.stdout);
 }

@@ -92,11 +92,17 @@ fn parse(text: &str) -> anyhow::Result<Vec<Manifest>> {
         json.then(|| serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()).flatten();
     let manifests = match parsed {
         Some(manifests) => manifests,
-        None => serde_saphyr::from_multiple(text)?,
+        None => serde_saphyr::from_multiple(text).map_err(|error| one_line(&error.to_string()))?,
     };
     let mut flat = Vec::new();
     manifests.into_iter().try_for_each(|manifest| flatten(manifest, NESTED_MAX, &mut flat))?;
     Ok(flat)
+}
+
+/// The first line of an error. The others show the text around the place that it names.
+fn one_line(error: &str) -> anyhow::Error {
+    let line = error.lines().next().unwrap_or_default();
+    anyhow!(line.strip_prefix("error: ").unwrap_or(line).to_owned())
 }
 
 fn flatten(manifest: Manifest, depth: usize, into: &mut Vec<Manifest>) -> anyhow::Result<()> {
@@ -151,7 +157,8 @@ mod tests {
             ("{\"kind\": ", ""),
             (nested.as_str(), "more than 4 deep"),
         ] {
-            assert!(names(text).unwrap_err().contains(part), "{text}");
+            let error = names(text).unwrap_err();
+            assert!(error.contains(part) && !error.contains('\n') && !error.starts_with("error:"), "{text}: {error}");
         }
     }
 }
