@@ -5,8 +5,8 @@
 //! bookmark a minute. If a watch does not reach the position soon, or cannot be trusted, consistent lists of the
 //! owners' namespaces replace it for this round. Such a list counts until the watch reaches the position after all.
 //!
-//! A round ends with its last position. Each namespace then waits for its own lists only, so a list that hangs delays no
-//! other namespace. At most [`LISTS_MAX`] lists are in flight; the others wait for them.
+//! A round ends with its last position. Each namespace then waits for its own lists only, so a list that hangs delays
+//! no other namespace. At most [`LISTS_MAX`] lists are in flight; the others wait for them.
 //!
 //! ```text
 //! requested  by an owner in deletion                                -> open
@@ -295,8 +295,8 @@ impl Barrier {
         self.lists()
     }
 
-    /// Opens the lists of a collection in the namespaces of the round. A cluster-scoped owner can have dependents in all
-    /// namespaces.
+    /// Opens the lists of a collection in the namespaces of the round. A cluster-scoped owner can have dependents in
+    /// all namespaces.
     fn list(&mut self, kind: KindId, position: Option<ResourceVersion>) {
         let Some(round) = &self.round else { return };
         let cluster_scoped = round.cluster_scoped.contains(&kind);
@@ -357,8 +357,8 @@ impl Barrier {
         self.failing.get(namespace)
     }
 
-    /// Ends the round if all its positions are reached. Returns the namespaces that have passed or failed since the last
-    /// call.
+    /// Ends the round if all its positions are reached. Returns the namespaces that have passed or failed since the
+    /// last call.
     pub(crate) fn end(&mut self, now: Time) -> News {
         let mut news = News::default();
         self.changed |= self.round.take_if(|round| round.stages.is_empty()).is_some();

@@ -160,7 +160,7 @@ fn an_orphaning_owner_waits_by_name_for_a_list_that_fails_although_all_is_synced
     let reasons = bench.leader.queries().explain(&owner).unwrap().reasons;
     let details: Vec<&str> = reasons.iter().map(|reason| &*reason.detail).collect();
     assert_eq!(details, ["cannot list configmaps to find its dependents: broken"]);
-    let mut scan = crate::leader::Scan::default();
+    let mut scan = Scan::default();
     while let Some(found) = scan.stuck(&bench.leader.queries(), 100) {
         stuck.extend(found.into_iter().map(|explanation| explanation.object.object.uid));
     }
