@@ -132,7 +132,7 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     doubts
 }
 
-/// What holds objects of the plan.
+/// The reasons that hold objects of the plan.
 pub(super) fn held_by(plan: &PreviewDeletionResponse) -> impl Iterator<Item = &Reason> {
     plan.entries.iter().filter(|entry| entry.effect() == Effect::Held).flat_map(|entry| &entry.reasons)
 }
