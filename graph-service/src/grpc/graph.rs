@@ -18,6 +18,7 @@ use engine::evidence::Presence;
 use engine::leader::{DependentsOptions, DependentsWalk, Found, OwnersWalk, Planning, Queries};
 use engine::object::{GroupResource, Uid};
 use engine::view::{LISTED_MAX, NodeView};
+use export::Export;
 use futures::stream::BoxStream;
 use lookup::Known;
 use mask::Mask;
@@ -406,12 +407,14 @@ impl GraphService for Graph {
         &self,
         request: Request<ExportGraphRequest>,
     ) -> Result<Response<Self::ExportGraphStream>, Status> {
+        let connection = Link::cut_of(request.extensions());
         let visibility = self.shared.visibility(request.extensions())?;
         let ExportGraphRequest { include, consistency } = request.into_inner();
         visibility.require_named(named(&include)).await?;
         let include = Filter::of("include", &include)?;
         let meta = self.fresh(consistency, &About::Everything).await?;
-        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, visibility, meta)))
+        let export = Export::of(Arc::clone(&self.shared), include, visibility.clone(), meta);
+        Ok(Response::new(self.followers.open(connection, &visibility, |reader| export.run(reader))?))
     }
 
     async fn wait_for_freshness(

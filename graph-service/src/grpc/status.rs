@@ -375,6 +375,12 @@ pub(super) fn slow_status_reader() -> Status {
     error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
 }
 
+/// A reader of an export is too slow.
+pub(super) fn slow_export_reader() -> Status {
+    let how = "the client read nothing for too long; call again: the export begins again".to_owned();
+    error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
+}
+
 /// An invalid request field.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
     let how = format!("field {field} {}", clip(why, TEXT_MAX_BYTES));

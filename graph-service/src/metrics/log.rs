@@ -72,7 +72,7 @@ impl LogMetrics {
                 [],
                 (
                     "Events that could not be written to JetStream",
-                    "Followers get each gap. Consumers that need every event must list again.",
+                    "Followers get each gap within a term. Consumers that need every event must list again.",
                 ),
                 Counter::default(),
             ),

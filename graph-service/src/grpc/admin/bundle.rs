@@ -85,7 +85,7 @@ impl Export {
 
 async fn send(reader: &Reader<ExportBundleResponse>, part: Part) -> Result<(), Stop> {
     let sent = reader.send(ExportBundleResponse { part: Some(part) }).await;
-    sent.map_err(|why| Stop::untaken(why, status::bundle::slow_reader))
+    sent.map_err(|why| Stop::untaken(why, status::slow_export_reader))
 }
 
 async fn send_text(reader: &Reader<ExportBundleResponse>, name: &str, text: &str) -> Result<(), Stop> {

@@ -1,11 +1,12 @@
-//! Streams the whole graph. A chunk is created only after the reader has taken the previous one.
+//! Streams the whole graph. A chunk is sent only after the reader has taken the previous one.
 
 use super::{Filter, STEP, Shared, Visibility};
 use crate::grpc::access::redact;
+use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
 use crate::grpc::pages::{BYTES_MAX, ENTRY_BYTES};
+use crate::grpc::status;
 use engine::leader::Scan;
 use engine::view::{EdgeView, NodeView};
-use futures::stream::{self, BoxStream, StreamExt};
 use prost::Message as _;
 use proto::graph::v1beta1::export_graph_response::{Chunk, Footer, Header, Part};
 use proto::graph::v1beta1::{Edge, ExportGraphResponse, Node};
@@ -21,7 +22,8 @@ enum Stage {
     End,
 }
 
-struct Export {
+/// The export of one graph.
+pub(super) struct Export {
     shared: Arc<Shared>,
     include: Option<Filter>,
     visibility: Visibility,
@@ -31,20 +33,35 @@ struct Export {
     sent: Footer,
 }
 
-/// Sends header, chunks and footer.
-pub(super) fn stream(
-    shared: Arc<Shared>,
-    include: Option<Filter>,
-    visibility: Visibility,
-    meta: ResponseMeta,
-) -> BoxStream<'static, Result<ExportGraphResponse, Status>> {
-    let stage = Stage::Header(meta);
-    let export = Export { shared, include, visibility, stage, waiting: VecDeque::new(), sent: Footer::default() };
-    let part = |part: Part| Ok(ExportGraphResponse { part: Some(part) });
-    stream::unfold(export, async |mut export: Export| export.next().await.map(|part| (part, export))).map(part).boxed()
-}
-
 impl Export {
+    pub(super) fn of(
+        shared: Arc<Shared>,
+        include: Option<Filter>,
+        visibility: Visibility,
+        meta: ResponseMeta,
+    ) -> Export {
+        let stage = Stage::Header(meta);
+        Export { shared, include, visibility, stage, waiting: VecDeque::new(), sent: Footer::default() }
+    }
+
+    /// Sends header, chunks and footer. The time has a limit, because a slow reader keeps the place of a stream.
+    pub(super) async fn run(mut self, reader: Reader<ExportGraphResponse>) -> Result<(), Status> {
+        let shared = Arc::clone(&self.shared);
+        let send_all = async {
+            while let Some(part) = self.next().await {
+                let sent = reader.send(ExportGraphResponse { part: Some(part) }).await;
+                sent.map_err(|why| Stop::untaken(why, status::slow_export_reader))?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            sent = send_all => Stop::ended(sent),
+            () = reader.gone() => Ok(()),
+            () = shared.shutdown.requested() => Err(status::stopping()),
+            () = tokio::time::sleep(STREAM_AGE) => Err(status::too_slow(STREAM_AGE)),
+        }
+    }
+
     async fn next(&mut self) -> Option<Part> {
         loop {
             match &mut self.stage {

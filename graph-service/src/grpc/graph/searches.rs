@@ -17,8 +17,8 @@ use proto::graph::v1beta1::*;
 use std::time::{Duration, SystemTime};
 use tonic::Status;
 
-/// Maximum number of stuck objects and cycles of one search.
-const FOUND_MAX: usize = 10_000;
+/// Maximum number of stuck objects and cycles of one search: the oldest objects, and the first cycles.
+pub(super) const FOUND_MAX: usize = 10_000;
 /// Default age at which an object counts as stuck.
 const STUCK_AGE: Duration = Duration::from_secs(300);
 /// Positions to scan under one lock of the graph if each costs little.
@@ -84,19 +84,21 @@ impl Graph {
                 let has = |code| explanation.reasons.iter().any(|reason| reason::Code::from(reason.code) == code);
                 codes.is_empty() || codes.iter().any(|&code| has(code))
             };
+            let old = |explanation: &Explanation| since(explanation, clock).is_none_or(|since| before(&since, &latest));
             let admits = |explanation: &Explanation| {
                 visibility.sees(&explanation.object.object.namespace)
                     && coded(explanation)
+                    && old(explanation)
                     && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
             };
             let mut admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
+            let moment =
+                |explanation: &Explanation| since(explanation, clock).map(|since| (since.seconds, since.nanos));
+            admitted.sort_by_cached_key(|explanation| (moment(explanation).is_none(), moment(explanation)));
             admitted.truncate(FOUND_MAX);
             self.look_inside(&mut admitted).await?;
-            let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
-            let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
             let stuck = |explanation| self.as_stuck(explanation, clock);
-            let mut objects: Vec<Stuck> = admitted.into_iter().map(stuck).filter(old).collect();
-            objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
+            let mut objects: Vec<Stuck> = admitted.into_iter().map(stuck).collect();
             for stuck in &mut objects {
                 redact::stuck(&visibility, stuck).await?;
             }
@@ -108,8 +110,7 @@ impl Graph {
     }
 
     fn as_stuck(&self, explanation: Explanation, clock: convert::Clock) -> Stuck {
-        let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
-        let since = convert::delete_time(&explanation.object.facts).or(decided);
+        let since = since(&explanation, clock);
         let mut root_blockers =
             self.shared.reader.with(|queries| queries.root_blockers(&explanation.object.object.uid));
         let inside = explanation.reasons.iter().find(|reason| reason.code == ReasonCode::ContentsRemain);
@@ -139,16 +140,19 @@ impl Graph {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut search = CycleSearch::new(request.blocking_only);
             self.scan(|queries, each| (!search.step(queries, each)).then_some(()), SCAN_STEP).await?;
-            let mut cycles = Vec::new();
-            for members in apart(move || search.components()).await?.into_iter().take(FOUND_MAX) {
-                cycles.extend(self.shared.reader.with(|queries| queries.cycle(&members)));
-                tokio::task::yield_now().await;
-            }
             let admits = |cycle: &CycleView| {
                 let mut seen = cycle.members.iter().filter(|member| visibility.sees(&member.object.namespace));
                 seen.any(|member| include.as_ref().is_none_or(|filter| filter.admits(member)))
             };
-            let cycles = self.sift(cycles, admits).await?;
+            let mut cycles = Vec::new();
+            for members in apart(move || search.components()).await? {
+                let cycle = self.shared.reader.with(|queries| queries.cycle(&members));
+                cycles.extend(cycle.filter(admits));
+                if cycles.len() >= FOUND_MAX {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
             let mut cycles: Vec<Cycle> = cycles.into_iter().map(Into::into).collect();
             for cycle in &mut cycles {
                 redact::cycle(&visibility, cycle).await?;
@@ -160,6 +164,12 @@ impl Graph {
         let ((items, rest), next_page_token) = self.answers.page(paging, first).await?;
         Ok(FindCyclesResponse { cycles: items, next_page_token, ..rest })
     }
+}
+
+/// The time of the deletion, or of the decision.
+fn since(explanation: &Explanation, clock: convert::Clock) -> Option<prost_types::Timestamp> {
+    let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
+    convert::delete_time(&explanation.object.facts).or(decided)
 }
 
 fn before(a: &prost_types::Timestamp, b: &prost_types::Timestamp) -> bool {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::decisions::DecisionLog;
+use crate::grpc::followers::UNREAD_FOR;
 use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
 use crate::messages::Leadership;
 use engine::guard::{Approval, Guard, GuardId, GuardKind, Recorded, Rule};
@@ -12,6 +13,9 @@ use futures::StreamExt as _;
 use proto::graph::v1beta1::export_graph_response::Part;
 use proto::graph::v1beta1::preview_deletion_response::GuardEffect;
 use proto::r#type::v1beta1::PropagationPolicy;
+use runtime::tasks::Tasks;
+use std::num::NonZeroU32;
+use std::time::SystemTime;
 use tokio::sync::watch;
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -225,11 +229,46 @@ async fn a_preview_names_the_guards_and_the_digest_that_an_approval_needs() {
     assert_eq!(second.guards, []);
 }
 
+/// Runs the writers of streams while the graph is asked.
+fn followed(graph: Graph) -> (Graph, Tasks) {
+    let (writers, followers) = Followers::new();
+    let mut tasks = Tasks::new();
+    tasks.spawn_until_end("stream writers", writers.run());
+    (Graph { followers, ..graph }, tasks)
+}
+
+async fn exported(graph: Graph) -> Vec<ExportGraphResponse> {
+    let (graph, _tasks) = followed(graph);
+    let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
+    export.map(Result::unwrap).collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_export_that_nobody_reads_ends_and_a_caller_has_a_share_of_all_exports() {
+    let (graph, _tasks) = followed(graph(700));
+    let open = || graph.export_graph(Request::new(ExportGraphRequest::default()));
+    let mut unread = open().await.unwrap().into_inner();
+    let mut others = Vec::new();
+    let refused = loop {
+        match open().await {
+            Ok(export) => others.push(export),
+            Err(refused) => break refused,
+        }
+        assert!(others.len() < 1000, "there is no limit");
+    };
+    assert_eq!(reason(&refused), "LIMIT_EXCEEDED");
+    tokio::time::sleep(UNREAD_FOR * 2).await;
+    while let Some(part) = unread.next().await {
+        if let Err(slow) = part {
+            return assert_eq!(reason(&slow), "SLOW_CONSUMER");
+        }
+    }
+    panic!("the export waited for its reader");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_export_has_everything_between_its_header_and_its_footer() {
-    let graph = graph(700);
-    let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
-    let parts: Vec<Part> = export.map(|part| part.unwrap().part.unwrap()).collect().await;
+    let parts: Vec<Part> = exported(graph(700)).await.into_iter().map(|part| part.part.unwrap()).collect();
     let [Part::Header(header), chunks @ .., Part::Footer(footer)] = &parts[..] else { panic!("{}", parts.len()) };
     let nodes = |part: &Part| match part {
         Part::Chunk(chunk) => chunk.nodes.len() as u64,
@@ -246,6 +285,23 @@ async fn searches_answer_in_pages_too() {
     assert!(stuck.objects.is_empty() && stuck.next_page_token.is_empty());
     let cycles = graph.find_cycles(Request::new(FindCyclesRequest::default())).await.unwrap().into_inner();
     assert!(cycles.cycles.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_stuck_object_is_found_among_more_young_ones_than_one_search_returns() {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as u32;
+    let terminating = |name: &str, age: u32| {
+        let mut object = secret(name, &[]);
+        object.facts.terminating = true;
+        object.facts.finalizers = ["example.com/hold".into()].into();
+        object.facts.deletion_time = NonZeroU32::new(now - age);
+        object
+    };
+    let young = (0..=searches::FOUND_MAX).map(|number| terminating(&format!("young-{number}"), 1));
+    let graph = graph_of(young.chain([terminating("old", 3600), secret("gone", &[])]).collect());
+    let stuck = graph.find_stuck_objects(Request::new(FindStuckObjectsRequest::default())).await.unwrap().into_inner();
+    let names: Vec<String> = stuck.objects.into_iter().map(|stuck| stuck.node.unwrap().r#ref.unwrap().name).collect();
+    assert_eq!(names, ["old"]);
 }
 
 /// `fanin-0` and `fanin-1`, each with this many owners.
@@ -279,8 +335,7 @@ async fn an_object_with_thousands_of_references_makes_no_large_answer() {
     let page = graph.list_dependents(Request::new(request)).await.unwrap().into_inner();
     let edges = page.dependents.iter().map(|found| (found.edges.len(), found.edges[0].owner_uid.clone()));
     assert_eq!(edges.collect::<Vec<_>>(), vec![(1, format!("uid-{last}")); 2]);
-    let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
-    let parts: Vec<ExportGraphResponse> = export.map(Result::unwrap).collect().await;
+    let parts = exported(graph).await;
     assert!(parts.iter().all(|part| part.encoded_len() < MIB), "chunks end");
     let Some(Part::Footer(footer)) = parts.last().unwrap().part else { panic!("no footer") };
     assert_eq!((footer.node_count, footer.edge_count), (4402, 8800));

@@ -185,18 +185,20 @@ impl Watch {
 
     /// Sends all current objects, and the end of the snapshot.
     async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
-        let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
         state.sight_changes = self.visibility.changes();
         (state.next_change, state.histories) =
             self.shared.reader.with(|queries| (queries.next_change(), queries.histories()));
         let mut next = (self.root == Root::Everything).then_some(0);
         loop {
+            // The turn ends before the messages, because a reader may take its time.
+            let turn = self.shared.long_read().await.map_err(Stop::Failed)?;
             if let Some(place) = next {
                 let (uids, rest) = self.shared.reader.with(|queries| queries.uids_from(place, CHANGES_MAX));
                 next = rest;
                 state.members.note(uids);
             }
             self.settle(state).await?;
+            drop(turn);
             // Before its end, a snapshot cannot be resumed.
             self.show(state, ChangeType::Present, true, sent).await?;
             if next.is_none() {

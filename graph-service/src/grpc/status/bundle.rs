@@ -17,9 +17,3 @@ pub(in crate::grpc) fn unread(why: &io::Error) -> Status {
     let how = format!("the recording cannot be read: {}", clip(&why.to_string(), TEXT_MAX_BYTES));
     error(Code::Unavailable, ErrorReason::CallFailed, how, &[], Some(RETRY_LATER))
 }
-
-/// A reader of a bundle is too slow.
-pub(in crate::grpc) fn slow_reader() -> Status {
-    let how = "the client read nothing for too long; call again: the bundle begins anew".to_owned();
-    error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
-}

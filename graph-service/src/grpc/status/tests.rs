@@ -179,7 +179,7 @@ fn each_error_has_the_code_that_is_documented_for_its_reason() {
         slow_watcher(),
         slow_status_reader(),
         bundle::busy(),
-        bundle::slow_reader(),
+        slow_export_reader(),
         bad_field("a", "b"),
         duration("a", prost_types::Duration { seconds: -1, nanos: 0 }).unwrap_err(),
         credentials_missing("a"),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::decisions::DecisionLog;
 use crate::driver;
+use crate::grpc::LONG_READS_MAX;
 use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
 use crate::messages::Leadership;
@@ -411,4 +412,18 @@ async fn large_sets_come_in_messages_of_a_bounded_size() {
         }
     }
     assert_eq!((follower.seen.len(), batches >= 6), (3000, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn snapshots_that_their_readers_leave_unread_hold_up_no_other_call() {
+    let world = world(&[("root", &[]), ("a", &["root"])]);
+    let mut unread = Vec::new();
+    for _ in 0..LONG_READS_MAX {
+        unread.push(world.below("root", 1).await);
+    }
+    sleep(Duration::from_secs(1)).await;
+    let r#ref = Some(ObjectRef { uid: "uid-a".to_owned(), ..Default::default() });
+    let owners =
+        world.graph.list_owners(Request::new(proto::graph::v1beta1::ListOwnersRequest { r#ref, ..Default::default() }));
+    tokio::time::timeout(Duration::from_secs(1), owners).await.expect("a turn is free").unwrap();
 }
