@@ -203,8 +203,7 @@ impl Holds {
 
     /// Whether a guard selects namespaces by their labels.
     pub(crate) fn any_selects_namespaces(&self) -> bool {
-        let selects = |entry: &Entry| entry.meaning.wants.iter().any(|wants| wants.namespace.is_some());
-        self.guards.values().any(|entry| !entry.over && selects(entry))
+        self.guards.values().any(|entry| !entry.over && entry.selects_namespaces())
     }
 
     /// Whether labels decide if a guard covers an object at this place.
@@ -289,15 +288,20 @@ impl Holds {
         changed
     }
 
-    /// Marks the effect of every guard as unknown.
-    pub(crate) fn reset_effective(&mut self, now: Time) {
-        for entry in self.guards.values_mut() {
+    /// Marks the effect of these guards as unknown.
+    pub(crate) fn reset_effective(&mut self, now: Time, of: impl Fn(&Entry) -> bool) {
+        for entry in self.guards.values_mut().filter(|entry| of(entry)) {
             (entry.effective, entry.since) = (false, now);
         }
     }
 }
 
 impl Entry {
+    /// Whether labels of namespaces decide about its scope.
+    pub(crate) fn selects_namespaces(&self) -> bool {
+        self.meaning.wants.iter().any(|wants| wants.namespace.is_some())
+    }
+
     /// The error of the guard; empty if there is none.
     pub(crate) fn problem(&self) -> String {
         let problems = [self.guard.problem.clone(), self.meaning.problem(self.guard.id.kind)];

@@ -281,7 +281,7 @@ impl Leader {
     }
 
     /// Applies changed guards: items wait or are released, and leases are stopped.
-    fn press(&mut self) {
+    pub(super) fn press(&mut self) {
         self.rehold();
         let held = |holding: &Holding<'_>, uid: &Uid| {
             self.dispatcher.queue().get(uid).is_none_or(|item| holding.first(&item.draft).is_some())

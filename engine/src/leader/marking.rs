@@ -79,11 +79,13 @@ impl Leader {
     }
 
     /// Recomputes the holds of an object whose marks have changed. If the object is a namespace, recomputes the holds
-    /// of all objects.
+    /// of all objects, and stops leases that are in scope now.
     pub(super) fn marks_changed(&mut self, kind: KindId, uid: &Uid) {
         let is_namespace = self.world.coverage().find(&namespaces()) == Some(kind);
         if is_namespace && self.dispatcher.queue().holds().any_selects_namespaces() {
-            self.rehold();
+            // Writes that were granted before can be in scope now.
+            self.dispatcher.namespaces_changed(&self.cx);
+            self.press();
             return self.reconsider_labels(|wants| wants.namespace.is_some());
         }
         let Some(item) = self.dispatcher.queue().get(uid) else { return };

@@ -46,6 +46,11 @@ impl Dispatcher {
         self.queue.rehold(find);
     }
 
+    /// Marks the effect of guards as unknown whose scope depends on the labels of a namespace.
+    pub(in crate::leader) fn namespaces_changed(&mut self, cx: &Context) {
+        self.queue.holds_mut().reset_effective(cx.now, Entry::selects_namespaces);
+    }
+
     /// The leases at places that a guard in force may cover, if `is_held` says so of their targets.
     pub(in crate::leader) fn pressed_leases(&self, is_held: impl Fn(&Uid) -> bool) -> Vec<LeaseId> {
         let pressed = |lease: &Lease| {
@@ -151,7 +156,7 @@ impl Dispatcher {
     /// Begins a term. Executors of earlier terms may still write, so the leader determines again which guards are
     /// effective.
     pub(in crate::leader) fn begin_guards(&mut self, cx: &mut Context) {
-        self.queue.holds_mut().reset_effective(cx.now);
+        self.queue.holds_mut().reset_effective(cx.now, |_| true);
         let until = cx.now + cx.config.session_ttl + cx.config.heartbeat_interval + REQUEST_WITHIN;
         self.late_writes.begin_term(until);
         cx.timers.set(until, Timer::LateWrites);

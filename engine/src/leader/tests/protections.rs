@@ -257,6 +257,33 @@ fn a_selector_of_namespaces_holds_the_objects_of_marked_and_of_unknown_namespace
 }
 
 #[test]
+fn a_namespace_that_gains_the_label_stops_the_writes_that_were_granted_before() {
+    let mut bench = Bench::synced();
+    bench.serve("namespaces");
+    let filter = Filter { namespace_marks: vec![label("keep")], ..Filter::default() };
+    bench.input(Input::GuardSeen(protection("keep", filter)));
+    let unmarked = with_labels(&bench, object("namespaces", "ns", 101), &[]);
+    list_anew(&mut bench, "namespaces", 101, vec![unmarked]);
+    bench.seen("things", object("things", "o", 102));
+    bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(60));
+    bench.deleted("things", "o", 104);
+    let lease = bench.take("a");
+    bench.pass(Duration::from_millis(1));
+    assert!(bench.leader.queries().guards()[0].effective, "the write is out of its scope");
+    let marked = with_labels(&bench, object("namespaces", "ns", 105), &["keep"]);
+    bench.seen("namespaces", marked);
+    let stops = |(_, message): &(StreamId, ToExecutor)| matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id));
+    assert!(bench.sent.iter().any(stops));
+    bench.pass(Duration::from_millis(1));
+    assert!(!bench.leader.queries().guards()[0].effective);
+    bench.report(&lease, Outcome::Abandoned);
+    bench.pass(Duration::from_millis(1));
+    assert!(bench.leader.queries().guards()[0].effective);
+    assert_eq!(deleted(&mut bench), [""; 0]);
+}
+
+#[test]
 fn an_object_without_the_label_leaves_a_budget_that_held_it() {
     for by_namespace in [false, true] {
         let mut bench = Bench::synced();
