@@ -2,8 +2,9 @@
 //! always ends.
 //!
 //! Before parsing, the length of the text, the number of its operators and brackets, and their nesting are checked
-//! against bounds. These bounds limit the recursion of the parser. After parsing, the depth is checked, and nested
-//! loops are refused. Lists in the input are bounded. So the evaluation for one object takes time in proportion to the
+//! against bounds. These bounds limit the recursion of the parser. After parsing, the depth is checked. Nested loops are
+//! refused, and so are loops over the result of a loop or of a sum, which could multiply the size of a value at each
+//! step. Lists in the input are bounded. So the evaluation for one object takes time and memory in proportion to the
 //! length of the expression times the length of one list.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
@@ -240,26 +241,18 @@ fn check(expr: &IdedExpr, text: &str, variables: &[(&'static str, Type)]) -> Res
                 if !FUNCTIONS.contains(&name) && !OPERATORS.contains(&name) && name != operators::NOT_STRICTLY_FALSE {
                     return Err(mistake(format!("there is no function {name:?}, only {}", FUNCTIONS.join(", ")), name));
                 }
-                open.extend(call.target.iter().map(|target| (&**target, depth, known.clone())));
-                open.extend(call.args.iter().map(|argument| (argument, depth, known.clone())));
+                open.extend(parts(next).into_iter().map(|part| (part, depth, known.clone())));
             }
-            Expr::Select(select) => {
-                open.push((&select.operand, depth, known));
-            }
-            Expr::List(list) => open.extend(list.elements.iter().map(|element| (element, depth, known.clone()))),
-            Expr::Map(map) => {
-                for entry in &map.entries {
-                    match &entry.expr {
-                        EntryExpr::MapEntry(entry) => {
-                            open.extend([(&entry.key, depth, known.clone()), (&entry.value, depth, known.clone())]);
-                        }
-                        EntryExpr::StructField(field) => open.push((&field.value, depth, known.clone())),
-                    }
-                }
+            Expr::Select(_) | Expr::List(_) | Expr::Map(_) => {
+                open.extend(parts(next).into_iter().map(|part| (part, depth, known.clone())));
             }
             Expr::Comprehension(over) => {
                 if !known.is_empty() {
                     return Err(mistake("nested loops are not allowed".to_owned(), &over.iter_var));
+                }
+                if may_grow(&over.iter_range) {
+                    let what = "a loop over the result of a loop or of a sum is not allowed".to_owned();
+                    return Err(mistake(what, &over.iter_var));
                 }
                 let names = [Some(&over.iter_var), over.iter_var2.as_ref(), Some(&over.accu_var)];
                 let inside: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
@@ -271,6 +264,43 @@ fn check(expr: &IdedExpr, text: &str, variables: &[(&'static str, Type)]) -> Res
         }
     }
     Ok(())
+}
+
+/// The direct parts of an expression that is no loop.
+fn parts(expr: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expr.expr {
+        Expr::Call(call) => call.target.iter().map(|target| &**target).chain(&call.args).collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => {
+            let of_entry = map.entries.iter().map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+                EntryExpr::StructField(field) => vec![&field.value],
+            });
+            of_entry.flatten().collect()
+        }
+        Expr::Comprehension(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => Vec::new(),
+    }
+}
+
+/// Whether the expression has a loop or a sum, whose value can be larger than all lists of the input.
+fn may_grow(expr: &IdedExpr) -> bool {
+    let mut open = vec![expr];
+    while let Some(next) = open.pop() {
+        match &next.expr {
+            Expr::Comprehension(_) => return true,
+            Expr::Call(call) if call.func_name == operators::ADD => return true,
+            Expr::Call(_)
+            | Expr::Select(_)
+            | Expr::List(_)
+            | Expr::Map(_)
+            | Expr::Ident(_)
+            | Expr::Literal(_)
+            | Expr::Struct(_)
+            | Expr::Unspecified => open.extend(parts(next)),
+        }
+    }
+    false
 }
 
 /// Line and column, from 1, of the first occurrence of a word.

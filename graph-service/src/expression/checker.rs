@@ -230,6 +230,8 @@ impl<'a> Checker<'a> {
                 Some(Expr::Literal(LiteralValue::String(name))) => Some(self.field(fields, name.inner())?),
                 _ => Some(Type::Dyn),
             },
+            // The loops of macros add to the list of their results. No expression can name it.
+            (operators::ADD, [Type::List(_), Type::List(_)]) if !is_result(operands[0]) => None,
             (name, types) => given(name, types),
         };
         found.ok_or_else(|| {
@@ -365,6 +367,11 @@ fn of_arithmetic(name: &str, one: &Type, other: &Type) -> Option<Type> {
         (true, _) | (_, true) => Some(Type::Dyn),
         (false, false) => (one == other).then(|| one.clone()),
     }
+}
+
+/// Whether this is the result of a loop so far.
+fn is_result(expr: &IdedExpr) -> bool {
+    matches!(&expr.expr, Expr::Ident(name) if name.starts_with('@'))
 }
 
 /// A word that locates the expression in the text.

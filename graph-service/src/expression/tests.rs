@@ -45,12 +45,18 @@ fn mistakes_are_told_with_their_place() {
     let deep = format!("{}1{} == 1", "[".repeat(60), "]".repeat(60));
     let long_way = format!("{}1 == 1", "1+".repeat(DEPTH_MAX));
     let wide = format!("{}1 == 1", "1+".repeat(SIGNS_MAX));
+    // The value has 4^16 bytes.
+    let chain = format!("size(['a']{}) > 0", ".map(s, s+s+s+s)".repeat(16));
     for (text, place, about) in [
         ("object.kind ==", Some((1, 15)), ""),
         ("object.kind == 'Pod' &&\n object.color == 1", Some((2, 9)), "no field \"color\""),
         ("kind == 'Pod'", Some((1, 1)), "no variable \"kind\", only object"),
         ("object.kind.matches('P.*')", Some((1, 13)), "no function \"matches\""),
         ("object.owners.all(a, object.owners.all(b, a == b))", Some((1, 40)), "nested loops"),
+        (&chain, None, "a loop over the result of a loop"),
+        ("object.owners.map(o, o).all(o, o.index == 1)", None, "a loop over the result of a loop"),
+        ("[object.kind + 'x'].all(o, o == '')", None, "a loop over the result of a loop or of a sum"),
+        ("size(object.owners + object.owners) == 1", Some((1, 13)), "+ does not accept list"),
         ("Value{} == 1", Some((1, 1)), "create messages"),
         ("1 + 1", Some((1, 1)), "not a condition"),
         ("'x'", Some((1, 1)), "not a condition"),
@@ -101,7 +107,7 @@ fn the_worst_that_is_taken_ends_on_a_small_stack() {
         format!("object{}", ".kind".repeat(SIGNS_MAX - 8)),
         format!("object.owners.all(o, {} == 1)", longest("o.index+", "1")),
         format!("object.kind == 'x'{}", " || object.kind == 'y'".repeat(20)),
-        format!("object.owners.map(o, object.owners{}) == []", "+object.owners".repeat(15)),
+        format!("object.owners.map(o, o.name{}) == []", "+o.name".repeat(15)),
     ];
     let small = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
     let run = move || {
