@@ -257,6 +257,8 @@ pub enum FailurePolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     pub gate: Name,
+    /// [`Gate::engine`] of the gate that the leader knows. Only this policy engine may answer.
+    pub engine: u64,
     /// Distinguishes the questions of this process.
     pub number: u64,
     pub timeout: Duration,

@@ -2,7 +2,8 @@
 //!
 //! A question waits until its engine has room. For `cel` and `webhook`, [`Router::run`] takes waiting questions in
 //! batches, at once while fewer batches than the window are running. For `stream`, a question goes to the instance with
-//! the fewest questions; without an instance it fails at once.
+//! the fewest questions; without an instance it fails at once. The leader can know a gate, or a change of it, before the
+//! watch brings its policy engine here. A question to another policy engine than that of the gate waits for the change.
 
 use super::inbox::Inbox;
 use super::instance::{Instance, InstanceId, NotJoined};
@@ -43,6 +44,8 @@ pub(crate) struct Router(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     gates: Mutex<BTreeMap<Name, Gate>>,
+    /// Questions to policy engines that no gate has yet. Locked after `gates`.
+    early: Mutex<Vec<Question>>,
     inbox: Inbox,
     /// Questions wait for a batch.
     waiting: Notify,
@@ -82,6 +85,7 @@ impl Router {
         let inbox = Inbox::default();
         let inner = Inner {
             gates: Mutex::default(),
+            early: Mutex::default(),
             inbox: inbox.clone(),
             waiting: Notify::new(),
             next_instance: AtomicU64::new(1),
@@ -108,16 +112,24 @@ impl Router {
                 None => drop(gates.insert(name.clone(), Gate::new(name, configured, inbox, metrics))),
             }
         }
+        drop(gates);
+        for question in std::mem::take(&mut *self.early()) {
+            self.ask(question);
+        }
     }
 
     /// Asks a question. The answer arrives in the inbox.
     pub(crate) fn ask(&self, question: Question) {
         let mut gates = self.gates();
-        let Some(gate) = gates.get_mut(&question.gate) else {
+        let Some(gate) = gates.get_mut(&question.gate).filter(|gate| gate.configured.rule.engine == question.engine)
+        else {
+            let mut early = self.early();
+            if early.len() < QUESTIONS_MAX {
+                return early.push(question);
+            }
             self.0.metrics.answered("failed");
-            let failed = Reply::failed(question.number, "there is no such gate");
-            self.0.inbox.answered(answered(&question.gate, failed));
-            return;
+            let why = format!("{QUESTIONS_MAX} questions wait for changes of gates");
+            return self.0.inbox.answered(answered(&question.gate, Reply::failed(question.number, &why)));
         };
         self.0.metrics.asked(gate.configured.transport.as_str());
         if gate.open.len() >= QUESTIONS_MAX {
@@ -138,6 +150,7 @@ impl Router {
     /// Ends these questions. Their answers no longer count.
     pub(crate) fn cancel(&self, gate: &Name, numbers: &[u64]) {
         let mut gates = self.gates();
+        self.early().retain(|early| early.gate != *gate || !numbers.contains(&early.number));
         let Some(gate) = gates.get_mut(gate) else { return };
         for number in numbers {
             let Some(open) = gate.take(*number) else { continue };
@@ -213,6 +226,10 @@ impl Router {
 
     pub(super) fn unmatched(&self, unmatched: Unmatched) {
         self.0.metrics.unmatched(unmatched.as_str());
+    }
+
+    fn early(&self) -> MutexGuard<'_, Vec<Question>> {
+        self.0.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gates(&self) -> MutexGuard<'_, BTreeMap<Name, Gate>> {

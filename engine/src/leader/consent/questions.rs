@@ -60,6 +60,7 @@ impl Leader {
         let causes = node.map(|id| self.world.causes(id)).unwrap_or_default();
         let question = Question {
             gate: id.name.clone(),
+            engine: gate.engine,
             number,
             timeout: gate.timeout,
             action: candidate.draft.action.kind(),
