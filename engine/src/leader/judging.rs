@@ -85,7 +85,7 @@ impl Leader {
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
             // If the object is in deletion, the write itself can be the reason.
-            None => self.withdraw_from(id, !self.world.graph().node(id).is_terminating()),
+            None => self.withdraw_acting(id, !self.world.graph().node(id).is_terminating()),
         }
     }
 
@@ -263,21 +263,26 @@ impl Leader {
 
     /// Withdraws the decision about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
-        self.withdraw_from(id, false);
-    }
-
-    /// Withdraws the decision about this node. If the object is kept, a destructive write that has not left must not
-    /// leave.
-    fn withdraw_from(&mut self, id: NodeId, is_kept: bool) {
         let node = self.world.graph().node(id);
         let uid = node.uid();
         let Some(item) = self.dispatcher.queue().get(&uid) else { return };
         let (target, kind) = (&item.draft.target, self.world.coverage().kind(node.kind()));
         // Several nodes can share a uid. An item belongs to the node whose coordinates the item names.
-        let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
         let resource = GroupResource { group: target.group.clone(), resource: target.resource.clone() };
         let is_of_rival = self.world.coverage().find(&resource).is_some_and(|of| of != node.kind());
-        if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
+        if target.kind == kind.kind && target.group == kind.group && !is_of_rival {
+            self.withdraw_acting(id, false);
+        }
+    }
+
+    /// Withdraws the decision about the object that this node stands for, also if another group that serves the object
+    /// led to the decision. If the object is kept, a destructive write that has not left must not leave.
+    fn withdraw_acting(&mut self, id: NodeId, is_kept: bool) {
+        let node = self.world.graph().node(id);
+        let uid = node.uid();
+        let Some(item) = self.dispatcher.queue().get(&uid) else { return };
+        let target = &item.draft.target;
+        if target.namespace != *node.namespace() || *target.name != *node.name() {
             return;
         }
         let spares = is_kept && item.draft.destroys;

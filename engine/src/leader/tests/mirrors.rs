@@ -144,3 +144,29 @@ fn a_protection_by_resource_holds_an_object_whichever_group_is_seen_first() {
         }
     }
 }
+
+#[test]
+fn a_decision_by_one_group_ends_when_the_other_group_acts() {
+    for [first, acting] in [["things", "mirrors"], ["mirrors", "things"]] {
+        for known_before in [false, true] {
+            let mut bench = Bench::synced();
+            bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 0 } });
+            bench.serve("mirrors");
+            bench.list("mirrors", 100, vec![]);
+            bench.pass(Duration::from_secs(1));
+            if known_before {
+                let kept = object("configmaps", "kept", 102).owned_by(acting, "o").owned_by("nodes", "n");
+                bench.seen("nodes", object("nodes", "n", 101));
+                bench.seen("configmaps", kept);
+            }
+            bench.seen(first, object(first, "o", 103).terminating("foregroundDeletion"));
+            bench.pass(Duration::from_secs(1));
+            // The other group shows an older state first.
+            bench.seen(acting, object(acting, "o", 101));
+            bench.seen("configmaps", object("configmaps", "a", 104).blocking(first, "o"));
+            bench.seen(acting, object(acting, "o", 103).terminating("foregroundDeletion"));
+            let item = bench.leader.queries().explain(&uid("o")).unwrap().item;
+            assert!(item.is_none(), "{first} first, known before: {known_before}; a blocks it");
+        }
+    }
+}
