@@ -27,7 +27,7 @@ const DEAF: [u64; 3] = [2111, 3127, 3775];
 /// without list from the only two reads. Five other worlds accused the collector falsely: of a DELETE that crossed a
 /// restore, of the deletion of an object that was created after a read showed the end of its orphaning owner, of a
 /// guard that a stopped leader called effective, of a question that ended with the term before its answer arrived, and
-/// (the last of these) of a grant after the end of the term, which a leader was not told before. In the two before it, an
+/// (the last) of a grant after the end of the term, which a leader was not told before. In the two before it, an
 /// attempt removed the finalizer `orphan` at a later version than that of its decision, and a leader missed a restore
 /// that only the early end of a list showed. In the last one, a decision by one group that serves an owner stayed when
 /// another group acted for the owner.
