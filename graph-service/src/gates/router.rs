@@ -113,7 +113,9 @@ impl Router {
             }
         }
         drop(gates);
-        for question in std::mem::take(&mut *self.early()) {
+        // The lock ends with the statement: a question that waits on takes the lock again.
+        let early = std::mem::take(&mut *self.early());
+        for question in early {
             self.ask(question);
         }
     }

@@ -144,6 +144,7 @@ async fn only_the_policy_engine_that_the_leader_knows_answers() {
         router.ask(Question { engine: 2, ..question(number) });
     }
     router.ask(Question { engine: 1, ..question(4) });
+    router.ask(Question { engine: 3, ..question(5) });
     router.cancel(&GATE.into(), &[3]);
     let before = answered(&router, &inbox, 1).await;
     assert_eq!(before.into_iter().map(|(number, of)| (number, of.answer)).collect::<Vec<_>>(), [(4, Answer::Allow)]);
@@ -151,6 +152,8 @@ async fn only_the_policy_engine_that_the_leader_knows_answers() {
     let after = answered(&router, &inbox, 2).await;
     assert_eq!(after.keys().copied().collect::<Vec<_>>(), [1, 2]);
     assert!(after.values().all(|of| of.answer != Answer::Allow), "{after:?}");
+    router.configure(cel(3, "true"));
+    assert_eq!(answered(&router, &inbox, 1).await[&5].answer, Answer::Allow);
 }
 
 #[test]
