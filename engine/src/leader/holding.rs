@@ -42,11 +42,13 @@ struct Subject<'a> {
     object: Cow<'a, ObjectRef>,
     node: Option<NodeId>,
     lineage: OnceCell<Lineage>,
+    /// The same object, as the other groups serve it.
+    others: Vec<Subject<'a>>,
 }
 
 impl<'a> Subject<'a> {
     fn new(object: Cow<'a, ObjectRef>, node: Option<NodeId>) -> Subject<'a> {
-        Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new() }
+        Subject { collection: object.group_resource(), object, node, lineage: OnceCell::new(), others: Vec::new() }
     }
 }
 
@@ -99,16 +101,18 @@ impl<'a> Holding<'a> {
     }
 
     fn subject<'o>(&self, object: &'o ObjectRef) -> Subject<'o> {
-        Subject::new(Cow::Borrowed(object), self.world.graph().primary(&object.uid))
+        let graph = self.world.graph();
+        let mut nodes = graph.few_by_uid(&object.uid).filter(|&id| graph.node(id).is_observed());
+        // The first node acts for all.
+        let subject = Subject::new(Cow::Borrowed(object), nodes.next());
+        let others = nodes.map(|id| Subject::new(Cow::Owned(self.world.object_ref(id)), Some(id))).collect();
+        Subject { others, ..subject }
     }
 
     /// Whether a guard has the object in scope. If several groups serve the object, any of them can be in scope.
     fn covers(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
-        let graph = self.world.graph();
-        let is_other = |id: &NodeId| Some(*id) != subject.node && graph.node(*id).is_observed();
-        let as_served = |id| Subject::new(Cow::Owned(self.world.object_ref(id)), Some(id));
-        let mut others = graph.few_by_uid(&subject.object.uid).filter(is_other).map(as_served);
-        self.covers_as_served(entry, subject) || others.any(|other| self.covers_as_served(entry, &other))
+        let is_covered = |subject: &Subject<'_>| self.covers_as_served(entry, subject);
+        is_covered(subject) || subject.others.iter().any(is_covered)
     }
 
     fn covers_as_served(&self, entry: &Entry, subject: &Subject<'_>) -> bool {
