@@ -83,9 +83,13 @@ impl Leader {
     pub(super) fn marks_changed(&mut self, kind: KindId, uid: &Uid) {
         let is_namespace = self.world.coverage().find(&namespaces()) == Some(kind);
         if is_namespace && self.dispatcher.queue().holds().any_selects_namespaces() {
+            let name = self.world.graph().primary(uid).map(|id| self.world.graph().node(id).name());
             // Writes that were granted before can be in scope now.
-            self.dispatcher.namespaces_changed(&self.cx);
-            self.press();
+            if name.is_some_and(|name| self.dispatcher.namespace_changed(&self.cx, name)) {
+                self.press();
+            } else {
+                self.rehold();
+            }
             return self.reconsider_labels(|wants| wants.namespace.is_some());
         }
         let Some(item) = self.dispatcher.queue().get(uid) else { return };

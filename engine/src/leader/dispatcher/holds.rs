@@ -11,7 +11,8 @@ use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::Uid;
 use crate::queue::{Draft, Item};
-use crate::scope::Target;
+use crate::scope::{Filter, Scope, Target};
+use crate::time::Time;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -46,9 +47,15 @@ impl Dispatcher {
         self.queue.rehold(find);
     }
 
-    /// Marks the effect of guards as unknown whose scope depends on the labels of a namespace.
-    pub(in crate::leader) fn namespaces_changed(&mut self, cx: &Context) {
-        self.queue.holds_mut().reset_effective(cx.now, Entry::selects_namespaces);
+    /// Records that the labels of a namespace changed. If a write there can leave, guards whose scope depends on such
+    /// labels may not be effective any more. Returns whether a write there can leave.
+    pub(in crate::leader) fn namespace_changed(&mut self, cx: &Context, name: &str) -> bool {
+        let filter = Filter { namespaces: alloc::vec![name.into()], ..Filter::default() };
+        let has_writers = self.writers_of(&Scope { targets: alloc::vec![filter] }, cx.now).count() > 0;
+        if has_writers {
+            self.queue.holds_mut().reset_effective(cx.now, Entry::selects_namespaces);
+        }
+        has_writers
     }
 
     /// The leases at places that a guard in force may cover, if `is_held` says so of their targets.
@@ -129,10 +136,14 @@ impl Dispatcher {
     /// The possible writers in the scope of a guard. Whatever was granted since the leader took the guard is out of its
     /// scope.
     pub(in crate::leader) fn writers(&self, entry: &Entry) -> Writers {
-        let scope = &entry.meaning.scope;
+        self.writers_of(&entry.meaning.scope, entry.since)
+    }
+
+    /// The possible writers in a scope whose leases were granted until this time.
+    fn writers_of(&self, scope: &Scope, granted: Time) -> Writers {
         let mut writers = self.late_writes.writers(scope);
         let counts = |lease: &Lease| {
-            lease.granted <= entry.since && lease.destroys.as_ref().is_some_and(|place| scope.covers_target(place))
+            lease.granted <= granted && lease.destroys.as_ref().is_some_and(|place| scope.covers_target(place))
         };
         writers.sessions.extend(self.leases.iter().filter(|(_, lease)| counts(lease)).map(|(_, lease)| lease.session));
         writers
