@@ -62,13 +62,7 @@ pub(crate) struct List {
     round: u64,
     /// The empty namespace stands for all.
     pub(crate) namespace: Name,
-    kind: KindId,
-}
-
-impl List {
-    pub(crate) fn kind(&self) -> KindId {
-        self.kind
-    }
+    pub(crate) kind: KindId,
 }
 
 /// The round whose positions are not all reached.

@@ -309,7 +309,7 @@ impl Leader {
             match want {
                 Wanted::Position(kind) => self.probe(kind, None, Some(1), Purpose::BarrierPosition),
                 Wanted::List(list) => {
-                    let (kind, namespace) = (list.kind(), list.namespace.clone());
+                    let (kind, namespace) = (list.kind, list.namespace.clone());
                     self.probe(kind, Some(namespace), None, Purpose::BarrierList(list));
                 }
             }
@@ -333,7 +333,7 @@ impl Leader {
 
     fn list_answered(&mut self, list: &List, answer: Result<ProbeAnswer, String>) {
         let result = answer.and_then(|answer| match answer.complete {
-            true if self.merge(list.kind(), answer) => Ok(()),
+            true if self.merge(list.kind, answer) => Ok(()),
             true => Err(String::from("the watch has overtaken the list")),
             false => Err(String::from("the list is not complete")),
         });
