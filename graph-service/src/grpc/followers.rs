@@ -10,6 +10,7 @@ use super::status;
 use super::stream::Weighed;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
+use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use share::{Metered, Place, Places, STREAMS_MAX, Share};
 use std::sync::{Arc, OnceLock};
@@ -104,6 +105,20 @@ impl<T: Weighed> Reader<T> {
             Some(Ok(Ok(()))) => Ok(()),
             None | Some(Ok(Err(_))) => Err(NotTaken::Gone),
             Some(Err(_)) => Err(NotTaken::Slow),
+        }
+    }
+
+    /// Sends an export to its end. The time has a limit, because a slow reader keeps the places of others.
+    pub(super) async fn export(
+        &self,
+        shutdown: &Shutdown,
+        send_all: impl Future<Output = Result<(), Stop>>,
+    ) -> Result<(), Status> {
+        tokio::select! {
+            sent = send_all => Stop::ended(sent),
+            () = self.gone() => Ok(()),
+            () = shutdown.requested() => Err(status::stopping()),
+            () = tokio::time::sleep(STREAM_AGE) => Err(status::too_slow(STREAM_AGE)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Streams what only this process can add to a bug report: its metrics, its configuration and its recording.
 
-use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
+use crate::grpc::followers::{Reader, Stop};
 use crate::grpc::{Shared, apart, status};
 use crate::recorder::{Recorded, unread};
 use proto::admin::v1beta1::export_bundle_response::{File, Header, Part, Recording};
@@ -31,15 +31,9 @@ impl Export {
         Export { shared, max_recording: request.max_recording_bytes, _turn: turn }
     }
 
-    /// Sends all parts. A slow reader must not keep others from their bundles, so the time has a limit.
+    /// Sends all parts.
     pub(super) async fn run(self, reader: Reader<ExportBundleResponse>) -> Result<(), Status> {
-        let sent = tokio::select! {
-            sent = self.send_all(&reader) => sent,
-            () = reader.gone() => return Ok(()),
-            () = self.shared.shutdown.requested() => return Err(status::stopping()),
-            () = tokio::time::sleep(STREAM_AGE) => return Err(status::too_slow(STREAM_AGE)),
-        };
-        Stop::ended(sent)
+        reader.export(&self.shared.shutdown, self.send_all(&reader)).await
     }
 
     async fn send_all(&self, reader: &Reader<ExportBundleResponse>) -> Result<(), Stop> {

@@ -2,7 +2,7 @@
 
 use super::{Filter, STEP, Shared, Visibility};
 use crate::grpc::access::redact;
-use crate::grpc::followers::{Reader, STREAM_AGE, Stop};
+use crate::grpc::followers::{Reader, Stop};
 use crate::grpc::pages::{BYTES_MAX, ENTRY_BYTES};
 use crate::grpc::status;
 use engine::leader::Scan;
@@ -44,7 +44,7 @@ impl Export {
         Export { shared, include, visibility, stage, waiting: VecDeque::new(), sent: Footer::default() }
     }
 
-    /// Sends header, chunks and footer. The time has a limit, because a slow reader keeps the place of a stream.
+    /// Sends header, chunks and footer.
     pub(super) async fn run(mut self, reader: Reader<ExportGraphResponse>) -> Result<(), Status> {
         let shared = Arc::clone(&self.shared);
         let send_all = async {
@@ -54,12 +54,7 @@ impl Export {
             }
             Ok(())
         };
-        tokio::select! {
-            sent = send_all => Stop::ended(sent),
-            () = reader.gone() => Ok(()),
-            () = shared.shutdown.requested() => Err(status::stopping()),
-            () = tokio::time::sleep(STREAM_AGE) => Err(status::too_slow(STREAM_AGE)),
-        }
+        reader.export(&shared.shutdown, send_all).await
     }
 
     async fn next(&mut self) -> Option<Part> {

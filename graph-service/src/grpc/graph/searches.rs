@@ -145,14 +145,18 @@ impl Graph {
                 seen.any(|member| include.as_ref().is_none_or(|filter| filter.admits(member)))
             };
             let mut cycles = Vec::new();
-            for members in apart(move || search.components()).await? {
-                let cycle = self.shared.reader.with(|queries| queries.cycle(&members));
-                cycles.extend(cycle.filter(admits));
+            for components in apart(move || search.components()).await?.chunks(FOUND_MAX) {
+                let mut found = Vec::new();
+                for members in components {
+                    found.extend(self.shared.reader.with(|queries| queries.cycle(members)));
+                    tokio::task::yield_now().await;
+                }
+                cycles.extend(self.sift(found, admits).await?);
                 if cycles.len() >= FOUND_MAX {
                     break;
                 }
-                tokio::task::yield_now().await;
             }
+            cycles.truncate(FOUND_MAX);
             let mut cycles: Vec<Cycle> = cycles.into_iter().map(Into::into).collect();
             for cycle in &mut cycles {
                 redact::cycle(&visibility, cycle).await?;

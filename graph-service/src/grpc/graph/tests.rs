@@ -244,7 +244,7 @@ async fn exported(graph: Graph) -> Vec<ExportGraphResponse> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_export_that_nobody_reads_ends_and_a_caller_has_a_share_of_all_exports() {
+async fn an_unread_export_ends_and_a_caller_has_a_share_of_all_exports() {
     let (graph, _tasks) = followed(graph(700));
     let open = || graph.export_graph(Request::new(ExportGraphRequest::default()));
     let mut unread = open().await.unwrap().into_inner();
