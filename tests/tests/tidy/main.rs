@@ -251,7 +251,8 @@ fn lost_paths(text: &str) -> Vec<&str> {
         is_plain && (is_name || word.contains('/')) && !word.starts_with("target/")
     };
     let prose = text.split("```").step_by(2);
-    let quoted = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
+    let quoted = prose.flat_map(|prose| prose.split('`').zip([false, true].into_iter().cycle()));
+    let quoted = quoted.filter_map(|(text, is_quoted)| is_quoted.then_some(text));
     let words = quoted.filter_map(|quoted| quoted.split_whitespace().next());
     words.filter(|&word| is_path(word) && !exists(word)).collect()
 }
