@@ -182,6 +182,12 @@ impl Dispatcher {
         meter.count = meter.count.saturating_add(1);
     }
 
+    /// The number of collections whose answers are counted.
+    #[cfg(test)]
+    pub(in crate::leader) fn metered(&self) -> usize {
+        self.pacing.meters.len()
+    }
+
     /// Records a push-back of the API server. The collection receives no grants for `wait`, and half of its earlier
     /// rate afterwards.
     pub(in crate::leader) fn pushed_back(&mut self, cx: &mut Context, collection: &GroupResource, wait: Duration) {

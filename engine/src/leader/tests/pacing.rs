@@ -126,3 +126,14 @@ fn readers_see_how_far_a_collection_is_slowed_down() {
     assert_eq!((&*blockers[0].what, blockers[0].next_probe), ("throttled: configmaps, slowed to 5.0/s", None));
     assert_eq!(blockers[0].items, 100, "what was not started is taken back");
 }
+
+#[test]
+fn the_counts_of_collections_without_recent_writes_are_forgotten() {
+    let mut bench = Bench::synced();
+    for number in 0..5000 {
+        bench.leader.cx.now = bench.leader.cx.now + SECOND / 100;
+        let resource = format!("resource-{number}").as_str().into();
+        bench.leader.dispatcher.meter(&bench.leader.cx, &GroupResource { group: "example.com".into(), resource });
+        assert!(bench.leader.dispatcher.metered() <= 1024);
+    }
+}
