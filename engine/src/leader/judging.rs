@@ -8,7 +8,7 @@ use crate::queue::{Delay, Draft, ItemState, Put};
 use crate::scope::Target;
 use crate::verdict::{Collection, Verdict, verdict};
 use crate::view::Undecided;
-use crate::work::{Action, Preconditions, RevokeMode};
+use crate::work::{Action, ActionKind, Preconditions, RevokeMode};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -210,10 +210,14 @@ impl Leader {
             .get(&target.uid)
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
-        // The object is kept now, so a destructive write that has not left must not leave.
-        let spares = !draft.destroys && before.as_ref().is_some_and(|(_, before)| before.destroys);
         let hold = self.holding().first(&draft);
         let holds_itself = hold.as_ref().is_some_and(Hold::is_own);
+        // If the object is kept now, a destructive write that has not left must not leave.
+        let deletes = |draft: &Draft| draft.action.kind() == ActionKind::Delete;
+        let spares = self.dispatcher.queue().get(&target.uid).is_some_and(|item| {
+            let kept = holds_itself || !draft.destroys || (deletes(&item.draft) && !deletes(&draft));
+            item.draft.destroys && kept
+        });
         let put = self.dispatcher.put(&self.cx, draft, hold, root, observe);
         if holds_itself {
             // Their foreground deletion does not wait for this object any more.

@@ -507,6 +507,20 @@ fn a_watch_that_disproves_an_absence_stops_what_rests_on_it() {
 }
 
 #[test]
+fn a_reference_that_turns_out_invalid_stops_a_started_deletion_where_the_policy_holds_such() {
+    let mut bench = Bench::synced();
+    *bench.leader.world.graph_mut() = Graph::new(true, 7);
+    bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.found_again("o", FindingResult::Absent(Some(version(120))));
+    let lease = bench.take("a");
+    bench.start(&lease);
+    bench.stopped();
+    bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 121) });
+    assert_eq!(bench.stopped(), [lease.id]);
+}
+
+#[test]
 fn an_absence_from_before_a_split_is_no_proof_after_it() {
     for ends_by in [Input::KindServed(served("things")), Input::KindUnserved(collection("things"))] {
         let mut bench = Bench::synced();

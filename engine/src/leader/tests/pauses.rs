@@ -37,7 +37,7 @@ pub(super) fn pause(name: &str, rv: u64) -> Guard {
     }
 }
 
-fn of_resources(resources: &[&str], mut pause: Guard) -> Guard {
+pub(super) fn of_resources(resources: &[&str], mut pause: Guard) -> Guard {
     let resources = resources.iter().map(|resource| collection(resource)).collect();
     pause.scope.targets.push(Filter { resources, namespaces: Vec::new(), ..Filter::default() });
     pause
@@ -55,7 +55,7 @@ fn list(position: u64, pauses: Vec<Guard>) -> GuardList {
 impl Bench {
     /// Creates a leader whose term is old enough that no executor of an earlier term can write, with this number of
     /// dependents of one absent owner.
-    fn cascade(dependents: usize, window: u32) -> Bench {
+    pub(super) fn cascade(dependents: usize, window: u32) -> Bench {
         let mut bench = Bench::without_executor();
         bench.pass(EARLIER_TERMS);
         bench.hello(STREAM, Hello { window, ..hello("e1", "i1") });
@@ -72,7 +72,7 @@ impl Bench {
         bench
     }
 
-    fn press(&mut self, pause: Guard) {
+    pub(super) fn press(&mut self, pause: Guard) {
         self.input(Input::GuardSeen(pause));
     }
 
@@ -80,12 +80,12 @@ impl Bench {
         self.input(Input::GuardGone { id: pause_id(name), uid: uid(&format!("uid-{name}")) });
     }
 
-    fn pause_view(&self, name: &str) -> GuardView {
+    pub(super) fn pause_view(&self, name: &str) -> GuardView {
         self.leader.queries().guards().into_iter().find(|view| &*view.id.name == name).unwrap()
     }
 
     /// Returns the leases that were stopped since the last call.
-    fn stopped(&mut self) -> Vec<LeaseId> {
+    pub(super) fn stopped(&mut self) -> Vec<LeaseId> {
         let mut stopped = Vec::new();
         for (_, message) in core::mem::take(&mut self.sent) {
             if let ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } = message {
