@@ -208,10 +208,8 @@ impl Holds {
 
     /// Whether labels decide if a guard covers an object at this place.
     pub(crate) fn depends_on_labels(&self, place: &Target) -> bool {
-        let of = &place.collection;
         let depends = |filter: &Filter| {
-            !(filter.marks.is_empty() && filter.namespace_marks.is_empty())
-                && filter.may_cover(&of.group, &of.resource, &place.namespace)
+            !(filter.marks.is_empty() && filter.namespace_marks.is_empty()) && filter.may_cover_target(place)
         };
         let mut standing = self.guards.values().filter(|entry| !entry.over);
         standing.any(|entry| entry.meaning.scope.targets.iter().any(depends))

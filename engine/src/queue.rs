@@ -2,9 +2,8 @@
 //! each kind of failure. The queue replaces upstream's `attemptToDelete` and `attemptToOrphan`.
 
 use crate::guard::HeldBy;
-use crate::hold::{self, Hold, Holds};
+use crate::hold::{Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
-use crate::scope;
 use crate::time::Time;
 use crate::view::{Waiting, Waits};
 use crate::work::{Action, LeaseId, Outcome, Preconditions};
@@ -87,15 +86,6 @@ pub(crate) struct Draft {
     pub(crate) read_first: bool,
     /// True if the action deletes the target or removes a reference to an orphaning owner. Guards hold such items.
     pub(crate) destroys: bool,
-}
-
-impl Draft {
-    /// The place of a destructive write that a guard may hold.
-    pub(crate) fn destroys_at(&self) -> Option<scope::Target> {
-        let target = &self.target;
-        let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
-        counts.then(|| scope::Target { collection: target.group_resource(), namespace: target.namespace.clone() })
-    }
 }
 
 #[derive(Debug)]

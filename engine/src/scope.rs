@@ -104,7 +104,8 @@ impl Objects {
 /// The place of a write's target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
-    pub(crate) collection: GroupResource,
+    /// `None` if several groups serve the target: it may be in scope by each of them.
+    pub(crate) collection: Option<GroupResource>,
     pub(crate) namespace: Name,
 }
 
@@ -115,7 +116,7 @@ impl Scope {
     }
 
     pub(crate) fn covers_target(&self, place: &Target) -> bool {
-        self.may_cover(&place.collection.group, &place.collection.resource, &place.namespace)
+        self.targets.is_empty() || self.targets.iter().any(|filter| filter.may_cover_target(place))
     }
 }
 
@@ -198,7 +199,17 @@ impl OwnerScope {
 impl Filter {
     pub(crate) fn may_cover(&self, group: &str, resource: &str, namespace: &str) -> bool {
         let collection = |known: &GroupResource| *known.group == *group && *known.resource == *resource;
-        (self.resources.is_empty() || self.resources.iter().any(collection))
-            && (self.namespaces.is_empty() || self.namespaces.iter().any(|known| **known == *namespace))
+        (self.resources.is_empty() || self.resources.iter().any(collection)) && self.may_cover_namespace(namespace)
+    }
+
+    pub(crate) fn may_cover_target(&self, place: &Target) -> bool {
+        match &place.collection {
+            Some(of) => self.may_cover(&of.group, &of.resource, &place.namespace),
+            None => self.may_cover_namespace(&place.namespace),
+        }
+    }
+
+    fn may_cover_namespace(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty() || self.namespaces.iter().any(|known| **known == *namespace)
     }
 }

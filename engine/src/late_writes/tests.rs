@@ -17,7 +17,7 @@ fn id(number: u64) -> LeaseId {
 }
 
 fn lease(namespace: &str) -> Lease {
-    let collection = GroupResource { group: "".into(), resource: "pods".into() };
+    let collection = Some(GroupResource { group: "".into(), resource: "pods".into() });
     let destroys = Some(Target { collection, namespace: namespace.into() });
     let target = Uid::parse("x").unwrap();
     let grounds = Grounds::unknown(1);

@@ -123,7 +123,7 @@ impl Leader {
             self.dispatcher.backoff(&mut self.cx, uid, NO_TAKER, Delay::NoTaker);
             return None;
         }
-        let destroys = item.draft.destroys_at();
+        let destroys = self.world.place(&item.draft.target).filter(|_| item.draft.destroys);
         let attempt = item.attempts + 1;
         let work = WorkItem {
             id: item.id,

@@ -266,7 +266,8 @@ impl Leader {
         let holds = self.dispatcher.queue().holds();
         let queue = self.dispatcher.queue();
         let depends = |uid: &&Uid| {
-            let place = queue.get(uid).and_then(|item| item.draft.destroys_at());
+            let item = queue.get(uid).filter(|item| item.draft.destroys);
+            let place = item.and_then(|item| self.world.place(&item.draft.target));
             place.is_some_and(|place| holds.depends_on_labels(&place))
         };
         for uid in queue.uids().filter(depends).cloned().collect::<Vec<_>>() {

@@ -354,6 +354,11 @@ impl Leader {
             for other in self.world.appeared(id) {
                 self.forget_shown(other);
             }
+            let uid = self.world.graph().node(id).uid();
+            if self.world.is_mirrored(&uid) && self.dispatcher.is_mirrored(self.cx.now, &uid) {
+                // A guard by the resource of this group may cover the write now.
+                self.press();
+            }
         }
         self.settle_shown(id);
         self.world.mark(id);

@@ -2,10 +2,9 @@
 
 use super::{Cause, Event, Grounds, Leader, Mode};
 use crate::graph::NodeId;
-use crate::hold::{Hold, is_exempt};
+use crate::hold::Hold;
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, ItemState, Put};
-use crate::scope::Target;
 use crate::verdict::{Collection, Verdict, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, ActionKind, Preconditions, RevokeMode};
@@ -178,10 +177,8 @@ impl Leader {
         };
         let facts = node.facts().unwrap_or_default();
         let target = self.world.object_ref(id);
-        let place = Target { collection: target.group_resource(), namespace: target.namespace.clone() };
         let depends_on_labels = matches!(action, Action::Delete { .. })
-            && !is_exempt(&target.group, &target.resource)
-            && self.dispatcher.queue().holds().depends_on_labels(&place);
+            && self.world.place(&target).is_some_and(|place| self.dispatcher.queue().holds().depends_on_labels(&place));
         let draft = Draft {
             target,
             preconditions: Preconditions {

@@ -15,7 +15,6 @@ use crate::lease::{Lease, SessionId};
 use crate::marks::Marks;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY};
-use crate::scope::Target;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -74,14 +73,14 @@ impl Leader {
         if report.outcome == Outcome::Ambiguous {
             match ended {
                 Ended::GivenUp(place) => self.dispatcher.unanswered(&mut self.cx, Some(place)),
-                Ended::Foreign => {
-                    let target = report.about.as_ref().map(|about| &about.target);
-                    let place = target.map(|target| Target {
-                        collection: target.group_resource(),
-                        namespace: target.namespace.clone(),
-                    });
-                    self.dispatcher.unanswered(&mut self.cx, place);
-                }
+                Ended::Foreign => match &report.about {
+                    Some(about) => {
+                        if let Some(place) = self.world.place(&about.target) {
+                            self.dispatcher.unanswered(&mut self.cx, Some(place));
+                        }
+                    }
+                    None => self.dispatcher.unanswered(&mut self.cx, None),
+                },
                 Ended::Other => {}
             }
         }

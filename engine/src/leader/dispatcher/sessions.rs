@@ -11,7 +11,8 @@ use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, first_sessi
 use crate::lies::Process;
 use crate::object::Name;
 use crate::object::ResourceVersion;
-use crate::queue::ItemState;
+use crate::object::Uid;
+use crate::queue::{Item, ItemState};
 use crate::time::Time;
 use crate::work::ReportResult;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, Origin, Protocols, Refusal, RevokeMode, Term, ToExecutor};
@@ -334,6 +335,19 @@ impl Dispatcher {
         if let Some(lease) = self.leases.get_mut(id) {
             lease.gone = Some(deleted);
         }
+    }
+
+    /// Records that another group serves the target of a lease, too. Returns true if that is new to a destructive lease.
+    pub(in crate::leader) fn is_mirrored(&mut self, now: Time, target: &Uid) -> bool {
+        let lease = self.queue.get(target).and_then(Item::lease).and_then(|id| self.leases.get_mut(id));
+        let Some(place) = lease.and_then(|lease| lease.destroys.as_mut()) else { return false };
+        let is_new = place.collection.take().is_some();
+        if is_new {
+            // The write may be in the scope of guards that are effective.
+            let place = place.clone();
+            self.queue.holds_mut().reset_effective(now, |entry| entry.meaning.scope.covers_target(&place));
+        }
+        is_new
     }
 
     /// Records that an executor does not support this kind of work.

@@ -170,3 +170,71 @@ fn a_decision_by_one_group_ends_when_the_other_group_acts() {
         }
     }
 }
+
+#[test]
+fn a_pause_by_resource_stops_a_write_to_an_object_whichever_group_acts() {
+    let orders = [["configmaps", "mirrors"], ["mirrors", "configmaps"]];
+    for (order, late) in orders.into_iter().flat_map(|order| [(order, false), (order, true)]) {
+        for paused in order {
+            let mut bench = Bench::cascade(0, 4);
+            bench.serve("mirrors");
+            bench.list("mirrors", 100, vec![]);
+            bench.seen("things", object("things", "p", 104));
+            let shown = |bench: &mut Bench, group| bench.seen(group, object(group, "d", 105).owned_by("things", "p"));
+            shown(&mut bench, order[0]);
+            if !late {
+                shown(&mut bench, order[1]);
+            }
+            bench.pass(Duration::from_secs(1));
+            bench.deleted("things", "p", 106);
+            let lease = bench.take("d");
+            bench.start(&lease);
+            bench.stopped();
+            if late {
+                shown(&mut bench, order[1]);
+                bench.stopped();
+            }
+            bench.press(pauses::of_resources(&[paused], pauses::pause("p", 1)));
+            assert_eq!(bench.stopped(), [lease.id], "{order:?}, {paused} paused, late: {late}");
+            assert!(!bench.pause_view("p").effective, "{order:?}, {paused} paused, late: {late}");
+            bench.report(&lease, Outcome::Abandoned);
+            assert!(bench.pause_view("p").effective, "{order:?}, {paused} paused, late: {late}");
+        }
+    }
+}
+
+#[test]
+fn a_pause_is_not_effective_while_a_write_leaves_that_turns_out_to_be_in_its_scope() {
+    let mut bench = Bench::cascade(0, 4);
+    bench.serve("mirrors");
+    bench.list("mirrors", 100, vec![]);
+    bench.seen("things", object("things", "p", 104));
+    bench.seen("configmaps", object("configmaps", "d", 105).owned_by("things", "p"));
+    bench.pass(Duration::from_secs(1));
+    bench.press(pauses::of_resources(&["mirrors"], pauses::pause("p", 1)));
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.pause_view("p").effective);
+    bench.deleted("things", "p", 106);
+    let lease = bench.take("d");
+    bench.start(&lease);
+    bench.stopped();
+    bench.seen("mirrors", object("mirrors", "d", 105).owned_by("things", "p"));
+    assert_eq!((bench.stopped(), bench.pause_view("p").effective), (vec![lease.id], false));
+    bench.report(&lease, Outcome::Abandoned);
+    assert!(bench.pause_view("p").effective);
+}
+
+#[test]
+fn an_owner_that_another_group_shows_to_orphan_stops_a_started_deletion() {
+    let mut bench = Bench::synced();
+    bench.serve("mirrors");
+    bench.list("mirrors", 100, vec![]);
+    bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.found_again("o", FindingResult::Absent(Some(version(120))));
+    let lease = bench.take("a");
+    bench.start(&lease);
+    bench.stopped();
+    bench.seen("mirrors", object("mirrors", "o", 110).terminating("orphan"));
+    assert_eq!(bench.stopped(), [lease.id], "a keeps living");
+}

@@ -2,7 +2,9 @@
 
 use super::World;
 use crate::graph::{Node, NodeId, Reference};
+use crate::hold::is_exempt;
 use crate::object::{ObjectRef, Uid};
+use crate::scope::Target;
 use crate::verdict::Standing;
 use crate::view::*;
 use alloc::vec::Vec;
@@ -72,5 +74,19 @@ impl World {
     /// Returns the object reference of a node. Version and resource are empty if the kind is not served.
     pub(in crate::leader) fn object_ref(&self, id: NodeId) -> ObjectRef {
         self.graph.object_ref(&self.coverage, id)
+    }
+
+    /// Whether several groups serve this object.
+    pub(in crate::leader) fn is_mirrored(&self, uid: &Uid) -> bool {
+        self.graph.few_by_uid(uid).filter(|&id| self.graph.node(id).is_observed()).nth(1).is_some()
+    }
+
+    /// Returns the place of a destructive write to this object, if a guard may hold such a write.
+    pub(in crate::leader) fn place(&self, object: &ObjectRef) -> Option<Target> {
+        if is_exempt(&object.group, &object.resource) {
+            return None;
+        }
+        let collection = (!self.is_mirrored(&object.uid)).then(|| object.group_resource());
+        Some(Target { collection, namespace: object.namespace.clone() })
     }
 }
