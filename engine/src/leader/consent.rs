@@ -27,7 +27,7 @@ use gates::{Gates, State, Subject};
 mod breaker;
 mod breaking;
 mod budgets;
-mod cascades;
+pub(super) mod cascades;
 pub(super) mod foreseeing;
 mod gates;
 mod questions;
@@ -541,6 +541,11 @@ impl Consent {
                 Some(known) if known.is_counted() => {
                     let Cascade { objects, digest, .. } = known.extent;
                     format!("{} takes {objects} objects, digest {digest:016x}", known.root)
+                }
+                None if self.cascades.len() >= ROOTS_MAX => {
+                    format!(
+                        "the leader counts at most {ROOTS_MAX} cascades at a time; this one is counted when another one ends"
+                    )
                 }
                 Some(_) | None => String::from("the cascade is being counted"),
             },

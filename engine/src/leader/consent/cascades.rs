@@ -17,7 +17,7 @@ pub(super) const SLICE: usize = 2000;
 /// Maximum number of nodes of a walk. A cascade with more is larger than every limit.
 const NODES_MAX: usize = 1_000_000;
 /// Maximum number of roots that are known at a time.
-pub(super) const ROOTS_MAX: usize = 1000;
+pub(in crate::leader) const ROOTS_MAX: usize = 4000;
 
 /// The cascade of one root.
 ///

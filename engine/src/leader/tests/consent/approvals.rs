@@ -1,6 +1,7 @@
 //! Approvals: which cascades wait for one, and what an entry permits.
 
 use super::*;
+use crate::leader::consent::cascades::ROOTS_MAX;
 
 #[test]
 fn a_large_cascade_waits_for_an_approval_of_its_digest_and_a_small_one_does_not() {
@@ -210,7 +211,7 @@ fn an_entry_that_was_accepted_before_does_not_cover_what_joins() {
 
 #[test]
 fn roots_beyond_the_bound_wait_for_room_and_go() {
-    const ROOTS: usize = 2_500;
+    const ROOTS: usize = ROOTS_MAX + 500;
     let mut bench = Bench::without_executor();
     bench.hello(STREAM, Hello { window: 1_000, ..hello("e1", "i1") });
     for resource in ["configmaps", "nodes", "things"] {
@@ -227,9 +228,27 @@ fn roots_beyond_the_bound_wait_for_room_and_go() {
         bench.deleted("things", &format!("o{number}"), 200 + number as u64);
     }
     let mut gone = 0;
-    for second in 0..20 {
+    for second in 0..40 {
         bench.pass(Duration::from_secs(1));
-        gone += bench.carry_out(10_000 + second);
+        gone += bench.carry_out(20_000 + second);
     }
     assert_eq!(gone, ROOTS);
+}
+
+#[test]
+fn a_root_beyond_the_bound_says_that_it_waits_for_others() {
+    let mut bench = Bench::synced();
+    bench.guard(guard(GuardKind::Approval, 1, Rule::Approval(approval(0))));
+    for number in 0..=ROOTS_MAX {
+        let owner = format!("o{number}");
+        bench.seen("things", object("things", &owner, 101));
+        bench.seen("configmaps", object("configmaps", &format!("d{number}"), 102).owned_by("things", &owner));
+    }
+    for number in 0..=ROOTS_MAX {
+        bench.deleted("things", &format!("o{number}"), 200 + number as u64);
+    }
+    bench.pass(Duration::from_secs(5));
+    let late = (0..=ROOTS_MAX).map(|number| bench.first_reason(&format!("d{number}")).1);
+    let late: Vec<String> = late.filter(|why| why.contains("at most 4000 cascades")).collect();
+    assert_eq!(late.len(), 1, "{late:?}");
 }
