@@ -342,9 +342,10 @@ impl Metrics {
         self.moved.store(millis, Ordering::Relaxed);
     }
 
-    /// How long ready work has waited without progress. Zero without ready work, and on a replica that does not lead.
-    pub(crate) fn stalled(&self, leads: bool, oldest_ready: Option<Time>, clock: Clock) -> Duration {
-        let Some(since) = oldest_ready.filter(|_| leads) else { return Duration::ZERO };
+    /// How long ready or leased work has waited without progress. Zero without such work, and on a replica that does not
+    /// lead.
+    pub(crate) fn stalled(&self, leads: bool, oldest_open: Option<Time>, clock: Clock) -> Duration {
+        let Some(since) = oldest_open.filter(|_| leads) else { return Duration::ZERO };
         let moved = Time::from_origin(Duration::from_millis(self.moved.load(Ordering::Relaxed)));
         clock.age(since.max(moved))
     }

@@ -9,6 +9,7 @@ use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
 use engine::leader::Queries;
 use engine::object::{Uid, in_group};
+use engine::time::Time;
 use engine::view::{
     BlockerView, CollectionStatus, ExecutorView, GuardView, Status, UnresolvedKind, Unseen, Waiting, Waits,
 };
@@ -112,8 +113,7 @@ impl Health {
 
     /// See [`Metrics::stalled`].
     pub(crate) fn stalled(&self, waits: &[Waits], leads: bool) -> Duration {
-        let ready = waits.iter().find(|waits| waits.at == Waiting::Ready);
-        self.metrics.stalled(leads, ready.and_then(|ready| ready.oldest), self.clock)
+        self.metrics.stalled(leads, oldest_open(waits), self.clock)
     }
 
     /// Whether discovery has succeeded and no collection keeps readiness waiting.
@@ -219,6 +219,13 @@ impl std::fmt::Debug for Health {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Health").field("running", &self.running).finish_non_exhaustive()
     }
+}
+
+/// The time of the oldest decision that an executor could carry out now. A lease alone is no progress: an executor may
+/// return each lease without a start.
+fn oldest_open(waits: &[Waits]) -> Option<Time> {
+    let open = waits.iter().filter(|waits| matches!(waits.at, Waiting::Ready | Waiting::Leased));
+    open.filter_map(|waits| waits.oldest).min()
 }
 
 /// A successful discovery says what was sent to the engine, and not what the engine has handled. The engine handles all

@@ -88,7 +88,7 @@ impl Gauges {
         let state = || Label::of("state", places().map(Waiting::as_str));
         Gauges {
             loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the last round of the collector's loop", "Below five seconds, also in a quiet cluster. `/livez` fails above thirty."), Seconds::default()),
-            stalled: book.put("ownergraph_stalled_seconds", [], ("Time for which the leader has had ready work in which no attempt ended and no decision was withdrawn", "0 if nothing waits. Above a minute the collector has stopped: no executor has a session, grants are suspended, or there is a bug."), Seconds::default()),
+            stalled: book.put("ownergraph_stalled_seconds", [], ("Time for which the leader has had ready or leased work in which no attempt ended and no decision was withdrawn", "0 if nothing waits. Above a minute the collector has stopped: no executor has a session or starts what it gets, grants are suspended, or there is a bug."), Seconds::default()),
             collections: book.put("ownergraph_collections", [Label::of("state", State::ALL.map(State::as_str))], ("Collections, by state", "`failed` and `stale` collections delay decisions about their dependents. `ignored` ones are not watched."), Family::default()),
             lags: book.put("ownergraph_collections_by_lag", [Label::of("lag", LAGS.map(|(word, _)| word))], ("Synced collections, by the time since the last event or bookmark of their watch", "The API server sends at least one bookmark a minute. Aggregated servers may be quiet for longer."), Family::default()),
             unsynced: book.put(

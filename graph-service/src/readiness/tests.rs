@@ -1,12 +1,12 @@
 use super::{
-    are_settled, blocker_line, collection_line, executor_line, hidden_line, is_settled, leadership_line,
+    are_settled, blocker_line, collection_line, executor_line, hidden_line, is_settled, leadership_line, oldest_open,
     unresolved_line,
 };
 use crate::messages::Leadership;
 use engine::coverage::State;
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;
-use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind, Unseen};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind, Unseen, Waiting, Waits};
 use engine::work::Term;
 use runtime::clock::Clock;
 use std::time::Duration;
@@ -34,6 +34,19 @@ fn collection(state: State, error: &str) -> CollectionStatus {
         kept_apart: false,
         inconsistent: None,
     }
+}
+
+#[test]
+fn leased_work_waits_until_an_attempt_ends_as_ready_work_does() {
+    let seconds = |count| Some(Time::from_origin(Duration::from_secs(count)));
+    let waits = |at, oldest| Waits { items: 1, oldest, ..Waits::none(at) };
+    let others = [Waiting::Observed, Waiting::Held, Waiting::Protected, Waiting::BackingOff, Waiting::Blocked];
+    let mut of = others.map(|at| waits(at, seconds(1))).to_vec();
+    assert_eq!(oldest_open(&of), None);
+    of.push(waits(Waiting::Leased, seconds(7)));
+    assert_eq!(oldest_open(&of), seconds(7));
+    of.push(waits(Waiting::Ready, seconds(5)));
+    assert_eq!(oldest_open(&of), seconds(5));
 }
 
 #[tokio::test(start_paused = true)]
