@@ -58,6 +58,8 @@ pub(crate) struct Session {
     /// Expired leases that other executors got, and that this executor has not reported. The executor may still carry
     /// them out, so they keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
+    /// Leases that were stopped, and whose end the executor has not reported. A Stop may be lost with a stream.
+    pub(crate) stopped: BTreeSet<LeaseId>,
     /// Reported leases of earlier terms.
     pub(crate) late: BTreeSet<LeaseId>,
     /// The executor's last share of the writes; `None` if it has none.
@@ -207,6 +209,7 @@ impl Leases {
             unauthenticated: false,
             leases: BTreeSet::new(),
             overdue: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             late: BTreeSet::new(),
             unstarted: 0,
             share: None,

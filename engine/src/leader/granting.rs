@@ -230,7 +230,7 @@ impl Leader {
             max_window: WINDOW_MAX,
         };
         self.cx.send(stream, ToExecutor::Welcome(welcome));
-        self.dispatcher.stop_held_of(&mut self.cx, session);
+        self.dispatcher.stop_held_of(&mut self.cx, session, hello);
         self.cx.event(Event::SessionOpened {
             executor: hello.executor.clone(),
             version: hello.version.clone(),

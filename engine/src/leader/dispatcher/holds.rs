@@ -2,7 +2,7 @@
 
 use super::super::context::Context;
 use super::super::marking::unmatched;
-use super::super::{Event, Timer};
+use super::super::{Event, StreamId, Timer};
 use super::Dispatcher;
 use crate::coverage::Coverage;
 use crate::guard::{Guard, GuardId, GuardKind, HeldBy};
@@ -74,15 +74,29 @@ impl Dispatcher {
         }
     }
 
-    /// Stops the held leases that a reconnecting executor still reports.
-    pub(in crate::leader) fn stop_held_of(&mut self, cx: &mut Context, session: SessionId) {
-        let in_scope = |lease: &Lease| {
+    /// Stops the leases that a reconnecting executor still reports and that guards hold now, or that were stopped
+    /// before. The earlier stream may have lost the Stop.
+    pub(in crate::leader) fn stop_held_of(&mut self, cx: &mut Context, session: SessionId, hello: &Hello) {
+        let again = self.stop_again(cx, session, hello);
+        let in_scope = |id: &LeaseId, lease: &Lease| {
             lease.session == session
+                && !again.contains(id)
                 && lease.destroys.as_ref().is_some_and(|place| self.queue.holds().is_pressed(place))
         };
-        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        let leases: Vec<LeaseId> =
+            self.leases.iter().filter(|(id, lease)| in_scope(id, lease)).map(|(id, _)| id).collect();
         self.revoke(cx, &leases, RevokeMode::Stop, "held");
         self.stop_late_writes_of(cx, session);
+    }
+
+    /// Stops leases that were stopped before. Returns all of them.
+    fn stop_again(&mut self, cx: &mut Context, id: SessionId, hello: &Hello) -> BTreeSet<LeaseId> {
+        let Some(session) = self.leases.session_mut(id) else { return BTreeSet::new() };
+        let held: BTreeSet<LeaseId> = hello.held.iter().map(|held| held.lease).collect();
+        session.stopped.retain(|lease| held.contains(lease));
+        let (stream, stopped) = (session.stream, session.stopped.clone());
+        send_stop(cx, stream, &stopped.iter().copied().collect::<Vec<_>>(), "stopped before the connection broke");
+        stopped
     }
 
     /// Stops the late writes of a session. Leases of another term, and leases that this leader gave up, have no known
@@ -91,11 +105,8 @@ impl Dispatcher {
         if !self.queue.holds().are_pressed() {
             return;
         }
-        let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
-        for batch in self.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
-            let reason = String::from("held");
-            cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
-        }
+        let stream = self.leases.session(session).and_then(|session| session.stream);
+        send_stop(cx, stream, &self.late_writes.of_session(session), "held");
     }
 
     /// Records the leases that an executor reports besides the adopted ones.
@@ -208,5 +219,13 @@ impl Dispatcher {
     /// Returns the next item whose hold changed and is not reported yet, with what holds the item.
     pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<HeldBy>)> {
         self.queue.next_held_news()
+    }
+}
+
+fn send_stop(cx: &mut Context, stream: Option<StreamId>, leases: &[LeaseId], reason: &str) {
+    let Some(stream) = stream else { return };
+    for batch in leases.chunks(BATCH_MAX_ENTRIES) {
+        let (leases, reason) = (batch.to_vec(), String::from(reason));
+        cx.send(stream, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, reason });
     }
 }

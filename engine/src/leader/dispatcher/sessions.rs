@@ -32,6 +32,9 @@ const REFUSED_TOLD_MAX: usize = 256;
 
 /// Time after which a grant that was not started is recalled.
 const RECALL_AFTER: Duration = Duration::from_secs(15);
+/// Maximum number of stopped leases without a report that one session remembers. A session holds far fewer leases.
+/// Beyond the bound, a Stop is sent only once.
+const STOPPED_MAX: usize = 65_536;
 /// Maximum number of leases of earlier terms that one session may report. An executor holds fewer leases.
 const LATE_MAX: usize = 4096;
 
@@ -65,6 +68,10 @@ impl Dispatcher {
             }
         }
         for (session, leases) in by_session {
+            if let Some(session) = self.leases.session_mut(session).filter(|_| mode == RevokeMode::Stop) {
+                let room = STOPPED_MAX.saturating_sub(session.stopped.len());
+                session.stopped.extend(leases.iter().take(room));
+            }
             let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else {
                 continue;
             };
@@ -315,6 +322,9 @@ impl Dispatcher {
 
     /// Records that an executor has ended its attempt of this lease.
     pub(in crate::leader) fn end_late_write(&mut self, session: SessionId, lease: LeaseId) -> Ended {
+        if let Some(session) = self.leases.session_mut(session) {
+            session.stopped.remove(&lease);
+        }
         self.late_writes.ended(session, lease)
     }
 

@@ -1,7 +1,7 @@
 //! Admission of executors, and the ends of their leases.
 
 use super::*;
-use crate::work::{PROTOCOL, SessionNumber};
+use crate::work::{HeldLease, PROTOCOL, SessionNumber};
 
 fn with_work() -> Bench {
     let mut bench = Bench::synced();
@@ -219,7 +219,7 @@ fn a_returning_executor_keeps_what_it_holds_and_lost_grants_go_out_again() {
     let (a, b) = (bench.take("a"), bench.take("b"));
     bench.input(Input::StreamClosed { stream: STREAM });
     let mut again = hello("e1", "i1");
-    let held = |lease: LeaseId, item: u64| crate::work::HeldLease { lease, item, term: term(1), started: true };
+    let held = |lease: LeaseId, item: u64| HeldLease { lease, item, term: term(1), started: true };
     again.held = vec![held(a.id, a.item.id), held(LeaseId { term: 1, number: 999 }, 999)];
     bench.hello(StreamId(2), again);
     let Some((_, ToExecutor::Welcome(welcome))) =
@@ -452,4 +452,38 @@ fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
     );
     bench.hello(StreamId(4), outside());
     assert_eq!(bench.refused, [Refusal::NameTaken]);
+}
+
+#[test]
+fn a_stop_that_is_lost_with_its_stream_is_repeated_until_the_executor_reports() {
+    for rewound in [false, true] {
+        let mut bench = Bench::synced();
+        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        bench.pass(Duration::from_secs(1));
+        bench.found_again("o", FindingResult::Absent(Some(version(120))));
+        let lease = bench.take("a");
+        bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+        bench.input(Input::StreamClosed { stream: STREAM });
+        match rewound {
+            true => bench.bookmark("nodes", 90),
+            false => bench.seen("things", object("things", "o", 125)),
+        }
+        let held = HeldLease { lease: lease.id, item: lease.item.id, term: term(1), started: true };
+        let mut stopped_at = |stream: u64, held: &[HeldLease]| {
+            bench.sent.clear();
+            bench.hello(StreamId(stream), Hello { held: held.to_vec(), ..hello("e1", "i1") });
+            let stops = |(at, message): &(StreamId, ToExecutor)| {
+                *at == StreamId(stream)
+                    && matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id))
+            };
+            let stopped = bench.sent.iter().any(stops);
+            bench.input(Input::StreamClosed { stream: StreamId(stream) });
+            stopped
+        };
+        let held = [held];
+        assert!(stopped_at(2, &held), "rewound: {rewound}");
+        assert!(stopped_at(3, &held), "rewound: {rewound}");
+        assert!(!stopped_at(4, &[]), "rewound: {rewound}");
+        assert!(!stopped_at(5, &held), "the executor has said that it ended the attempt, rewound: {rewound}");
+    }
 }
