@@ -148,10 +148,13 @@ impl World {
         self.graph.lose_orphaned();
         for (id, checked) in self.graph.iter().map(|(id, node)| (id, node.is_checked())).collect::<Vec<_>>() {
             let of = self.graph.node(id).kind();
-            if checked && (lost.everything || lost.kinds.contains(&of)) {
+            if lost.everything || lost.kinds.contains(&of) {
+                // The answers so far are of the lost history, also those of an inquiry that has not ended.
                 self.inquiries.remove(&id);
-                self.graph.set_virtual(id, false);
-                self.mark_dependents(id);
+                if checked {
+                    self.graph.set_virtual(id, false);
+                    self.mark_dependents(id);
+                }
             }
             self.mark(id);
         }
