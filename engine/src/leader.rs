@@ -245,9 +245,7 @@ impl Leader {
                 self.with_kind(&collection, |leader, kind| leader.deleted(kind, &object))
             }
             Input::Bookmark { collection, resource_version } => {
-                self.with_kind(&collection, |leader, kind| {
-                    leader.advance(kind, &resource_version);
-                });
+                self.with_kind(&collection, |leader, kind| leader.bookmark(kind, &resource_version));
             }
             Input::WatchLost { collection, end, error } => {
                 self.with_kind(&collection, |leader, kind| leader.watch_lost(kind, end, error));

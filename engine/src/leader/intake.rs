@@ -187,7 +187,7 @@ impl Leader {
     }
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {
-        if self.advance(kind, &object.resource_version) {
+        if !self.is_of_lost_history(kind) && self.advance(kind, &object.resource_version) {
             if *self.world.coverage().kind(kind).group == *RULES_GROUP {
                 self.dispatcher.rules_changed(&mut self.cx, &object.namespace);
             }
@@ -195,8 +195,20 @@ impl Leader {
         }
     }
 
+    /// Whether the watch of a collection may show a lost history. The list that replaces the watch has not begun.
+    fn is_of_lost_history(&self, kind: KindId) -> bool {
+        let entry = self.world.coverage().kind(kind);
+        entry.is_lost(entry.list())
+    }
+
+    pub(super) fn bookmark(&mut self, kind: KindId, version: &ResourceVersion) {
+        if !self.is_of_lost_history(kind) {
+            self.advance(kind, version);
+        }
+    }
+
     pub(super) fn deleted(&mut self, kind: KindId, object: &Object) {
-        if !self.advance(kind, &object.resource_version) {
+        if self.is_of_lost_history(kind) || !self.advance(kind, &object.resource_version) {
             return;
         }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
@@ -224,7 +236,7 @@ impl Leader {
     }
 
     /// Moves the position of a collection. Returns false if the version belongs to another history.
-    pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
+    fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         if self.world.coverage().kind(kind).lacks_watch() {
             self.world.watch_resumed(&mut self.cx, kind);
         }
