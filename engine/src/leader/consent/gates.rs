@@ -246,9 +246,9 @@ impl Gates {
         self.unasked.entry(gate.clone()).or_default().insert(subject, item.clone());
     }
 
-    /// Takes an item that waits unasked.
-    pub(super) fn next_unasked(&mut self, gate: &GuardId) -> Option<Uid> {
-        self.unasked.get_mut(gate)?.pop_first().map(|(_, item)| item)
+    /// Takes an item that waits unasked, with the subject of its question.
+    pub(super) fn next_unasked(&mut self, gate: &GuardId) -> Option<(Subject, Uid)> {
+        self.unasked.get_mut(gate)?.pop_first()
     }
 
     pub(super) fn any_unasked(&self, gate: &GuardId) -> bool {

@@ -135,12 +135,17 @@ impl Leader {
 
     /// Lets as many further items be asked about as the window of the gate has room for.
     pub(in crate::leader) fn ask_next(&mut self, id: &GuardId) {
-        let mut room = self.consent.gates.room(id);
+        let (mut room, mut roots_wait) = (self.consent.gates.room(id), false);
         while room > 0
-            && let Some(uid) = self.consent.gates.next_unasked(id)
+            && let Some((subject, uid)) = self.consent.gates.next_unasked(id)
         {
-            // An item that has gone in the meantime takes no room.
-            room -= usize::from(self.dispatcher.release_item(&uid));
+            // An item that has gone, or that another guard holds, takes no room. Other items of its root may still wait.
+            let is_there = self.dispatcher.release_item(&uid);
+            room -= usize::from(is_there);
+            roots_wait |= !is_there && matches!(subject, Subject::Root(_));
+        }
+        if roots_wait {
+            self.release_all(id.clone());
         }
         self.ask_soon(id);
     }

@@ -140,3 +140,33 @@ fn a_release_soon_after_another_is_not_lost() {
     bench.pass(Duration::from_millis(100));
     assert!(!bench.granted.is_empty());
 }
+
+#[test]
+fn a_root_without_a_question_is_asked_about_when_the_item_that_waited_for_it_is_gone() {
+    const ROOTS: usize = 1_000;
+    let mut bench = Bench::synced();
+    bench.guard(gated(1, Gate { roots_only: true, timeout: Duration::from_secs(10), ..gate(FailurePolicy::Deny) }));
+    for root in 0..=ROOTS {
+        let owner = format!("o{root:04}");
+        bench.seen("things", object("things", &owner, 101));
+        for part in ["a", "b"] {
+            bench.seen("configmaps", object("configmaps", &format!("{part}{root:04}"), 102).owned_by("things", &owner));
+        }
+    }
+    for root in 0..=ROOTS {
+        bench.deleted("things", &format!("o{root:04}"), 200 + root as u64);
+    }
+    bench.pass(Duration::from_secs(1));
+    let asked = core::mem::take(&mut bench.asked);
+    assert_eq!(asked.len(), ROOTS, "the window");
+    let root_of = |question: &Question| question.cascade.as_ref().map(|cascade| cascade.root.uid.clone());
+    let roots: Vec<Uid> = asked.iter().filter_map(root_of).collect();
+    let left = (0..=ROOTS).map(|root| format!("{root:04}")).find(|root| !roots.contains(&uid(&format!("o{root}"))));
+    let left = left.unwrap();
+    // Its items are asked for in the order of their uids, and the last one waits for the root.
+    bench.deleted("configmaps", &format!("b{left}"), 3_000);
+    bench.answer(&asked[0], Answer::Deny);
+    bench.pass(Duration::from_secs(2));
+    let asked: Vec<Uid> = bench.asked.iter().filter_map(root_of).collect();
+    assert!(asked.contains(&uid(&format!("o{left}"))), "{asked:?}");
+}
