@@ -194,7 +194,12 @@ impl Leader {
             }
         }
         changed |= self.dispatcher.set_too_many(kind, more);
-        if changed || more {
+        if more {
+            // A guard may have gone after the list was taken.
+            self.guards.of_mut(kind).leave_out();
+            self.cx.timers.set(self.cx.now + READ_INSTEAD, Timer::GuardRead(kind));
+        }
+        if changed {
             self.press();
         }
     }

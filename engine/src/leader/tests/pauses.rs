@@ -524,6 +524,22 @@ fn more_pauses_than_are_kept_hold_everything_until_there_are_fewer() {
 }
 
 #[test]
+fn a_read_from_before_the_last_deletion_of_too_many_pauses_is_repeated() {
+    let mut bench = Bench::cascade(1, 0);
+    let all = |from: usize| -> Vec<Guard> {
+        (from..=GUARDS_MAX + 1).map(|number| of_namespace("elsewhere", pause(&format!("p{number}"), 1))).collect()
+    };
+    all(0).into_iter().for_each(|pause| bench.press(pause));
+    bench.resume("p0");
+    bench.resume("p1");
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(3, all(1)))));
+    assert_eq!(bench.leader.queries().status().held, 1, "the list is from before the second deletion");
+    bench.pass(Duration::from_secs(3));
+    bench.answer_reads(&Ok(GuardAnswer::Served(list(4, all(2)))));
+    assert_eq!((bench.leader.queries().status().held, bench.leader.queries().status().guards_unknown), (0, None));
+}
+
+#[test]
 fn after_the_store_went_back_pauses_are_asked_for_and_those_known_hold_on() {
     let mut bench = Bench::cascade(0, 9);
     bench.press(pause("p", 104));
