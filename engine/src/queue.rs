@@ -55,6 +55,8 @@ pub(crate) enum Delay {
     NoTaker,
     /// The object has changed since an attempt was refused.
     Moved,
+    /// The object cannot be judged yet: a watch or an answer is awaited. The decision may be outdated.
+    Unjudged,
     /// The item was just carried out, and another client has undone it this often in a row.
     Undone { times: u32 },
 }
@@ -447,8 +449,11 @@ impl Queue {
                 if tries > 0 {
                     self.troubled.insert((tries, uid.clone()));
                 }
-                if let Delay::Refused(blocker) = why {
-                    self.blockers.stands_alone(blocker, uid.clone());
+                match why {
+                    Delay::Refused(blocker) => self.blockers.stands_alone(blocker, uid.clone()),
+                    // It makes no attempt for a while, so another item behind the same blocker becomes the probe.
+                    Delay::Unjudged => drop(self.blockers.is_no_probe(uid)),
+                    Delay::Failed | Delay::NoTaker | Delay::Moved | Delay::Undone { .. } => {}
                 }
             }
             ItemState::Leased(_) => self.leased += 1,
@@ -524,7 +529,7 @@ impl Queue {
 fn tries(item: &Item, why: &Delay) -> u32 {
     match why {
         Delay::Undone { times } => item.attempts.max(*times),
-        Delay::Failed | Delay::Refused(_) | Delay::NoTaker | Delay::Moved => item.attempts,
+        Delay::Failed | Delay::Refused(_) | Delay::NoTaker | Delay::Moved | Delay::Unjudged => item.attempts,
     }
 }
 

@@ -22,6 +22,8 @@ const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
 /// Time for which an item waits for another executor, after one executor reported that it does not support the item.
 const NO_TAKER: Duration = Duration::from_secs(5);
+/// Wait of an item whose object cannot be judged yet.
+const UNJUDGED: Duration = Duration::from_secs(1);
 
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
@@ -101,6 +103,11 @@ impl Leader {
                 self.world.mark(id);
             }
             self.judge(id);
+        }
+        if self.ledger.awaits_removal(uid) || self.claims.covers(uid) {
+            self.dispatcher.backoff(&mut self.cx, uid, UNJUDGED, Delay::Unjudged);
+            self.world.mark_deleting_owners(uid);
+            return None;
         }
         // Checks the guards in force again, because facts may have changed since the decision.
         let hold = self.dispatcher.queue().get(uid).and_then(|item| self.holding().first(&item.draft));

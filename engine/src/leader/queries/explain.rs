@@ -341,7 +341,7 @@ fn in_doubt(collection: &GroupResource) -> String {
 
 fn delay_code(why: &Delay) -> ReasonCode {
     match why {
-        Delay::Failed => ReasonCode::Backoff,
+        Delay::Failed | Delay::Unjudged => ReasonCode::Backoff,
         Delay::Refused(blocker) => blocker_code(blocker),
         Delay::Moved => ReasonCode::AdmissionDenied,
         Delay::NoTaker => ReasonCode::NoExecutor,
@@ -357,6 +357,9 @@ fn delay_text(item: &Item, why: &Delay) -> String {
             with_trouble(format!("{}, which accepts other objects", blocker_text(blocker)), item)
         }
         Delay::Moved => String::from("the object has changed since it was refused; the next attempt follows soon"),
+        Delay::Unjudged => String::from(
+            "an answer of the API server contradicts the watch; the object waits until one of them is confirmed",
+        ),
         Delay::Undone { times } => {
             let often = if *times == 1 { String::from("once") } else { format!("{times} times") };
             let each = if *times == 1 { "" } else { " each time" };

@@ -249,3 +249,20 @@ fn a_read_from_before_its_deleted_does_not_bring_an_owner_back() {
     });
     assert_eq!(bench.grants(), ["delete(Background) a"], "its owner is absent for ever");
 }
+
+#[test]
+fn an_object_that_is_not_judged_gets_no_grant_by_its_earlier_verdict() {
+    let mut bench = Bench::synced();
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 0 } });
+    bench.seen("configmaps", object("configmaps", "c", 101).owned_by("things", "o"));
+    bench.pass(Duration::from_millis(300));
+    bench.seen("things", object("things", "o", 102).terminating("foregroundDeletion"));
+    bench.deleted("configmaps", "c", 103);
+    bench.pass(Duration::from_millis(300));
+    bench.found("o", FindingResult::Absent(Some(version(104))));
+    bench.seen("configmaps", object("configmaps", "b", 105).blocking("things", "o"));
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 100 } });
+    bench.pass(Duration::from_millis(300));
+    let grants = bench.grants();
+    assert!(!grants.iter().any(|grant| grant.starts_with("remove finalizer")), "{grants:?}");
+}
