@@ -353,6 +353,7 @@ impl Leader {
             self.ask_questions();
             self.turn_barrier();
             self.grant();
+            self.free_owners();
             self.tell_held();
             self.dispatcher.settle_guards(&mut self.cx, self.world.coverage());
             if self.cx.outputs.is_empty() && !self.world.has_marked() {

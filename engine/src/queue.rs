@@ -191,6 +191,8 @@ pub(crate) struct Queue {
     troubled: BTreeSet<(u32, Uid)>,
     /// Items whose guard has changed. Entries may be outdated.
     held_news: BTreeSet<Uid>,
+    /// Items that went behind a blocker without an attempt. The leader takes them before its next effect.
+    refused: Vec<Uid>,
     ages: Ages,
     last_id: u64,
     leased: usize,
@@ -428,6 +430,9 @@ impl Queue {
         let lane = item.lane();
         self.ages.leave(item.decided, &item.state);
         self.ages.enter(item.decided, &place);
+        if matches!((&item.state, &place), (ItemState::Ready | ItemState::Held(_), ItemState::Behind(_))) {
+            self.refused.push(uid.clone());
+        }
         item.state = place.clone();
         if item.reported_held != item.held_by() {
             self.held_news.insert(uid.clone());
@@ -495,6 +500,11 @@ impl Queue {
             }
         }
         next
+    }
+
+    /// Takes the items that went behind a blocker without an attempt, since the last call.
+    pub(crate) fn take_refused(&mut self) -> Vec<Uid> {
+        core::mem::take(&mut self.refused)
     }
 
     /// Whether `pop` may return an item.

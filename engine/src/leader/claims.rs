@@ -343,6 +343,7 @@ impl Leader {
         if let Some(target) = &claim.prevents {
             self.claims.prevented.remove(&target.uid);
             self.world.mark_uid(&target.uid);
+            self.world.mark_deleting_owners(&target.uid);
         }
         if claim.holds {
             self.world.mark_uid(&claim.object.uid);

@@ -94,6 +94,13 @@ impl Leader {
         }
     }
 
+    /// Judges owners in foreground deletion again whose dependents have joined a refusal: they do not wait for such work.
+    pub(super) fn free_owners(&mut self) {
+        for uid in self.dispatcher.take_refused() {
+            self.world.mark_deleting_owners(&uid);
+        }
+    }
+
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // The target is judged again, because facts may have arrived since the decision.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
@@ -128,6 +135,7 @@ impl Leader {
         assert!(self.cx.config.mode == Mode::Enforce, "no item becomes ready in mode observe");
         if !self.dispatcher.leases().session(session).is_some_and(|session| session.kinds.contains(&kind)) {
             self.dispatcher.backoff(&mut self.cx, uid, NO_TAKER, Delay::NoTaker);
+            self.world.mark_deleting_owners(uid);
             return None;
         }
         let destroys = self.world.place(&item.draft.target).filter(|_| item.draft.destroys);

@@ -11,6 +11,7 @@ use crate::queue::{Blocker, Draft, Item, Put};
 use crate::queue::{Delay, ItemState};
 use crate::work::Outcome;
 use crate::work::{LeaseId, WorkReport};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 impl Dispatcher {
@@ -78,6 +79,11 @@ impl Dispatcher {
 
     pub(in crate::leader) fn next_ready(&mut self) -> Option<Uid> {
         self.queue.pop()
+    }
+
+    /// Takes the items that have joined a refusal without an attempt.
+    pub(in crate::leader) fn take_refused(&mut self) -> Vec<Uid> {
+        self.queue.take_refused()
     }
 
     /// Applies the present hold of guards in force to an item.

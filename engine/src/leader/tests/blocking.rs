@@ -227,3 +227,44 @@ fn what_failed_most_often_comes_first_with_what_was_said_last() {
     let (blockers, _) = one_denied_among_failures().leader.queries().blockers(1);
     assert_eq!(blockers[0].said, "admission_failed: policy says no to z");
 }
+
+#[test]
+fn owners_do_not_wait_for_dependents_that_join_a_refusal_without_an_attempt() {
+    let mut bench = Bench::synced();
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 1 } });
+    for owner in ["o1", "o2", "o3"] {
+        let dependent = object("configmaps", &format!("of-{owner}"), 102).owned_by("things", owner);
+        bench.seen("things", object("things", owner, 101));
+        bench.seen("configmaps", dependent);
+    }
+    for (owner, rv) in ["o1", "o2", "o3"].into_iter().zip(103..) {
+        bench.seen("things", object("things", owner, rv).terminating("foregroundDeletion"));
+    }
+    let lease = bench.granted.remove(0);
+    bench.report_with(&lease, |report| (report.outcome, report.http_status) = (Outcome::Forbidden, 403));
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 100 } });
+    let freed: Vec<String> = bench.grants().into_iter().filter(|grant| grant.starts_with("remove finalizer")).collect();
+    assert_eq!(freed.len(), 3, "{freed:?}");
+}
+
+#[test]
+fn owners_do_not_wait_for_dependents_that_a_pause_releases_into_a_refusal() {
+    let mut bench = Bench::synced();
+    bench.input(Input::GuardSeen(pauses::of_resources(&["jobs"], pauses::pause("p", 1))));
+    bench.serve("jobs");
+    bench.list("jobs", 100, vec![]);
+    for (owner, rv) in [("o1", 101), ("o2", 102)] {
+        bench.seen("things", object("things", owner, rv));
+        bench.seen("jobs", object("jobs", &format!("of-{owner}"), rv).owned_by("things", owner));
+    }
+    bench.seen("things", object("things", "o1", 103).terminating("foregroundDeletion"));
+    bench.input(Input::GuardGone { id: pauses::pause_id("p"), uid: uid("uid-p") });
+    let lease = bench.take("of-o1");
+    bench.input(Input::GuardSeen(pauses::of_resources(&["jobs"], pauses::pause("p", 2))));
+    bench.seen("things", object("things", "o2", 104).terminating("foregroundDeletion"));
+    bench.report_with(&lease, |report| (report.outcome, report.http_status) = (Outcome::Forbidden, 403));
+    bench.grants();
+    bench.input(Input::GuardGone { id: pauses::pause_id("p"), uid: uid("uid-p") });
+    let freed = ["remove finalizer foregroundDeletion of o1", "remove finalizer foregroundDeletion of o2"];
+    assert_eq!(bench.grants(), freed);
+}
