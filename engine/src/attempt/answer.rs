@@ -141,6 +141,9 @@ impl Ending {
 
     /// The report of a lease with this ending.
     pub fn report(self, lease: &WorkLease) -> WorkReport {
+        // The API server may pass on the 401 of another server, which says nothing about the credentials.
+        let is_theirs = lease.item.read_first && self.outcome == Outcome::Unauthenticated && self.http_status == 401;
+        let outcome = if is_theirs { Outcome::Transient } else { self.outcome };
         WorkReport {
             observed: self.observed,
             findings: self.findings,
@@ -150,7 +153,7 @@ impl Ending {
             retry_after: self.retry_after,
             audit_id: self.audit_id,
             api_calls: 0,
-            ..WorkReport::new(lease, self.outcome, self.http_status)
+            ..WorkReport::new(lease, outcome, self.http_status)
         }
     }
 }

@@ -231,7 +231,9 @@ fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
         (false, _, _) => (Outcome::OwnerExists, "an owner exists and does not wait for its dependents"),
         (true, false, _) => (Outcome::Conflict, "an owner that should wait for its dependents no longer exists"),
         (true, true, Some(ending)) => {
-            let about_us = matches!(ending.outcome, Outcome::Forbidden | Outcome::Unauthenticated);
+            // The owner may be on another server, so a 401 says nothing about the credentials.
+            let refused = ending.outcome == Outcome::Unauthenticated && ending.http_status != 401;
+            let about_us = refused || ending.outcome == Outcome::Forbidden;
             let outcome = if about_us { ending.outcome } else { Outcome::Transient };
             let message = format!("cannot read an owner that must wait: {}", ending.message);
             let message = clip(&message, MESSAGE_MAX_BYTES);

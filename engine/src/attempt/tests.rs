@@ -190,6 +190,10 @@ fn each_action_asks_for_what_its_answers_call_for() {
     let finalizer = || Action::RemoveFinalizer { finalizer: Name::from("foregroundDeletion") };
     let orphan = || Action::RemoveFinalizer { finalizer: Name::from("orphan") };
     let first = |action| WorkLease { previous_attempt_ambiguous: true, ..lease(1, action) };
+    let theirs = |action| {
+        let lease = lease(1, action);
+        WorkLease { item: WorkItem { read_first: true, ..lease.item }, ..lease }
+    };
     let empty = || reply(200, Some(live("c1", "6", Facts::default())));
     let finalized = |version| {
         let finalizers = ["a", "foregroundDeletion", "orphan"].map(Name::from);
@@ -308,6 +312,9 @@ fn each_action_asks_for_what_its_answers_call_for() {
         (first(orphan()), vec![finalized("6")], &["get c1"], Outcome::Conflict),
         (first(orphan()), vec![shows("c1", "6")], &["get c1"], Outcome::Unchanged),
         (lease(1, delete()), vec![failure(FailureKind::NoCredentials)], &["delete c1 at 5"], Outcome::Unauthenticated),
+        (lease(1, delete()), vec![reply(401, None)], &["delete c1 at 5"], Outcome::Unauthenticated),
+        (theirs(delete()), vec![failure(FailureKind::NoCredentials)], &["get c1"], Outcome::Unauthenticated),
+        (theirs(delete()), vec![reply(401, None)], &["get c1"], Outcome::Transient),
     ];
     for (lease, answers, expected, outcome) in cases {
         let action = lease.item.action.kind();

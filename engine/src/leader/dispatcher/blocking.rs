@@ -78,7 +78,8 @@ impl Dispatcher {
 fn says_nothing(report: &WorkReport) -> bool {
     match report.outcome {
         Outcome::Abandoned | Outcome::Unauthenticated | Outcome::Throttled | Outcome::Ambiguous => true,
-        Outcome::Transient => report.http_status == 0,
+        // A 401 comes from the server behind an APIService, or is about an owner.
+        Outcome::Transient => matches!(report.http_status, 0 | 401),
         Outcome::Done
         | Outcome::Unchanged
         | Outcome::Gone

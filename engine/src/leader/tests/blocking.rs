@@ -268,3 +268,13 @@ fn owners_do_not_wait_for_dependents_that_a_pause_releases_into_a_refusal() {
     let freed = ["remove finalizer foregroundDeletion of o1", "remove finalizer foregroundDeletion of o2"];
     assert_eq!(bench.grants(), freed);
 }
+
+#[test]
+fn a_probe_that_another_server_refuses_releases_no_item() {
+    let mut bench = blocked_with(&["a", "b", "c"], Outcome::AdmissionFailed);
+    bench.pass(Duration::from_secs(5));
+    let lease = bench.take("a");
+    bench.report_with(&lease, |report| (report.outcome, report.http_status) = (Outcome::Transient, 401));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.leader.queries().blockers(10).0.len(), 1);
+}

@@ -127,7 +127,7 @@ async fn a_waiting_owner_is_read_before_and_its_state_decides() {
         (status(404, "NotFound", json!({"name": "o", "group": "apps", "kind": "deployments"})), Outcome::Conflict),
         (status(404, "NotFound", json!({})), Outcome::Transient),
         (status(429, "TooManyRequests", json!({})), Outcome::Transient),
-        (status(401, "Unauthorized", json!({})), Outcome::Unauthenticated),
+        (status(401, "Unauthorized", json!({})), Outcome::Transient),
         (broken(), Outcome::Transient),
     ] {
         let (report, asked) = play([state], delete(vec![owner()])).await;
