@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+#[cfg(test)]
+mod tests;
+
 /// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Delay after a failed write.
@@ -34,17 +37,7 @@ const COUNT_STEP: usize = 1000;
 
 /// Keeps the status of guards until a request to stop.
 pub(crate) async fn run(client: kube::Client, reader: Reader, clock: Clock, shutdown: Shutdown) -> anyhow::Result<()> {
-    let mut keeper = Keeper {
-        client,
-        reader,
-        clock,
-        written: BTreeMap::new(),
-        covers: BTreeMap::new(),
-        counting: None,
-        count_at: Instant::now(),
-        not_before: Instant::now(),
-        told: String::new(),
-    };
+    let mut keeper = Keeper::new(client, reader, clock);
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -72,6 +65,20 @@ struct Keeper {
 }
 
 impl Keeper {
+    fn new(client: kube::Client, reader: Reader, clock: Clock) -> Keeper {
+        Keeper {
+            client,
+            reader,
+            clock,
+            written: BTreeMap::new(),
+            covers: BTreeMap::new(),
+            counting: None,
+            count_at: Instant::now(),
+            not_before: Instant::now(),
+            told: String::new(),
+        }
+    }
+
     async fn look(&mut self) {
         let guards = self.reader.with(|queries| queries.status().term.map(|_| queries.guards()));
         let Some(guards) = guards else {
@@ -119,7 +126,14 @@ impl Keeper {
         let guard = format!("{}/{}", path(view.id.kind), view.id.name);
         let is_old = view.over && view.until.is_some_and(|until| self.clock.age(until) >= KEPT_FOR);
         if is_old && view.id.kind == GuardKind::Pause {
-            return self.send(Method::DELETE, &guard, &deletion_of(&view.uid)).await.map(drop);
+            let stored = self.stored(&guard, view).await?;
+            // A user may have extended the pause, and the watch has yet to show that.
+            if stored["metadata"]["generation"] == view.generation {
+                let mut options = deletion_of(&view.uid);
+                options["preconditions"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+                self.send(Method::DELETE, &guard, &options).await?;
+            }
+            return Ok(());
         }
         let (now, state) = (Timestamp::now(), state(view, self.covers.get(&view.id).copied()));
         let next = match self.written.get(&view.uid) {
@@ -131,7 +145,7 @@ impl Keeper {
                 next
             }
             // An earlier leader may have written the conditions.
-            None => status(&state, &self.stored(&guard, view).await?, now),
+            None => status(&state, &self.stored(&guard, view).await?["status"], now),
         };
         let patch = json!({ "metadata": { "uid": view.uid.to_string() }, "status": next });
         self.send(Method::PATCH, &format!("{guard}/status"), &patch).await?;
@@ -139,12 +153,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// The status of a guard at the API server; null if there is none.
+    /// A guard as the API server has it; null if it has none with this uid.
     async fn stored(&self, guard: &str, view: &GuardView) -> Result<Value, String> {
         let body = self.send(Method::GET, guard, &Value::Null).await?;
-        let mut object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
         let is_it = object["metadata"]["uid"] == view.uid.to_string();
-        Ok(if is_it { object["status"].take() } else { Value::Null })
+        Ok(if is_it { object } else { Value::Null })
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Bytes, String> {
