@@ -229,12 +229,7 @@ fn an_owner_that_another_group_shows_to_orphan_stops_a_started_deletion() {
     let mut bench = Bench::synced();
     bench.serve("mirrors");
     bench.list("mirrors", 100, vec![]);
-    bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
-    bench.pass(Duration::from_secs(1));
-    bench.found_again("o", FindingResult::Absent(Some(version(120))));
-    let lease = bench.take("a");
-    bench.start(&lease);
-    bench.stopped();
+    let lease = bench.started_deletion();
     bench.seen("mirrors", object("mirrors", "o", 110).terminating("orphan"));
     assert_eq!(bench.stopped(), [lease.id], "a keeps living");
 }

@@ -99,6 +99,17 @@ impl Bench {
         self.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
     }
 
+    /// Proves that `things/o` is absent at position 120, and starts the deletion of `configmaps/a`, which refers to it.
+    pub(super) fn started_deletion(&mut self) -> WorkLease {
+        self.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        self.pass(Duration::from_secs(1));
+        self.found_again("o", FindingResult::Absent(Some(version(120))));
+        let lease = self.take("a");
+        self.start(&lease);
+        self.stopped();
+        lease
+    }
+
     fn hand_back(&mut self, lease: LeaseId) {
         let returned = WorkReturn { lease, cause: ReturnCause::NotStarted };
         self.message(STREAM, ToLeader::Reports { reports: vec![], returns: vec![returned] });

@@ -458,11 +458,7 @@ fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
 fn a_stop_that_is_lost_with_its_stream_is_repeated_until_the_executor_reports() {
     for rewound in [false, true] {
         let mut bench = Bench::synced();
-        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
-        bench.pass(Duration::from_secs(1));
-        bench.found_again("o", FindingResult::Absent(Some(version(120))));
-        let lease = bench.take("a");
-        bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+        let lease = bench.started_deletion();
         bench.input(Input::StreamClosed { stream: STREAM });
         match rewound {
             true => bench.bookmark("nodes", 90),
