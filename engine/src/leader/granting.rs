@@ -111,7 +111,7 @@ impl Leader {
             }
             self.judge(id);
         }
-        if self.ledger.awaits_removal(uid) || self.claims.covers(uid) {
+        if self.is_unjudged(uid) {
             self.dispatcher.backoff(&mut self.cx, uid, UNJUDGED, Delay::Unjudged);
             self.world.mark_deleting_owners(uid);
             return None;

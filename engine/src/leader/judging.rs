@@ -26,12 +26,15 @@ impl Leader {
         if self.world.graph().node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
     }
 
+    /// Whether the next decision about this object waits: the watch must show an accepted write, or a claim is open.
+    pub(super) fn is_unjudged(&self, uid: &Uid) -> bool {
+        self.ledger.awaits_removal(uid) || self.claims.covers(uid)
+    }
+
     fn judge_object(&mut self, id: NodeId) {
         let uid = self.world.graph().node(id).uid();
-        // An object that two groups serve has two nodes, one of which acts for both. Before the next decision, the
-        // watch must show an accepted write.
-        if self.world.graph().primary(&uid) != Some(id) || self.ledger.awaits_removal(&uid) || self.claims.covers(&uid)
-        {
+        // An object that two groups serve has two nodes, one of which acts for both.
+        if self.world.graph().primary(&uid) != Some(id) || self.is_unjudged(&uid) {
             return;
         }
         self.world.tell_misplaced(&mut self.cx, id);

@@ -56,9 +56,7 @@ impl Queries<'_> {
             Verdict::Foreground { blocking, unblock, .. } => self.foreground(id, blocking, !unblock.is_empty()),
             Verdict::Orphaning { dependents, .. } => self.orphaning(id, dependents),
         };
-        if (self.leader.ledger.awaits_removal(uid) || self.leader.claims.covers(uid))
-            && verdict == VerdictView::Collectable
-        {
+        if self.leader.is_unjudged(uid) && verdict == VerdictView::Collectable {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }
