@@ -367,7 +367,7 @@ impl Leader {
                 self.forget_shown(other);
             }
             let uid = self.world.graph().node(id).uid();
-            if self.world.is_mirrored(&uid) && self.dispatcher.is_mirrored(self.cx.now, &uid) {
+            if self.world.is_mirrored(&uid) && self.dispatcher.note_mirror(self.cx.now, &uid) {
                 // A guard by the resource of this group may cover the write now.
                 self.press();
             }

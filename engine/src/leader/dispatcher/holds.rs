@@ -2,8 +2,9 @@
 
 use super::super::context::Context;
 use super::super::marking::unmatched;
-use super::super::{Event, StreamId, Timer};
+use super::super::{Event, Timer};
 use super::Dispatcher;
+use super::sessions::send_revoke;
 use crate::coverage::Coverage;
 use crate::guard::{Guard, GuardId, GuardKind, HeldBy};
 use crate::hold::{Entry, Hold, Holds, Taken};
@@ -13,9 +14,8 @@ use crate::object::Uid;
 use crate::queue::{Draft, Item};
 use crate::scope::{Filter, Scope, Target};
 use crate::time::Time;
-use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
+use crate::work::{Hello, LeaseId, RevokeMode};
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -95,7 +95,8 @@ impl Dispatcher {
         let held: BTreeSet<LeaseId> = hello.held.iter().map(|held| held.lease).collect();
         session.stopped.retain(|lease| held.contains(lease));
         let (stream, stopped) = (session.stream, session.stopped.clone());
-        send_stop(cx, stream, &stopped.iter().copied().collect::<Vec<_>>(), "stopped before the connection broke");
+        let leases = stopped.iter().copied().collect::<Vec<_>>();
+        send_revoke(cx, stream, &leases, RevokeMode::Stop, "stopped before the connection broke");
         stopped
     }
 
@@ -106,7 +107,7 @@ impl Dispatcher {
             return;
         }
         let stream = self.leases.session(session).and_then(|session| session.stream);
-        send_stop(cx, stream, &self.late_writes.of_session(session), "held");
+        send_revoke(cx, stream, &self.late_writes.of_session(session), RevokeMode::Stop, "held");
     }
 
     /// Records the leases that an executor reports besides the adopted ones.
@@ -219,13 +220,5 @@ impl Dispatcher {
     /// Returns the next item whose hold changed and is not reported yet, with what holds the item.
     pub(in crate::leader) fn next_held_news(&mut self) -> Option<(&Item, Option<HeldBy>)> {
         self.queue.next_held_news()
-    }
-}
-
-fn send_stop(cx: &mut Context, stream: Option<StreamId>, leases: &[LeaseId], reason: &str) {
-    let Some(stream) = stream else { return };
-    for batch in leases.chunks(BATCH_MAX_ENTRIES) {
-        let (leases, reason) = (batch.to_vec(), String::from(reason));
-        cx.send(stream, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, reason });
     }
 }

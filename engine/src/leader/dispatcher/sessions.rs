@@ -72,12 +72,8 @@ impl Dispatcher {
                 let room = STOPPED_MAX.saturating_sub(session.stopped.len());
                 session.stopped.extend(leases.iter().take(room));
             }
-            let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else {
-                continue;
-            };
-            for batch in leases.chunks(BATCH_MAX_ENTRIES) {
-                cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
-            }
+            let stream = self.leases.session(session).and_then(|session| session.stream);
+            send_revoke(cx, stream, &leases, mode, reason);
         }
     }
 
@@ -347,8 +343,8 @@ impl Dispatcher {
         }
     }
 
-    /// Records that another group serves the target of a lease, too. Returns true if that is new to a destructive lease.
-    pub(in crate::leader) fn is_mirrored(&mut self, now: Time, target: &Uid) -> bool {
+    /// Records that another group also serves the target of a lease. Returns true if that is new to a destructive lease.
+    pub(in crate::leader) fn note_mirror(&mut self, now: Time, target: &Uid) -> bool {
         let lease = self.queue.get(target).and_then(Item::lease).and_then(|id| self.leases.get_mut(id));
         let Some(place) = lease.and_then(|lease| lease.destroys.as_mut()) else { return false };
         let is_new = place.collection.take().is_some();
@@ -391,5 +387,19 @@ impl Dispatcher {
     /// Returns how long this process is refused because of untrue reports.
     pub(in crate::leader) fn refused_for(&mut self, now: Time, process: &Process) -> Option<Duration> {
         self.lies.refused_for(now, process)
+    }
+}
+
+/// Takes these leases back over a stream, in batches. Does nothing without a stream.
+pub(super) fn send_revoke(
+    cx: &mut Context,
+    stream: Option<StreamId>,
+    leases: &[LeaseId],
+    mode: RevokeMode,
+    reason: &str,
+) {
+    let Some(stream) = stream else { return };
+    for batch in leases.chunks(BATCH_MAX_ENTRIES) {
+        cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
     }
 }
