@@ -543,9 +543,8 @@ impl Consent {
                     format!("{} takes {objects} objects, digest {digest:016x}", known.root)
                 }
                 None if self.cascades.len() >= ROOTS_MAX => {
-                    format!(
-                        "the leader counts at most {ROOTS_MAX} cascades at a time; this one is counted when another one ends"
-                    )
+                    let until = "this one is counted when another one ends";
+                    format!("the leader counts at most {ROOTS_MAX} cascades at a time; {until}")
                 }
                 Some(_) | None => String::from("the cascade is being counted"),
             },

@@ -94,7 +94,8 @@ impl Leader {
         }
     }
 
-    /// Judges owners in foreground deletion again whose dependents have joined a refusal: they do not wait for such work.
+    /// Judges owners in foreground deletion again whose dependents have joined a refusal. They do not wait for such
+    /// work.
     pub(super) fn free_owners(&mut self) {
         for uid in self.dispatcher.take_refused() {
             self.world.mark_deleting_owners(&uid);

@@ -139,7 +139,7 @@ impl Leader {
         while room > 0
             && let Some((subject, uid)) = self.consent.gates.next_unasked(id)
         {
-            // An item that has gone, or that another guard holds, takes no room. Other items of its root may still wait.
+            // An item that has gone, or that another guard holds, takes no room. Other items of its root may wait.
             let is_there = self.dispatcher.release_item(&uid);
             room -= usize::from(is_there);
             roots_wait |= !is_there && matches!(subject, Subject::Root(_));
